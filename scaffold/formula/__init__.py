@@ -12,9 +12,9 @@ A formula takes this way; a module imports only from those above it:
     substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     module_forward         the forward of an nn.Module as a function of what it reads of self
     user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
+    loop_unrolling         short loops -> statements in a row
     inline                 calls of the file's functions -> their statements
     program                the statements that run
-    loop_unrolling         short loops -> statements in a row
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator
     effects, emit          what a node does to names and memory; a node as text

@@ -23,6 +23,7 @@ from scaffold.formula.definitions import (
     resolve,
 )
 from scaffold.formula.desugar import with_one_return
+from scaffold.formula.loop_unrolling import elements_of, is_map
 from scaffold.formula.substitution import (
     changes,
     is_pure,
@@ -461,6 +462,9 @@ class Sites(ast.NodeTransformer):
         return found
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        listed = self._written_out(node) if is_map(node) else None
+        if listed is not None:
+            return listed
         function = self.inliner.called(node.func, self.known)
         earlier = list(self.seen)
         # Of a call that stays, the callee is evaluated before the arguments; of one that is replaced, nothing is.
@@ -538,7 +542,33 @@ class Sites(ast.NodeTransformer):
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         return node  # no formula holds one
 
-    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
+    visit_SetComp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
+
+    def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
+        """A comprehension that calls functions of the file, with its elements written out: each of them is a call of its own."""
+        return self._written_out(node) or node
+
+    visit_GeneratorExp = visit_ListComp
+
+    def _written_out(self, node: ast.expr) -> ast.expr | None:
+        """The elements, where they call functions of the file, as a list."""
+        calls = [
+            item
+            for item in ast.walk(node)
+            if isinstance(item, ast.Name)
+            and (item.id.startswith("@") or item.id in self.known)
+        ]
+        if not calls:
+            return None
+        elements = elements_of(node, self.inliner.readable)
+        if elements is None:
+            shown = own_name(calls[0].id)
+            message = f"'{shown}' is called in a comprehension that is not one over a few values that are listed"
+            hint = f"write a loop: for ...: found.append({shown}(...))"
+            raise Refusal(calls[0], message, hint)
+        listed = self.visit(ast.copy_location(ast.List(elements, ast.Load()), node))
+        assert isinstance(listed, ast.expr)
+        return listed
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """`halves(x)[0]`, where the function returns `a, b`, is `a`."""

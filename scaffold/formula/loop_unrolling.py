@@ -1,7 +1,7 @@
 """Short loops over constants -> straight-line statements.
 
-In: the statements of a formula. Out: the same ones with such loops and comprehensions written out, if that leaves no
-loop at all. Invariant: a loop that is not written out stays as the user wrote it, with all that is around it.
+In: the statements of a formula. Out: the same ones with such loops, comprehensions and calls of `map` written out, if that leaves no
+loop at all; or the elements of one of them. Invariant: a loop that is not written out stays as the user wrote it, with all that is around it.
 
 A few steps read as well in a row as in a loop, and the gradient of the row is derived. More of them are what loops are
 for: nobody would merge five copies of a body, so those are left to autograd.
@@ -9,6 +9,7 @@ for: nobody would merge five copies of a body, so those are left to autograd.
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -25,7 +26,7 @@ def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt
     """The statements without loops, or as they are; `taken` names hide the builtin functions."""
     if not any(map(_loops, body)):
         return body
-    steps = _Steps(_read_outside(body), frozenset(taken))
+    steps = _Steps(_read_outside(body), frozenset(taken), _lists(body, taken))
     found = steps.lines(copy.deepcopy(body))
     nodes = [node for item in found for node in ast.walk(item)]
     # `for i in range(2): if i > 3: ...`: a choice that is left without a statement.
@@ -34,8 +35,46 @@ def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt
     return body if idle or longer or any(map(_loops, found)) else found
 
 
+def elements_of(item: ast.expr, taken: Collection[str] = ()) -> list[ast.expr] | None:
+    """What a comprehension, or a `map`, over values that the text lists gives; None of any other."""
+    return _Steps(frozenset(), frozenset(taken), {}).elements(item)
+
+
+def is_map(item: ast.AST) -> bool:
+    """Whether it is a call of `map`."""
+    match item:
+        case ast.Call(ast.Name("map"), [_, _, *_], []):
+            return True
+    return False
+
+
 def _loops(item: ast.AST) -> bool:
-    return any(isinstance(node, LOOPS) for node in ast.walk(item))
+    return any(isinstance(node, LOOPS) or is_map(node) for node in ast.walk(item))
+
+
+def _lists(
+    body: Sequence[ast.stmt], taken: Collection[str]
+) -> dict[str, list[ast.expr]]:
+    """What lists consist of that are written out, `xs = (x, y)`, and that stay as they are; so do the names in them."""
+    nodes = [node for item in body for node in ast.walk(item)]
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    bound = (node.id for node in names if isinstance(node.ctx, ast.Store))
+    counts = Counter([*bound, *taken])
+    changed = {
+        node.value.id
+        for node in nodes
+        if isinstance(node, ast.Attribute | ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and (isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load))
+    }
+    found = {}
+    for item in body:
+        match item:
+            case ast.Assign([ast.Name(name)], ast.Tuple(elts) | ast.List(elts)):
+                fixed = all(counts[other] <= 1 for other in (name, *names_in(elts)))
+                if fixed and name not in changed and all(map(_is_repeatable, elts)):
+                    found[name] = elts
+    return found
 
 
 def _read_outside(body: Sequence[ast.AST]) -> frozenset[str]:
@@ -81,8 +120,13 @@ def _continues(item: ast.stmt) -> bool:
 class _Steps(ast.NodeTransformer):
     """Writes out the loops and comprehensions whose values the text lists."""
 
-    def __init__(self, outside: frozenset[str], taken: frozenset[str]) -> None:
-        self.outside, self.taken = outside, taken
+    def __init__(
+        self,
+        outside: frozenset[str],
+        taken: frozenset[str],
+        lists: Mapping[str, list[ast.expr]],
+    ) -> None:
+        self.outside, self.taken, self.lists = outside, taken, lists
 
     def lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -113,36 +157,90 @@ class _Steps(ast.NodeTransformer):
         return self.lines(found)
 
     def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
-        elements = self._elements(item)
-        if elements is None:
-            return item
-        return ast.copy_location(ast.List(elements, ast.Load()), item)
+        elements = self.elements(item)
+        return item if elements is None else _listed_as(ast.List, elements, item)
 
-    def visit_Call(self, item: ast.Call) -> ast.expr:
-        """`sum(f(i) for i in range(3))` as the sum of a list."""
+    def visit_Assign(self, item: ast.Assign) -> ast.Assign:
+        """`a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`."""
         self.generic_visit(item)
-        match item:
-            case ast.Call(ast.Name("sum"), [ast.GeneratorExp() as inner], []):
-                elements = self._elements(inner)
-                if elements is not None:
-                    listed = ast.List(elements, ast.Load())
-                    item.args = [ast.copy_location(listed, inner)]
+        elements = self._yielded(item.value)
+        if elements is not None and isinstance(item.targets[0], ast.Tuple):
+            item.value = _listed_as(ast.Tuple, elements, item.value)
         return item
 
-    def _elements(self, item: ast.ListComp | ast.GeneratorExp) -> list[ast.expr] | None:
-        if len(item.generators) > 1 or item.generators[0].ifs:
-            return None
-        generator = item.generators[0]
-        values = self._values(generator.iter)
-        found: list[ast.expr] = []
+    def visit_Starred(self, item: ast.Starred) -> ast.expr:
+        self.generic_visit(item)
+        item.value = self._listed_if_several(item.value)
+        return item
+
+    def visit_Call(self, item: ast.Call) -> ast.expr:
+        """`sum(f(i) for i in range(3))` as the sum of a list; so for a tuple or a list of what is yielded."""
+        self.generic_visit(item)
+        match item:
+            case ast.Call(ast.Name("sum"), [inner], []):
+                item.args = [self._listed_if_several(inner)]
+            case ast.Call(ast.Name("tuple" | "list" as name), [inner], []):
+                elements = None if name in self.taken else self._yielded(inner)
+                if elements is not None:
+                    made = ast.Tuple if name == "tuple" else ast.List
+                    return _listed_as(made, elements, item)
+        return item
+
+    def _listed_if_several(self, item: ast.expr) -> ast.expr:
+        elements = self._yielded(item)
+        return item if elements is None else _listed_as(ast.List, elements, item)
+
+    def _yielded(self, item: ast.expr) -> list[ast.expr] | None:
+        """What a generator or a `map` yields."""
+        several = isinstance(item, ast.GeneratorExp) or is_map(item)
+        return self.elements(item) if several else None
+
+    def elements(self, item: ast.expr) -> list[ast.expr] | None:
+        """The elements of a comprehension or a `map`, if the text lists what it goes through."""
+        match item:
+            case ast.ListComp(elt, generators) | ast.GeneratorExp(elt, generators):
+                return self._elements(elt, generators) or None
+            case ast.Call(ast.Name("map"), [function, *several], []):
+                return self._mapped(function, several, item)
+        return None
+
+    def _elements(
+        self, elt: ast.expr, generators: list[ast.comprehension]
+    ) -> list[ast.expr] | None:
+        if not generators:
+            found = self.visit(copy.deepcopy(elt))
+            assert isinstance(found, ast.expr)
+            return [found]
+        (first, *others), several = generators, list[ast.expr]()
+        values = None if first.ifs else self._values(first.iter)
         for value in values or ():
-            known = _bound(generator.target, value)
-            if known is None or not known.keys().isdisjoint(stored([item.elt])):
+            known = _bound(first.target, value)
+            inner = [item.target for item in others]
+            if known is None or not known.keys().isdisjoint(stored([elt, *inner])):
                 return None
-            inner = self.visit(_Known(known).visit(copy.deepcopy(item.elt)))
-            assert isinstance(inner, ast.expr)
-            found.append(inner)
-        return found or None
+            step = _Known(known)
+            rest = [step.visit(copy.deepcopy(item)) for item in others]
+            made = self._elements(step.visit(copy.deepcopy(elt)), rest)
+            if made is None:
+                return None
+            several += made
+        return several or None
+
+    def _mapped(
+        self, function: ast.expr, several: list[ast.expr], at: ast.expr
+    ) -> list[ast.expr] | None:
+        """The values of a function, one for each of those that the lists have."""
+        if "map" in self.taken:
+            return None
+        if len(several) == 1:
+            lines = [[value] for value in self._values(several[0]) or ()]
+        else:
+            pairs = self._called("zip", several, at) or ()
+            lines = [list(pair.elts) for pair in pairs if isinstance(pair, ast.Tuple)]
+        found = [_applied(function, args, at) for args in lines[: ROUNDS + 1]]
+        if len(found) > ROUNDS:
+            return None
+        return [item for item in found if item is not None] or None
 
     def _values(self, item: ast.expr) -> list[ast.expr] | None:
         """What an iterable yields, if the text lists it and it is at most `ROUNDS` values."""
@@ -153,6 +251,8 @@ class _Steps(ast.NodeTransformer):
         match item:
             case ast.Tuple(elts) | ast.List(elts) if all(map(_is_repeatable, elts)):
                 return elts
+            case ast.Name(name) if name in self.lists:
+                return self.lists[name]
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
                 return self._called(name, args, item)
             case ast.Call(
@@ -161,11 +261,18 @@ class _Steps(ast.NodeTransformer):
                 return [_part(item, number) for number in range(len(sizes))]
         return None
 
+    def _end(self, item: ast.expr) -> int | None:
+        """A bound of a range: a number, or the length of a list."""
+        match item:
+            case ast.Call(ast.Name("len"), [ast.Name(name)], []) if name in self.lists:
+                return None if "len" in self.taken else len(self.lists[name])
+        return _integer(item)
+
     def _called(
         self, name: str, args: list[ast.expr], at: ast.expr
     ) -> list[ast.expr] | None:
         if name == "range":
-            ends = [_integer(end) for end in args]
+            ends = [self._end(end) for end in args]
             known = [end for end in ends if end is not None]
             if not 1 <= len(known) <= 3 or len(known) < len(ends) or known[2:] == [0]:
                 return None
@@ -184,6 +291,28 @@ class _Steps(ast.NodeTransformer):
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
 
 
+def _listed_as(
+    made: type[ast.Tuple] | type[ast.List], elements: list[ast.expr], at: ast.expr
+) -> ast.expr:
+    return ast.copy_location(made(elements, ast.Load()), at)
+
+
+def _applied(function: ast.expr, args: list[ast.expr], at: ast.expr) -> ast.expr | None:
+    """`f(x)`; of a lambda that takes so many arguments and nothing else, what it returns."""
+    if not isinstance(function, ast.Lambda):
+        call = ast.Call(copy.deepcopy(function), copy.deepcopy(args), [])
+        return ast.fix_missing_locations(ast.copy_location(call, at))
+    own = function.args
+    plain = not (own.posonlyargs or own.vararg or own.kwonlyargs or own.kwarg)
+    names = [item.arg for item in own.args]
+    if not plain or len(names) != len(args) or {*stored([function.body])} & {*names}:
+        return None
+    known = dict(zip(names, args, strict=True))
+    found = _Known(known).visit(copy.deepcopy(function.body))
+    assert isinstance(found, ast.expr)
+    return found
+
+
 def _part(several: ast.expr, number: int) -> ast.expr:
     """`x.split([2, 2], -1)[1]`."""
     place = _constant(number, several)
@@ -192,11 +321,13 @@ def _part(several: ast.expr, number: int) -> ast.expr:
 
 
 def _is_repeatable(item: ast.expr) -> bool:
-    """Whether a value may stand in several places: a constant, a name, or a tuple of them."""
+    """Whether a value may stand in several places: a constant, a name, also of a module's, `torch.sin`, or a tuple of them."""
     if isinstance(item, ast.Tuple):
         return all(map(_is_repeatable, item.elts))
     if isinstance(item, ast.UnaryOp):
         return isinstance(item.operand, ast.Constant)
+    while isinstance(item, ast.Attribute):
+        item = item.value
     return isinstance(item, ast.Constant | ast.Name)
 
 

@@ -47,6 +47,26 @@ def lines(source: str, *taken: str) -> str:
         ),
         ("y = sum(x ** k for k in (1, 2))", "y = sum([x ** 1, x ** 2])"),
         (
+            "y = [f(x) * i for i in range(2) for f in (torch.sin, torch.cos)]",
+            "y = [torch.sin(x) * 0, torch.cos(x) * 0, torch.sin(x) * 1, torch.cos(x) * 1]",
+        ),
+        ("a, b = (v.exp() for v in (x, y))", "a, b = (x.exp(), y.exp())"),
+        ("a, b = map(lambda v: v + 1, (x, y))", "a, b = (x + 1, y + 1)"),
+        ("a, b = map(lambda v, w: v * w, (x, y), (p, q))", "a, b = (x * p, y * q)"),
+        (
+            "y = torch.cat(tuple(map(torch.exp, (a, b))))",
+            "y = torch.cat((torch.exp(a), torch.exp(b)))",
+        ),
+        ("y = f(*(v.t() for v in (a, b)))", "y = f(*[a.t(), b.t()])"),
+        (
+            "xs = [x, y]\nfor a in xs:\n    z = z + a",
+            "xs = [x, y]\nz = z + x\nz = z + y",
+        ),
+        (
+            "xs = (x, y)\nfor i in range(len(xs)):\n    z = z + xs[i]",
+            "xs = (x, y)\nz = z + xs[0]\nz = z + xs[1]",
+        ),
+        (
             "if p:\n    for i in range(2):\n        y = y * x",
             "if p:\n    y = y * x\n    y = y * x",
         ),
@@ -75,7 +95,11 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "for i in range(2):\n    if y > i:\n        return x\n    x = x + y",
         "y = [x * i for i in range(5)]",
         "y = [x * i for i in range(2) if i]",
-        "y = [x * i * j for i in range(2) for j in range(2)]",
+        "y = [x * i * j for i in range(2) for j in range(x.ndim)]",
+        "xs = [x, y]\nxs.append(z)\nfor a in xs:\n    z = z + a",
+        "xs = [x, y]\nxs[0] = z\nfor a in xs:\n    z = z + a",
+        "a, b = map(f, x)",
+        "a, b = map(lambda v, *w: v, (x, y))",
         "y = max(x[i] for i in range(2))",
         "for i in range(2):\n    y = y * x\nfor row in x:\n    y = y * row",
         "for i in range(2):\n    if p:\n        if i > 0:\n            y = x",
@@ -92,6 +116,11 @@ def test_else_everything_stays(source: str) -> None:
 def test_a_name_that_is_no_builtin() -> None:
     source = "for i in range(2):\n    y = y * x"
     assert lines(source) != source == lines(source, "range")
+
+
+def test_a_list_of_an_input_that_is_assigned_anew() -> None:
+    source = "xs = [x, y]\nx = x * 2\nfor a in xs:\n    z = z + a"
+    assert lines(source, "x", "y") == source
 
 
 def test_a_loop_whose_name_another_loop_has() -> None:
