@@ -126,7 +126,7 @@ def _nodes(forward: Forward) -> Iterator[Node]:
 
 def _counts(value: Node) -> bool:
     """Whether it is as long as the largest number of its data says: a compiler does not take that from within a Function."""
-    return any(callee(node) == "bincount" for node in value.walk())
+    return any(may_be(callee(node) or "", "sized_by_data") for node in value.walk())
 
 
 # --- Whether the same steps are run for any data.

@@ -50,6 +50,25 @@ def may_be(word: str, flag: str) -> bool:
 
 
 @cache
+def is_untyped(word: str) -> bool:
+    """Whether PyTorch declares no type for the result of what is called so."""
+    return any(word in facts.untyped for facts in facts_of_call(word))
+
+
+@cache
+def is_unbatched(word: str) -> bool:
+    """Whether the vmap of gradcheck's `check_batched_grad`, which is not torch.func's, refuses what is called so."""
+    return any(word in facts.unbatched for facts in facts_of_call(word))
+
+
+@cache
+def has_shape(word: str, shape: str) -> bool:
+    """Whether the table says so of the shape of what a call returns, always: `reshaped` of `view`."""
+    known = facts_of_call(word)
+    return bool(known) and all(facts.shape == shape for facts in known)
+
+
+@cache
 def is_sized(word: str) -> bool:
     """Whether a call gives a part for each of the sizes that it is given: `split`."""
     return may_be(word, "sized")

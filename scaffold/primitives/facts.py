@@ -39,7 +39,8 @@ FLAGS = (
     *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
-    *("scale", "pole", "multilinear"),
+    *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
+    *("positions", "aligned"),
 )
 # Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
 PASSES = {
@@ -78,7 +79,7 @@ DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
     *("inline", "optional", "sign", "words", "grad_words", "argument", "by_shape"),
-    *("changes", "autocast", *FLAGS),
+    *("changes", "autocast", "untyped", "unbatched", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -120,6 +121,8 @@ class Facts(NamedTuple):
     chosen_by: str = ""  # the string that a call has which it is: `'nuc'` of norms
     autocast: Autocast = ""  # the precision that autocast computes it in
     by_shape: str = ""  # what does the same with the shape of its last tensor: `expand`
+    untyped: tuple[str, ...] = ()  # names that PyTorch declares without a type
+    unbatched: tuple[str, ...] = ()  # names that the vmap of gradcheck refuses
 
     @property
     def is_one_tensor(self) -> bool:
@@ -179,6 +182,8 @@ def facts_of(section: Section) -> Facts:
         _chosen_by(section),
         section.get("autocast", ""),
         section.get("by_shape", ""),
+        tuple(section.get("untyped", ())),
+        tuple(section.get("unbatched", ())),
     )
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from scaffold.derive import Derivation, without_gradient
 from scaffold.derive.activity import calls
+from scaffold.primitives.calls import may_be
 from scaffold.spec import Dim, Domain, OpSpec, TensorInput
 
 SQUARE: tuple[Dim, ...] = (3, 3)
-OF_ITS_RANK = frozenset({"gather", "scatter", "scatter_add", "scatter_reduce"})
 
 
 def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
@@ -43,7 +43,7 @@ def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
     if spec.forward is None:
         return False
     read = spec.forward.expressions()
-    return any(name in OF_ITS_RANK for node in read for name in calls(node))
+    return any(may_be(name, "aligned") for node in read for name in calls(node))
 
 
 def _domain(item: TensorInput, found: dict[str, Domain]) -> Domain:

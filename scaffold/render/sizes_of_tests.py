@@ -21,11 +21,11 @@ from scaffold.formula import (
     evaluated,
     truth,
 )
+from scaffold.primitives.calls import has_shape, may_be
 from scaffold.render.testlimits import full_rank
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Dim, OpSpec, is_leading, is_size_name, leading
 
-TAKING = frozenset({"kthvalue", "topk"})
 CANDIDATES = (*range(2, 33), 64, 128, 1)
 
 
@@ -85,7 +85,7 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
     if spec.forward is None:
         return
     for call in spec.forward.nodes():
-        if call.kind == "call" and call.args[0].label in TAKING:
+        if call.kind == "call" and may_be(call.args[0].label, "takes_several"):
             labels = (arg.label for arg in call.args[1:])
             yield from (fixed[label] for label in labels if label in fixed)
 
@@ -157,7 +157,6 @@ def _satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
 # tests, and nothing else; where none is read off the forward there is none.
 
 
-VIEWS = frozenset({"reshape", "view"})
 # Which dim a call divides by its second argument, and how often.
 SHUFFLES = {"pixel_shuffle": ((-3, 2),), "pixel_unshuffle": ((-2, 1), (-1, 1))}
 
@@ -281,12 +280,12 @@ class _Reader:
             for at, times in SHUFFLES[callee.label]:
                 size = self._dim(name, self.graph.constant(str(at)))
                 yield size, self._product([rest[0]] * times)
-        elif callee.label == "chunk" and rest:
+        elif rest and may_be(callee.label, "shares"):
             dim = rest[1] if len(rest) > 1 else named.get("dim")
             yield self._dim(name, dim or self.graph.constant("0")), rest[0]
         elif callee.label == "unflatten" and len(rest) == 2:
             yield self._dim(name, rest[0]), self._given(rest[1].args)
-        elif callee.label in VIEWS and rest:
+        elif rest and has_shape(callee.label, "reshaped"):
             sizes = rest[0].args if rest[0].kind in ("tuple", "list") else rest
             if sum(number_of(size) == -1 for size in sizes) == 1:
                 yield self._whole(name), self._given(sizes)

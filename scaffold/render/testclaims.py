@@ -12,6 +12,7 @@ from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
 from scaffold.derive.forward.verbatim_forward import writes_in_place
 from scaffold.formula import Node, expressions
+from scaffold.primitives.calls import is_unbatched
 from scaffold.render.library import has_vmap_rule
 from scaffold.render.second_order import decorated
 from scaffold.render.shape_checks import refused
@@ -165,12 +166,6 @@ def _is_complex(spec: OpSpec) -> bool:
 # Invariant: what the user states of the tolerance goes before what follows from the op.
 
 
-# The vmap that gradcheck's check_batched_grad uses, not torch.func's, has no rule for these.
-UNBATCHED = frozenset(
-    {"adjoint", "broadcast_to", "column_stack", "dstack", "einsum", "flatten"}
-    | {"hsplit", "hstack", "item", "meshgrid", "moveaxis", "multi_dot", "ravel"}
-    | {"swapaxes", "swapdims", "unflatten", "vstack"}
-)
 MANY = 250  # elements, beyond which the derivative of each by each takes minutes
 
 
@@ -208,7 +203,8 @@ def _is_batchable(derivation: Derivation) -> bool:
     """Whether gradcheck can batch the backward, which is not known before it is written."""
     nodes = _nodes(derivation)
     called = {name for node in nodes for name in calls(node)}
-    unbatched = called & UNBATCHED or any(map(_slices_all, nodes))
+    unbatched = "item" in called or any(map(is_unbatched, called))
+    unbatched = unbatched or any(map(_slices_all, nodes))
     return not (derivation.opaque or derivation.missing or unbatched)
 
 

@@ -18,11 +18,9 @@ from scaffold.formula import (
     emit_lines,
     written,
 )
+from scaffold.primitives.calls import is_untyped
 
 MODULES = frozenset({"torch", "F"})
-UNTYPED = frozenset(
-    {"norm", "split", "stft", "istft", "unique", "unique_consecutive", "lu"}
-)
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:
@@ -32,7 +30,7 @@ def is_typed(node: Node, tensors: frozenset[str]) -> bool:
             return name in tensors
         case Node("call", _, (Node("attribute", label, (value,)), *_)):
             of_torch = value.kind == "name" and value.label in MODULES
-            return label not in UNTYPED and (of_torch or is_typed(value, tensors))
+            return not is_untyped(label) and (of_torch or is_typed(value, tensors))
         case Node("attribute" | "unary" | "subscript", _, (value, *_)):
             return is_typed(value, tensors)
         case Node("binary" | "compare" | "boolean", _, operands):

@@ -104,7 +104,7 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
     facts = program.table(rule)
     label = facts.operator if facts is not None else ""
     if label in ARITHMETIC and len(args) == 2:
-        return _binary(program, label, *args)
+        return binary(program, label, *args)
     if label in COMPARISONS:
         return program.python("compare", label, *args)
     if rule in vars(math) and len(args) == 1:
@@ -114,7 +114,7 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 def difference(program: Program, one: Op, two: Op) -> Op:
     """One Python value less another."""
-    return _binary(program, "-", one, two)
+    return binary(program, "-", one, two)
 
 
 def may_be_none(program: Program, op: Op) -> bool:
@@ -295,7 +295,7 @@ def _negated(program: Program, value: Op) -> Op:
     return program.python("unary", "-", value)
 
 
-def _binary(program: Program, label: str, one: Op, two: Op) -> Op:
+def binary(program: Program, label: str, one: Op, two: Op) -> Op:
     left, right = number(one), number(two)
     if left is not None and right is not None:
         result = computed(label, left, right, short=True)
@@ -308,7 +308,7 @@ def _binary(program: Program, label: str, one: Op, two: Op) -> Op:
     if right is not None and right == after:
         return one
     if label == "+" and one is two and left is None:
-        return _binary(program, "*", program.const(2), one)
+        return binary(program, "*", program.const(2), one)
     if label == "+":  # `eps + (1 - eps)`: the weights of smoothed labels
         for part, rest in ((one, two), (two, one)):
             if rest.is_python("binary", "-") and rest.args[1] is part:
@@ -326,7 +326,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
     """Numbers first and as one, signs before them; a root times itself is what it is the root of."""
     factor = number(left)
     if number(right) is not None and factor is None:
-        return _binary(program, "*", right, left)
+        return binary(program, "*", right, left)
     signed = _signs_out(program, left, right)
     if signed is not None:
         return signed
@@ -334,7 +334,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
     if first is not None and second is not None:
         if left is right:
             return first
-        root = _binary(program, "*", second, first)
+        root = binary(program, "*", second, first)
         return program.called("math.sqrt", root)
     if right.is_python("binary", "*", "/") and is_literal(right.args[0]):
         return _scaled(program, factor, right)
@@ -369,8 +369,8 @@ def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
     if minus and factor is not None:  # `-2 * a` is as plain as can be
         if second is right:
             return None
-        return _binary(program, "*", program.const(-factor), second)
-    inner = _binary(program, "*", first, second)
+        return binary(program, "*", program.const(-factor), second)
+    inner = binary(program, "*", first, second)
     return _negated(program, inner) if minus else inner
 
 

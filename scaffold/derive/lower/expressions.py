@@ -321,7 +321,8 @@ class Expressions(Evaluator):
         }
         if several and "joins" in bound.rule.facts.flags and "dim" in bound.args:
             (whole, parted), dim = *several.items(), bound.args["dim"]
-            found = indexing.joined(self.applier, bound.rule.op, parted, dim)
+            stacked = bound.rule.facts.shape == "stacked"
+            found = indexing.joined(self.applier, stacked, parted, dim)
             if found is not None:
                 return found
             listed = self.listed(parted) or parted

@@ -227,7 +227,7 @@ def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
     if "sized" in op.facts.flags:
         length = _length_said(program, op.args[1], whole, position)
         return own if length is None else length
-    if op.rule != "chunk" or type(said) is not int or said < 1:
+    if "shares" not in op.facts.flags or type(said) is not int or said < 1:
         return own
     share = sizes.divided(whole, said)
     if share is None and said == 2 and _has_two(program, op, position):
@@ -294,7 +294,7 @@ def count_of(applier: Applier, op: Op) -> int | None:
     if sized:
         return -(-whole // said)
     # Of 5 in 4 chunks there are 3: sizes of 2.
-    return -(-whole // -(-whole // said)) if op.rule == "chunk" else None
+    return -(-whole // -(-whole // said)) if "shares" in op.facts.flags else None
 
 
 def position_of(applier: Applier, op: Op, position: int) -> int | None:
@@ -308,7 +308,7 @@ def position_of(applier: Applier, op: Op, position: int) -> int | None:
     return position if last else None
 
 
-def joined(applier: Applier, join: str, parts: Op, dim: Op) -> Op | None:
+def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
     """The tensor that all parts are together, without taking it apart: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`."""
     if not are_parts(applier, parts):
         return None
@@ -316,7 +316,6 @@ def joined(applier: Applier, join: str, parts: Op, dim: Op) -> Op | None:
     to, at = literal(dim), literal(taken)
     if type(to) is not int or type(at) is not int:
         return None
-    stacked = join == "stack"
     if are_single(parts):
         first = to if stacked or to >= 0 else to - 1
         moved = applier.named("movedim", x, taken, applier.program.const(first))

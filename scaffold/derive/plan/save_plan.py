@@ -212,7 +212,7 @@ def _is_product(table: Table, op: Op) -> bool:
     rule = table.of_op(op.rule)
     if rule is not None:
         return rule.category == "contraction"
-    return op.rule in ("einsum", "contracted")
+    return op.rule == "contracted"
 
 
 def _pairs(op: Op) -> Iterator[Pair]:

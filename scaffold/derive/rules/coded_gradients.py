@@ -535,15 +535,14 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
     return [(x, left), (src, part)]
 
 
-COUNTED = frozenset({"argsort", "argmax", "argmin", "item"})  # indices from 0
-
-
 @coded("take_along_dim")
 def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Of `x.take_along_dim(index, dim)`: zeros to which `g` is added at `index`."""
     x, index, dim = op.args
     at = shapes.position(x.shape, dim_of(dim))
-    counted = index.rule in COUNTED or literal(dim) is None
+    # One of several results, of `topk` or `sort`, is positions too.
+    counted = index.rule == "item" or "positions" in index.facts.flags
+    counted = counted or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
         at, dim = 0, make.const(0)
     same = x.shape == index.shape and literal(dim) is not None

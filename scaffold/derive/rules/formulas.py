@@ -7,8 +7,10 @@ smart constructors; a test of arguments that are written out is settled here.
 from collections.abc import Mapping
 
 from scaffold.derive.graph.op import Op, literal
+from scaffold.derive.graph.static_values import ARITHMETIC as PYTHON
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
+    binary,
     dotted,
     may_be_none,
 )
@@ -176,13 +178,8 @@ class FormulaEvaluator(Evaluator):
         return self.program.python("call", "", function, *map(self.value, args))
 
     def _found(self, label: str, *values: Op) -> Op:
-        if all(value.kind == "static" for value in values) and label in (
-            "//",
-            "%",
-            "**",
-        ):
-            name = {"//": "floor_divide", "%": "remainder", "**": "pow"}[label]
-            return self.make(name, *values)
+        if label in PYTHON and all(value.kind == "static" for value in values):
+            return binary(self.make.program, label, *values)
         bound = self.make.applier.found("operator", label, values)
         if bound is None:
             raise UnsupportedError(f"{label} in a formula")

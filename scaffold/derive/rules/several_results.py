@@ -10,7 +10,7 @@ from functools import reduce
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Position, is_number, literal
 from scaffold.derive.graph.static_values import UnsupportedError, is_int
-from scaffold.derive.lower.indexing import count_of, item_of
+from scaffold.derive.lower.indexing import are_single, count_of, item_of
 from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.joined_terms import joined_parts
@@ -20,7 +20,7 @@ def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     """Whether it is known that a gradient comes from each part, or that the other parts are there."""
     if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
         return False
-    every = op.rule == "chunk" and literal(op.args[1]) == len(arrived)
+    every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
     if isinstance(literal(op.args[1]), tuple):  # the size of each is said
         every = count_of(applier, op) == len(arrived)
     return every or applier.program.is_unpacked(op)
@@ -69,7 +69,7 @@ def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
 def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     """Of one part of what `unbind`, `split` and `chunk` take apart, by its number; -1 is the last one."""
     x, none = op.args[0], make.const(None)
-    if op.rule == "unbind":
+    if are_single(op):
         into = make.zeros(g, x.shape)
         whole = make.select_scatter(into, g, op.args[1], make.const(at))
         return make.program.shaped(whole, x.shape)
@@ -77,7 +77,7 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     own = size(make, g, dim)
     if at == 0:  # the parts may differ in size, but the first one comes first
         bounds = (none, own, none)
-    elif at == -1 or op.rule == "chunk" and literal(count) == at + 1:
+    elif at == -1 or "shares" in op.facts.flags and literal(count) == at + 1:
         start = make.sub(size(make, x, dim), own)
         bounds = (start, none, none)
     elif "sized" in op.facts.flags and is_int(make.program, count):

@@ -53,6 +53,8 @@ TYPES = {
     "grad_words": STRINGS,
     "argument": STRING,
     "by_shape": STRING,
+    "untyped": STRINGS,
+    "unbatched": STRINGS,
     "optional": STRINGS,
     "changes": STRINGS,
     "when": STRING,

@@ -152,7 +152,7 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
     """`x.sum(-1, keepdim=True).squeeze(-1)` as `x.sum(-1)`."""
     if make.is_(a, "summed_to"):
         return _squeezed_sum_to(make, a, dim)
-    if a.rule not in ("sum", "mean", "amax", "amin") or make.opaque(a):
+    if a.facts.category != "reduction" or len(a.args) != 3 or make.opaque(a):
         return None
     x, dims, keepdim = a.args
     whole = dims_of(dims) == dims_of(dim)
