@@ -389,8 +389,6 @@ class Reverse:
                 return [of_few_parts(self.make, op, arrived)]
             env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
         else:
-            if op.rule == "eigh" and len(arrived) < 2:
-                raise UnsupportedError("one of the results of eigh is not used")
             env = {
                 f"grad_{name}": arrived.get(position, self.make.const(0))
                 for position, name in enumerate(rule.results)

@@ -36,6 +36,8 @@ CASES: tuple[tuple[str, str, tuple[tuple[int, ...], ...]], ...] = (
     ("x, y", KL.format("none"), ((2, 5), (5,))),
     ("y", "y.sum(0).sum(-1)", ((5,),)),
     ("y", "y.sum(0).sum(-1)", ((5, 2),)),
+    ("x[D, D]", "torch.linalg.eigh(x + x.mT)[0].exp()", ((4, 4),)),
+    ("x[D, D]", "torch.linalg.eigh(x + x.mT)[1].square()", ((4, 4),)),
 )
 
 

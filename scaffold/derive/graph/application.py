@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import holds, undecided
-from scaffold.derive.graph.op import Kind, Op, Program, literal, tensors
+from scaffold.derive.graph.op import Kind, Op, Program, is_number, literal, tensors
 from scaffold.derive.graph.shape_rules import Args, shape_said
 from scaffold.derive.graph.shapes import SCALAR, Shape
 from scaffold.derive.graph.static_values import UnsupportedError, is_complex, is_int
@@ -105,6 +105,7 @@ def _complex_number(args: Args) -> bool:
 
 
 WITHOUT_GRADIENT = "constant"
+OF_MATRICES = frozenset({"contraction", "linalg"})  # of which no number is one
 FOR_FORMULAS = "backward"  # a forward with it has no rule
 
 
@@ -260,6 +261,8 @@ class Applier:
         """The op of a rule with all its arguments."""
         if any(op.kind == "group" and op.active for op in args.values()):
             raise UnsupportedError("a tuple of any length")
+        if rule.category in OF_MATRICES and _has_zero(rule, args):
+            raise UnsupportedError(f"{rule.op} of the number 0")
         inferred = infer(self.program, rule, args)
         active = rule.category != WITHOUT_GRADIENT and inferred.kind in ACTIVE
         given = (op for name, op in args.items() if name in rule.formulas or rule.code)
@@ -292,6 +295,13 @@ class Applier:
         if whole is None:
             raise UnsupportedError(f"{name} takes other arguments")
         return self.apply(rule, whole)
+
+
+def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
+    """Whether 0 stands for one of the matrices: of one of several results that no gradient comes from."""
+    required = (item.name for item in rule.parameters if item.default is None)
+    names = rule.tensors or frozenset(required)
+    return any(is_number(op, 0) for name, op in args.items() if name in names)
 
 
 ACTIVE = frozenset({"real", "complex", "group"})

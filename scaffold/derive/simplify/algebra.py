@@ -78,6 +78,12 @@ def _cancelled_exponential(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
+@ALGEBRA.on("matmul")
+def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
+    """`x @ 0` as 0: of one of several results that no gradient comes from, as the vectors of eigh where only its values are read."""
+    return make.const(0) if is_number(a, 0) or is_number(b, 0) else None
+
+
 @ALGEBRA.on("div")
 def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
     """`g * s / s` as `g`, where that has the whole shape: of `(x / s).clamp(-8, 7) * s`."""

@@ -1,9 +1,12 @@
 """Tuples and lists of tensors in a forward: the gradient is that of the parts that are taken."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from scaffold.derive import derive
+from scaffold.spec import RuleFile
 from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 
@@ -38,3 +41,25 @@ def test_the_gradient_is_that_of_autograd(forward: str, k: int) -> None:
     plain = load(draft_of(spec_of(SIGNATURE, forward=forward))).SomeOpFunction
     values = [*(torch.randn(3, 4, dtype=torch.double) for _ in range(2)), k]
     check_op(module.SomeOpFunction, module.some_op, plain.forward, values)
+
+
+SOLVED = """
+[eigh]
+call = "torch.linalg.eigh(x)"
+category = "linalg"
+results = ["values", "vectors"]
+grad.x = "vectors @ solve(vectors, grad_vectors) + diag_embed(grad_values)"
+domain.x = "spd"
+samples = ["x[3, 3]"]
+"""
+
+
+def test_a_rule_of_a_team_s_that_needs_all_gradients_gives_way_where_one_is_missing() -> (
+    None
+):
+    forward = "torch.linalg.eigh(x)[0]"
+    rules = (RuleFile("team.toml", SOLVED),)
+    spec = spec_of("x[N, N]", forward=forward, derive=True)
+    found = derive(replace(spec, rules=rules))
+    assert "solve of the number 0" in found.notes[0]
+    assert derive(spec).notes == ()
