@@ -189,10 +189,13 @@ def _surrogate_note(spec: OpSpec) -> str:
         if stated and "\n" not in stated.text
         else "a surrogate"
     )
+    said = f"The gradient is {source}, not the derivative."
+    if spec.is_library:
+        return said
     return (
-        f"The gradient is {source}, not the derivative. Where the op is traced through instead of "
-        "called (``torch.export``, ``torch.compile`` of ``torch.func.grad``), PyTorch uses the "
-        "derivative of the forward."
+        f"{said} Where the op is traced through instead of called (``torch.export``, ``make_fx``, "
+        "``torch.compile`` of ``torch.func.grad``), PyTorch uses the derivative of the forward; an "
+        "op that is registered with ``torch.library`` keeps its gradient there, or raises."
     )
 
 

@@ -16,3 +16,13 @@ def test_conditions_on_sizes_are_told() -> None:
 def test_statements_in_one_line_are_shown_one_a_line() -> None:
     text = op_text("x", forward="y = torch.exp(x); return y * y", derive=True)
     assert "Computes::\n\n        y = torch.exp(x)\n        return y * y\n" in text
+
+
+def test_a_surrogate_says_where_pytorch_drops_it() -> None:
+    said = {"forward": "torch.sign(x)", "surrogate": True, "grad": {"x": "grad_output"}}
+    text = op_text("x", **said)
+    assert "not the derivative. Where the op is" in text
+    assert "``make_fx``" in text
+    registered = op_text("x", **said, style="library")
+    assert "is a surrogate, not the derivative." in registered
+    assert "make_fx" not in registered
