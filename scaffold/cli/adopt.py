@@ -15,8 +15,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from scaffold.cli.options import DIFF, DRY_RUN, ON_CONFLICT, check_policy
-from scaffold.cli.output import TERMINAL, put, show_notes, tell
+from scaffold.cli.options import (
+    DIFF,
+    DRY_RUN,
+    FORMAT,
+    ON_CONFLICT,
+    check_format,
+    check_policy,
+)
+from scaffold.cli.output import TERMINAL, Showing, put, show_notes, tell
 from scaffold.derive import derive
 from scaffold.errors import (
     ConflictError,
@@ -117,6 +124,7 @@ def adopt(
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
     stdout: STDOUT = False,
+    format_: FORMAT = "text",
 ) -> None:
     """Write the specification of a hand-written Function, as TOML.
 
@@ -126,6 +134,7 @@ def adopt(
     Example: scaffold adopt src/ops.py::ScaleFunction
     """
     check_policy(on_conflict)
+    check_format(format_)
     joins = configuration_here().project and out_dir is None
     stated = {"name": name, "python": python, "limit": limit}
     stated["out-dir"] = None if joins else out_dir or "."
@@ -133,17 +142,13 @@ def adopt(
         key: value for key, value in stated.items() if value is not None
     }
     found = _adopted(target, settings, verify)
-    show_notes(found.notes)
+    showing = Showing(dry_run, diff, stdout, format_)
     if joins and not stdout:
-        _join(found, settings, on_conflict, write=not (dry_run or diff), diff=diff)
+        _join(found, settings, on_conflict, showing)
         return
     where = directory(out_dir)
-    put(
-        *(_files(found, where.below.as_posix()), where.root, on_conflict),
-        dry_run=dry_run,
-        diff=diff,
-        stdout=stdout,
-    )
+    files = _files(found, where.below.as_posix())
+    put(files, where.root, on_conflict, showing, found.notes)
 
 
 def _adopted(target: str, settings: "Values", verify: bool) -> "Adoption":
@@ -157,14 +162,13 @@ def _adopted(target: str, settings: "Values", verify: bool) -> "Adoption":
         raise
 
 
-def _join(
-    found: "Adoption", settings: "Values", policy: str, *, write: bool, diff: bool
-) -> None:
+def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
     """Make the op one of the project's."""
     stated = Run(settings.get("python"), settings.get("limit", SECONDS))
     run = stated if found.generated.proof is not None else None
+    write = not (showing.dry_run or showing.diff)
     settled = add_op(found.generated, policy, write=write, run=run, console=TERMINAL)  # type: ignore[arg-type]
-    tell(settled, with_diff=diff)
+    tell(settled, with_diff=showing.diff, format_=showing.format_, notes=found.notes)
 
 
 def _files(found: "Adoption", below: str) -> dict[str, str]:

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold.cli.options import DIFF, DRY_RUN, ON_CONFLICT, check_choice, completing
-from scaffold.cli.output import TERMINAL, show_notes, tell
+from scaffold.cli.options import (
+    DIFF,
+    DRY_RUN,
+    FORMAT,
+    ON_CONFLICT,
+    check_choice,
+    check_format,
+    completing,
+)
+from scaffold.cli.output import TERMINAL, tell
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import read_bytes
 from scaffold.project.writing import Known, look, undisturbed, write_once
@@ -87,6 +95,7 @@ def init(
     on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
+    format_: FORMAT = "text",
 ) -> None:
     """Make a directory a project.
 
@@ -97,6 +106,7 @@ def init(
     """
     stated = {"source": source, "tests": tests, "package": package}
     given = {key: value for key, value in stated.items() if value is not None}
+    check_format(format_)
     raise_all(_problems(directory, on_conflict, ci))
     root = Path(os.path.abspath(directory))
     settle = look if dry_run or diff else write_once
@@ -107,8 +117,7 @@ def init(
         return start, settle(start.files, root, on_conflict, known, TERMINAL)  # type: ignore[arg-type]
 
     start, settled = undisturbed(attempt)
-    show_notes(start.notes)
-    tell(settled, with_diff=diff)
+    tell(settled, with_diff=diff, format_=format_, notes=start.notes)
 
 
 def _problems(directory: str, policy: str, ci: str | None) -> list[ScaffoldError]:

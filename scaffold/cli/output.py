@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import typer
 
@@ -263,33 +263,57 @@ def _print(text: str) -> None:
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
-def tell(settled: "Settled", *, with_diff: bool) -> None:
-    """What became of each file, for people; a refusal is raised, a conflict that is left ends with 1."""
-    show_notes(settled.notes)
-    if settled.refusal:
-        raise settled.refusal
-    (show_diff if with_diff else show_plan)(settled.plan)
+def tell(
+    settled: "Settled",
+    *,
+    with_diff: bool,
+    format_: str = "text",
+    notes: Iterable[str] = (),
+) -> None:
+    """What became of each file; a refusal is raised, a conflict that is left ends with 1."""
+    said = [*notes, *settled.notes]
+    if format_ == "json":
+        told = _changes(settled.plan, with_diff)
+        _show_json(told, settled.written, said, settled.problems)
+        if settled.refusal:
+            leave(settled.refusal)
+    else:
+        show_notes(said)
+        if settled.refusal:
+            raise settled.refusal
+        (show_diff if with_diff else show_plan)(settled.plan)
     exit_on_conflict(settled.plan)
+
+
+class Showing(NamedTuple):
+    """What is to be shown, and to whom: a run that only shows writes nothing."""
+
+    dry_run: bool = False
+    diff: bool = False
+    stdout: bool = False
+    format_: str = "text"
 
 
 def put(
     files: dict[str, str],
     root: Path,
     policy: str,
-    *,
-    dry_run: bool,
-    diff: bool,
-    stdout: bool,
+    showing: Showing,
+    notes: Iterable[str] = (),
 ) -> None:
     """Write the files, or show them, or what would become of them."""
     from scaffold.project.writing import NOTHING, look, write
 
-    if stdout:
+    if showing.stdout and showing.format_ == "json":
+        texts = [_text(root, path, text) for path, text in files.items()]
+        _show_json(texts, False, notes)
+    elif showing.stdout:
+        show_notes(notes)
         typer.echo("\n".join(files.values()).encode(errors="surrogateescape"), nl=False)
-        return
-    settle = look if dry_run or diff else write
-    settled = settle(files, root, policy, NOTHING, TERMINAL)  # type: ignore[arg-type]
-    tell(settled, with_diff=diff)
+    else:
+        settle = look if showing.dry_run or showing.diff else write
+        settled = settle(files, root, policy, NOTHING, TERMINAL)  # type: ignore[arg-type]
+        tell(settled, with_diff=showing.diff, format_=showing.format_, notes=notes)
 
 
 def exit_on_conflict(plan: "Plan") -> None:
@@ -299,47 +323,49 @@ def exit_on_conflict(plan: "Plan") -> None:
 
 
 def show_settled(generated: "Generated", settled: "Settled", with_diff: bool) -> None:
-    """What became of each file, for programs."""
+    """What became of each file of an op, for programs."""
+    told = _changes(settled.plan, with_diff)
+    notes = (*generated.notes, *settled.notes)
+    _show_json(told, settled.written, notes, settled.problems, generated.missing)
+
+
+def show_files(generated: "Generated") -> None:
+    """The files themselves, for programs."""
+    told = [_text(generated.root, path, text) for path, text in generated.files.items()]
+    _show_json(told, False, generated.notes, missing=generated.missing)
+
+
+def _text(root: Path, path: str, text: str) -> dict[str, Any]:
+    return {"path": from_here(root, path), "text": text}
+
+
+def _changes(plan: "Plan", with_diff: bool) -> list[dict[str, Any]]:
+    """What happens to each file."""
     from scaffold.workspace.difference import diff_change
 
     files: list[dict[str, Any]] = []
-    for change in settled.plan.changes:
-        path = from_here(settled.plan.root, change.path)
-        one: dict[str, Any] = {"path": path, "verb": change.verb}
+    for change in plan.changes:
+        one: dict[str, Any] = {"path": from_here(plan.root, change.path)}
+        one["verb"] = change.verb
         if change.conflicts:
             one["conflicts"] = change.conflicts
         if with_diff:
             one["diff"] = diff_change(change)
         files.append(one)
-    notes = (*generated.notes, *settled.notes)
-    _show_json(files, settled.written, generated.missing, notes, settled.problems)
-
-
-def show_files(generated: "Generated") -> None:
-    """The files themselves, for programs."""
-    files = [
-        {"path": from_here(generated.root, path), "text": text}
-        for path, text in generated.files.items()
-    ]
-    _show_json(files, False, generated.missing, generated.notes)
+    return files
 
 
 def _show_json(
     files: list[dict[str, Any]],
     written: bool,
-    missing: Iterable[str],
     notes: Iterable[str],
     problems: Iterable[ScaffoldError] = (),
+    missing: Iterable[str] | None = None,
 ) -> None:
-    show_object(
-        {
-            "written": written,
-            "files": files,
-            "missing": list(missing),
-            "notes": list(notes),
-            "problems": [as_problem(problem) for problem in problems],
-        }
-    )
+    """What became of files; of an op also which gradients it lacks."""
+    lacks = {} if missing is None else {"missing": list(missing)}
+    told = {"written": written, "files": files, **lacks, "notes": list(notes)}
+    show_object({**told, "problems": [as_problem(problem) for problem in problems]})
 
 
 # --- Of a run over the ops of a project.

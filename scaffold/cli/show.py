@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scaffold.cli.op_options import NAME, SHOW, make_command, split_settings
 from scaffold.cli.options import check_choice
-from scaffold.cli.output import put, show_notes, show_object
+from scaffold.cli.output import Showing, put, show_object
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.workspace import POLICIES
 
@@ -49,13 +49,10 @@ def _run(name: str, given: "Values") -> None:
 
     text = as_svg(found) if format_ == "svg" else as_mermaid(found)
     out = Path(settings.get("out") or f"{found.name}.{SUFFIXES[format_]}")
-    show_notes(notes)
-    put(
-        *({out.name: text}, out.parent, policy),
-        dry_run=bool(settings.get("dry-run")),
-        diff=False,
-        stdout=bool(settings.get("stdout")),
+    showing = Showing(
+        bool(settings.get("dry-run")), stdout=bool(settings.get("stdout"))
     )
+    put({out.name: text}, out.parent, policy, showing, notes)
 
 
 def _drawn(

@@ -10,8 +10,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from scaffold.cli.options import DIFF, DRY_RUN, ON_CONFLICT, check_policy
-from scaffold.cli.output import put, show_notes
+from scaffold.cli.options import (
+    DIFF,
+    DRY_RUN,
+    FORMAT,
+    ON_CONFLICT,
+    check_format,
+    check_policy,
+)
+from scaffold.cli.output import Showing, put
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions, target
@@ -41,6 +48,7 @@ def test_stub(
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
     stdout: STDOUT = False,
+    format_: FORMAT = "text",
 ) -> None:
     """Write gradcheck tests for hand-written autograd.Functions.
 
@@ -49,9 +57,10 @@ def test_stub(
     Example: scaffold test-stub src/ops.py::ScaleFunction
     """
     check_policy(on_conflict)
+    check_format(format_)
     stubs = stubs_for(tuple(paths), out_dir)
-    show_notes(stubs.notes)
-    put(stubs.files, stubs.root, on_conflict, dry_run=dry_run, diff=diff, stdout=stdout)
+    showing = Showing(dry_run, diff, stdout, format_)
+    put(stubs.files, stubs.root, on_conflict, showing, stubs.notes)
 
 
 class Stubs(NamedTuple):

@@ -19,6 +19,9 @@ pytestmark = pytest.mark.usefixtures("proven_at_once")
 # What is wrong in a project whose manifest holds `scale`, for each command that has the option.
 BAD = {
     "new-op": ("foo", "--inputs", "x["),
+    "init": ("nope",),
+    "adopt": ("nope.py::Nope",),
+    "test-stub": ("nope.py",),
     "sync": ("nope.toml",),
     "check": ("nope",),
     "upgrade": ("nope",),
