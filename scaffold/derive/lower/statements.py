@@ -289,21 +289,35 @@ class Lowering:
             self._bind(inner, self.expressions.item(op, position))
 
     def _bind_around(self, target: Node, op: Op, star: int) -> None:
-        """`b, *_, d = x.shape`, where nothing reads what the star takes, or `a, *others` of parts whose number is known."""
+        """`b, *rest, d = x.shape`, or `a, *others` of parts whose number is known."""
         known = self.expressions.listed(op)
         rest = target.args[star].args[0]
-        if known is None and (op.rule != "shape" or not rest.label.startswith("_")):
+        if known is None and op.rule != "shape":
             raise UnsupportedError("a starred target")
         self.env.pop(rest.label, None)
-        count = len(target.args)
+        behind = len(target.args) - 1 - star
         if known is not None:
-            end = len(known.args) - (count - 1 - star)
+            end = len(known.args) - behind
             op = known
             self._bind(rest, self.program.op("list", known.args[star:end]))
+        elif rest.label in data_read(self.lines[self.position + 1 :]):
+            self._bind(rest, self._between(op, star, behind))
         for position, inner in enumerate(target.args):
             if position != star:
-                at = position if position < star else position - count
+                at = position if position < star else position - len(target.args)
                 self._bind(inner, self.expressions.item(op, at))
+
+    def _between(self, op: Op, star: int, behind: int) -> Op:
+        """`[*x.shape[1:-1]]`: what is left of sizes, without so many of them before and behind."""
+        program, node = self.program, self.program.graph.node
+        absent, end = node("absent"), program.graph.constant
+        ends = (
+            end(str(star)) if star else absent,
+            end(str(-behind)) if behind else absent,
+        )
+        part = program.static(node("slice", "", (*ends, absent)))
+        left = program.python("subscript", "", op, part)
+        return program.python("list", "", program.python("starred", "", left))
 
     def _draws(self, item: Assign) -> bool:
         """`mask = torch.rand_like(x) > p`: a constant that the forward saves."""

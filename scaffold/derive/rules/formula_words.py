@@ -9,7 +9,7 @@ that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; o
 """
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from scaffold.derive.graph import shapes
@@ -598,8 +598,10 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
     several = repeats.rule == "list" and all(
         item.rule != "starred" for item in repeats.args
     )
-    if rank is None or not several:
+    if not several or any(literal(item) == 0 for item in repeats.args):
         raise UnsupportedError("how often what was repeated")
+    if rank is None:
+        return _summed_copies(make, g, x, repeats.args)
     one, times = make.const(1), list(repeats.args)
     times = [one] * (rank - len(times)) + times
     extra = len(times) - rank
@@ -615,6 +617,32 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
     apart = in_shape(make, g, make.program.op("list", sizes))
     summed = make.sum(apart, make.const(tuple(dims)))
     return make.program.shaped(summed, x.shape)
+
+
+def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
+    """The sum over the copies along the last dims of `g`, whose sizes it has; of `tile` it may have other dims before them."""
+    program = make.program
+    sizes, dims = list[Op](), list[int]()
+    for at, count in enumerate(times, -len(times)):
+        whole = size(make, g, make.const(at))
+        if literal(count) != 1:
+            dims.append(len(sizes))
+            sizes.append(count)
+            if not isinstance(literal(count), int):  # it may be 0
+                count = program.called("max", count, make.const(1))
+            whole = program.python("binary", "//", whole, count)
+        sizes.append(whole)
+    if not dims:
+        return make.reshaped(g, x.shape)
+    behind = tuple(at - len(sizes) for at in dims)
+    absent, end = program.graph.node("absent"), program.graph.constant
+    part = program.graph.node("slice", "", (absent, end(str(-len(times))), absent))
+    shape = program.op("shape", (), OfShape(g.shape))
+    lead = program.python("subscript", "", shape, program.static(part))
+    sizes.insert(0, program.op("starred", (lead,)))
+    apart = in_shape(make, g, program.op("list", sizes))
+    summed = make.sum(apart, make.const(behind[0] if len(dims) == 1 else behind))
+    return make.reshaped(summed, x.shape)
 
 
 def _is_one_tensor(op: Op) -> bool:

@@ -81,3 +81,30 @@ def test_an_ellipsis_behind_an_index_says_nothing(inputs: str, index: str) -> No
     calls = [(tensor(3, 4), torch.tensor([2, 0, 2]))]
     text = check_forward(inputs, forward, calls, derive=True)
     assert "vjp" not in text
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "b, *rest = x.shape\nreturn (x * y[:, None, None]).view(b, *rest, 1)",
+        "*lead, d = x.shape\nh = x.reshape(-1, d)\nreturn (h.softmax(-1) * 2).view(*lead, d) * y[:, None, None]",
+        "b, *rest, d = x.size()\nreturn y.view([b] + [1] * len(rest) + [1]) * x.reshape([b, *rest, d])",
+    ],
+)
+@pytest.mark.parametrize("inputs", ["x[B, C, D], y[B]", "x, y"])
+def test_sizes_that_a_star_takes(inputs: str, forward: str) -> None:
+    calls = [(tensor(2, 3, 4), tensor(2)), (tensor(0, 3, 1), tensor(0))]
+    calls.append((tensor(4, 3, 5).permute(1, 2, 0), tensor(3)))
+    text = check_forward(inputs, forward, calls, derive=True)
+    assert "vjp" not in text
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["x.repeat(3, 1, n, 2)", "x.tile(n, 2)", "x.tile(2, 1, 1, n)", "x.tile(1)"],
+)
+def test_copies_of_what_has_any_number_of_dims(forward: str) -> None:
+    calls = [(tensor(2, 3, 4), 2), (tensor(3), 1), (tensor(1, 0), 3)]
+    calls.append((tensor(4, 3, 5).permute(1, 2, 0), 2))
+    text = check_forward("x, n: int = 2", forward, calls, derive=True)
+    assert "vjp" not in text
