@@ -32,14 +32,14 @@ class FocalLossFunction(Function):
         margin = torch.where(target, logits, -logits)
         sigmoid = torch.sigmoid(-margin)
         weight = sigmoid**ctx.gamma
-        scaled_grad = grad_output / margin.numel()
+        g = grad_output / margin.numel()
         if ctx.gamma == 0:
-            grad_margin = -scaled_grad * weight * sigmoid
+            grad_margin = -g * weight * sigmoid
         else:
             logsigmoid = F.logsigmoid(margin)
             power = sigmoid ** (ctx.gamma - 1)
             product = ctx.gamma * logsigmoid * power * (1 - sigmoid)
-            grad_margin = scaled_grad * sigmoid * (product - weight)
+            grad_margin = g * sigmoid * (product - weight)
         selected_grad = torch.where(target, grad_margin, -grad_margin)
         return selected_grad.sum_to_size(logits.shape), None, None
 

@@ -28,12 +28,10 @@ class GELUTanhFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
-        square = x**2
-        tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * square))
-        product = x * (1 - tanh**2) * (1 + 0.134145 * square)
-        grad_x: Tensor = (
-            0.5 * grad_output * (1 + tanh + math.sqrt(2 / math.pi) * product)
-        )
+        x_sq = x**2
+        tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x_sq))
+        product = math.sqrt(2 / math.pi) * x * (1 - tanh**2) * (1 + 0.134145 * x_sq)
+        grad_x: Tensor = 0.5 * grad_output * (1 + tanh + product)
         return grad_x
 
 

@@ -34,14 +34,14 @@ class RMSNormFunction(Function):
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = None
         rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
-        normalized = x * rstd
+        x_hat = x * rstd
         if ctx.needs_input_grad[0]:
             # w.r.t. x * rstd
-            grad_normalized = grad_output * weight
-            inner = (grad_normalized * normalized).mean(-1, keepdim=True)
-            grad_x = rstd * (grad_normalized - inner * normalized)
+            grad_x_hat = grad_output * weight
+            inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
+            grad_x = rstd * (grad_x_hat - inner * x_hat)
         if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
+            grad_weight = (grad_output * x_hat).sum_to_size(ctx.weight_shape)
         return grad_x, grad_weight, None
 
 

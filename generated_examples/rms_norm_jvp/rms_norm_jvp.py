@@ -33,13 +33,13 @@ class RmsNormJvpFunction(Function):
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = None
         inverse_root = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
-        normalized = x * inverse_root
+        x_hat = x * inverse_root
         if ctx.needs_input_grad[0]:
-            grad_normalized = grad_output * weight
-            inner = (grad_normalized * normalized).mean(-1, keepdim=True)
-            grad_x = inverse_root * (grad_normalized - inner * normalized)
+            grad_x_hat = grad_output * weight
+            inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
+            grad_x = inverse_root * (grad_x_hat - inner * x_hat)
         if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
+            grad_weight = (grad_output * x_hat).sum_to_size(ctx.weight_shape)
         return grad_x, grad_weight, None
 
 
@@ -59,12 +59,10 @@ class RmsNormJvpFunctionWithJvp(RmsNormJvpFunction):
     ) -> Tensor:
         x, weight = ctx.saved_tensors
         inverse_root = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
-        normalized = x * inverse_root
-        inner = (2 * tangent_x * normalized).mean(-1, keepdim=True)
-        tangent_normalized = inverse_root * (tangent_x - 0.5 * normalized * inner)
-        tangent_output: Tensor = (
-            tangent_normalized * weight + normalized * tangent_weight
-        )
+        x_hat = x * inverse_root
+        inner = (2 * tangent_x * x_hat).mean(-1, keepdim=True)
+        tangent_x_hat = inverse_root * (tangent_x - 0.5 * x_hat * inner)
+        tangent_output: Tensor = tangent_x_hat * weight + x_hat * tangent_weight
         return tangent_output
 
 

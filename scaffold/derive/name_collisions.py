@@ -5,6 +5,7 @@ In: statements and a name. Out: the same statements under another name. Invarian
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from itertools import count
 
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.formula import (
@@ -31,6 +32,13 @@ def fresh(stem: str, taken: Collection[str]) -> str:
         count += 1
         name = f"{stem}_{count}"
     return name
+
+
+def numbered(stem: str, taken: Collection[str]) -> str:
+    """The stem with the first number that makes it free, as a second mask is called by hand: `mask2`."""
+    sign = "_" if any(char.isdigit() for char in stem) else ""
+    numbers = (f"{stem}{sign}{number}" for number in count(2))
+    return next(name for name in numbers if name not in taken)
 
 
 def apart(

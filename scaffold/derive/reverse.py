@@ -161,7 +161,7 @@ class Reverse:
                 continue
             if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
                 part = item
-            if item in self.via:
+            if item in self.via and self.via[item][0] is op:
                 self.via.setdefault(part, self.via[item])
             total = part if total is None else self.make.add(total, part)
         if total is None or is_number(total, 0):

@@ -219,11 +219,11 @@ class SomeOpBackwardFunction(Function):
         x, grad_output = ctx.saved_tensors
         grad_grad_output = grad_x = None
         sigmoid = torch.sigmoid(x)
-        complement = 1 - sigmoid
-        total = 1 + x * complement
+        one_minus_sigmoid = 1 - sigmoid
+        total = 1 + x * one_minus_sigmoid
         if ctx.needs_input_grad[1]:
-            scaled_grad = grad_grad_x * grad_output * sigmoid
-            grad_x = complement * scaled_grad * (1 + (total - sigmoid * x))
+            g = grad_grad_x * grad_output * sigmoid
+            grad_x = one_minus_sigmoid * g * (1 + (total - sigmoid * x))
         if ctx.needs_input_grad[0]:
             grad_grad_output = grad_grad_x * total * sigmoid
         return grad_grad_output, grad_x

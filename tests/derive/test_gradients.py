@@ -120,7 +120,7 @@ def test_cross_entropy_is_probs_with_one_taken_off_at_the_target() -> None:
 
 def test_a_number_is_multiplied_with_one_number_before_that_is_repeated() -> None:
     lines = backward("mu, logvar", "(logvar - 3 * mu ** 2).sum(-1).mean()")
-    assert lines[1] == "scaled_grad_mu = -6 * grad_output"  # behind the shape
+    assert lines[1] == "g_mu = -6 * grad_output"  # behind the shape
     assert "grad_mu = (expanded_grad * mu).sum_to_size(mu.shape)" in lines
 
 
@@ -298,7 +298,7 @@ def test_what_two_gradients_read_in_one_branch_is_computed_there_alone() -> None
 
 def test_what_two_branches_need_is_one_if() -> None:
     lines = backward_of_case("arcface_easy_margin")
-    at = lines.index("    mask = cosine > 0")
+    at = lines.index("    mask_cosine = cosine > 0")
     assert lines[at - 1 : at + 3 : 2] == ["if ctx.easy_margin:", "else:"]
     assert not any(line.startswith("if not") for line in lines)
 
@@ -323,11 +323,11 @@ return torch.sin(x - mean)
     inputs = "x[N, C], running_mean[C; const], training: bool"
     lines = backward(inputs, forward)
     assert lines[5:] == [
-        "grad_difference = grad_output * torch.cos(x - mean)",
+        "grad_diff = grad_output * torch.cos(x - mean)",
         "if ctx.training:",
-        "    grad_x = grad_difference - grad_difference.mean(0, keepdim=True)",
+        "    grad_x = grad_diff - grad_diff.mean(0, keepdim=True)",
         "else:",
-        "    grad_x = grad_difference",
+        "    grad_x = grad_diff",
     ]
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import lines_of
-from scaffold.derive.name_collisions import fresh
+from scaffold.derive.name_collisions import numbered
 from scaffold.derive.value_kinds import Kinds
-from scaffold.derive.write.value_names import BEFORE, RESERVED
+from scaffold.derive.write.value_names import RESERVED
 from scaffold.formula import (
     Assign,
     Graph,
@@ -222,10 +222,10 @@ class _Step:
         if not plain and any(name.startswith("grad_") for name in reads):
             stem, words = f"{stem}_grad", []  # it is of no gradient that it reads
         several = (f"{stem}_{word}" for word in words)
-        for name in (stem, *several, *(f"{before}_{stem}" for before in BEFORE)):
+        for name in (stem, *several):
             if name not in self.names and name not in RESERVED:
                 return name
-        return fresh(stem, self.names)
+        return numbered(stem, self.names)
 
 
 def _word(kind: str, label: str) -> str:

@@ -25,7 +25,12 @@ from scaffold.derive.write.placement import merged, under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import SHARED, Region, Safety, Schedule, Scheduler
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError, is_there
-from scaffold.derive.write.value_names import Namer, owners_of, users_of
+from scaffold.derive.write.value_names import (
+    Namer,
+    denominators_of,
+    owners_of,
+    users_of,
+)
 from scaffold.formula import Assign, If, Node, Statement, emit
 from scaffold.spec import Style
 
@@ -166,13 +171,17 @@ class _Names:
     def __init__(self, backward: BackwardGraph, saved: Collection[Op]) -> None:
         self.backward = backward
         self.namer = Namer(
-            {*backward.taken, *backward.held.values()}, backward.held, {}, {}, {}, {}
+            {*backward.taken, *backward.held.values()},
+            backward.held,
+            {},
+            {},
+            {},
+            {},
+            denominators_of(backward.applier.program.ops),
         )
         self.new: dict[Op, str] = {}
         self.again: dict[Op, str] = {}  # only where the forward comes again
-        for op in saved:
-            if op not in backward.held:
-                self.new[op] = self.namer.name(op)
+        self.new |= self._named_new(op for op in saved if op not in backward.held)
 
     @property
     def all(self) -> dict[Op, str]:
@@ -187,8 +196,7 @@ class _Names:
         """Name the values whose shape is asked for; whether there was any without a name."""
         places = self.backward.lowered.places
         more = [op for op in asked if op in places and op not in self.new]
-        for op in sorted(more, key=lambda op: op.serial):
-            self.new[op] = self.namer.name(op)
+        self.new |= self._named_new(sorted(more, key=lambda op: op.serial))
         return bool(more)
 
     def repeat(
@@ -204,9 +212,13 @@ class _Names:
             forward.statements,
             {*forward.returned, *(held[op] for op in saved)},
         )
-        for op in twice:
-            self.again[op] = self.namer.name(op)
+        self.again |= self._named_new(twice)
         return bool(twice)
+
+    def _named_new(self, ops: Iterable[Op]) -> dict[Op, str]:
+        several = list(ops)
+        self.namer.tell_apart(several)
+        return {op: self.namer.name(op) for op in several}
 
     def forward(self) -> tuple[tuple[Statement, ...], tuple[Node, ...]] | None:
         """The statements and results of the forward with the new names, if there are any."""
@@ -349,6 +361,7 @@ class _Known(NamedTuple):
     users: Mapping[Op, list[Op]]
     owners: Mapping[Op, list[str]]
     first_below: Mapping[str, frozenset[Op]]  # each root, what no earlier one is above
+    denominators: Collection[Op]
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
@@ -371,6 +384,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         users_of(emission.of),
         owners_of(roots),
         _first_below(roots),
+        denominators_of(program.ops),
     )
 
 
@@ -416,6 +430,7 @@ class _Writer:
             emission.via,
             self.known.users,
             self.known.owners,
+            self.known.denominators,
         )
 
     def _printer(
@@ -433,11 +448,22 @@ class _Writer:
         )
 
     def _name_all(self) -> None:
-        for op in sorted(self.plan.named, key=lambda item: item.serial):
+        several = sorted(self.plan.named, key=self._place)
+        own = {*self.names, *self.emission.own}
+        self.namer.tell_apart(
+            op for op in several if op not in own and op.rule not in ("vjp", "item")
+        )
+        for op in several:
             if op.rule == "vjp":
                 self._name_pulled(op)
             elif op not in self.names:
                 self.names[op] = self.emission.own.get(op) or self.namer.name(op)
+
+    def _place(self, op: Op) -> tuple[int, int]:
+        """Where its line stands, as far as names are numbered by it: what several gradients read stands before them."""
+        owners = self.known.owners.get(op, [])
+        sole = [*self.roots].index(owners[0]) if len(owners) == 1 else -1
+        return sole, op.serial
 
     def _temporaries(self) -> Temporaries | None:
         """The values that may be written over: those that a single line reads."""
@@ -533,6 +559,8 @@ class _Writer:
         value = self.emission.of.get(op)
         named = {*self.emission.held, *self.emission.own}
         if value is None or value in named or op not in self.plan.named:
+            return ()
+        if self.namer.is_told(value, self.names[op]):
             return ()
         try:
             text = emit(self.words.at(scope).expression(value))

@@ -7,10 +7,10 @@ and none is a builtin's or a keyword's. An expression that stands twice in the f
 
 import builtins
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from scaffold.derive.graph.op import Op, is_number, literal
-from scaffold.derive.name_collisions import fresh
+from scaffold.derive.name_collisions import numbered
 from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.one_hots import is_one_hot
 
@@ -47,7 +47,6 @@ LONGEST = 18  # characters of a name made of several
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
 RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
-BEFORE = ("other", "further", "next", "later", "last", "extra")
 
 
 class Namer:
@@ -61,34 +60,63 @@ class Namer:
         via: Mapping[Op, tuple[Op, Op]],
         users: Mapping[Op, list[Op]],
         owners: Mapping[Op, list[str]],
+        denominators: Collection[Op],
     ) -> None:
         self.taken, self.held = taken, held
         self.of, self.via = of, via
+        self.sides = _sides(of)
+        self.denominators = denominators
         self.users = users  # the forward ops that read a forward op
         self.owners = owners  # the inputs whose gradients an op is for
+        # What is subtracted where a cotangent is asked for -> the forward op that this one is of.
+        self.negated = {g.args[0]: op for g, op in of.items() if _is_negative(g)}
         self.count = len({name for names in owners.values() for name in names})
         self.known: dict[Op, bool] = {}
         self.words: dict[Op, str] = {}
+        self.alike: dict[Op, str] = {}  # names of values that play the same role
+        self.whole = set[Op]()  # those that get a name
+
+    def tell_apart(self, ops: Iterable[Op]) -> None:
+        """Choose names for those of the ops that play one role for several inputs: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
+        groups: dict[str, list[Op]] = {}
+        several = list(ops)
+        self.whole |= {*several}
+        for op in several:
+            stem = next(filter(self._is_free, self._stems(op)), "")
+            groups.setdefault(stem, []).append(op)
+        for stem, alike in groups.items():
+            names = {op: list(self._more_exact(op)) for op in alike}
+            if len({name for found in names.values() for name in found[:1]}) > 1:
+                for op, found in names.items():
+                    chosen = {*self.alike.values()}
+                    self.alike[op] = next((n for n in found if n not in chosen), stem)
+
+    def _more_exact(self, op: Op) -> Iterator[str]:
+        """The free names of an op that say more than its role."""
+        value = self._value(op) or self.negated.get(op)
+        roles = {*self._roles(op)}
+        if value is not None:
+            roles |= {self.held.get(value, ""), *self._forward_roles(value)}
+        for name in self._stems(op):
+            role = name.rpartition("grad_")[2]
+            if name not in roles and role not in roles and self._is_free(name):
+                yield name
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
         first = ""
-        for stem in self._stems(op):
+        known = (self.alike[op],) if op in self.alike else ()
+        for stem in (*known, *self._stems(op)):
             if self._is_free(stem):
-                return self.free(stem)
+                return self.another(stem)
             first = first or stem
-        return self.free(first)
-
-    def free(self, stem: str) -> str:
-        """The stem, with a number if it is taken."""
-        chosen = fresh(stem, self.taken)
-        self.taken.add(chosen)
-        return chosen
+        return self.another(first)
 
     def another(self, stem: str) -> str:
-        """The stem, with a word before it if it is taken."""
-        several = (stem, *(f"{before}_{stem}" for before in BEFORE))
-        return self.free(next(filter(self._is_free, several), stem))
+        """The stem, with a number behind it if it is taken: `mask2`."""
+        chosen = stem if self._is_free(stem) else numbered(stem, self.taken)
+        self.taken.add(chosen)
+        return chosen
 
     def _is_free(self, name: str) -> bool:
         return name not in self.taken and name not in RESERVED
@@ -98,20 +126,20 @@ class Namer:
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
             return
-        if op in self.of:
-            yield from self._of_forward(self.of[op])
-        roles = self._roles(op)
-        yield roles[0]
+        value = self._value(op)
+        if value is not None:
+            yield from self._of_forward(value)
+        elif op in self.negated:
+            found = self._of_forward(self.negated[op])
+            yield from (f"neg_{name}" for name in found)
         if op in self.via:
             yield from self._contributions(*self.via[op])
+        roles = self._roles(op)
+        yield roles[0]
         if self._is_gradient(op):
             yield from self._by_owner(op, roles)
         else:
             yield from self._by_operands(op, roles)
-        yield from (f"{before}_{role}" for before in BEFORE for role in roles)
-        words = [*map(self._word, op.args), *self.owners.get(op, [])]
-        for before in BEFORE:
-            yield from (f"{before}_{role}_{w}" for role in roles for w in words if w)
 
     def _by_owner(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
         """What a part of a gradient is called: by the input that it is for, since it is no gradient of what it is computed of."""
@@ -124,10 +152,8 @@ class Namer:
         )
         owners = self.owners.get(op, []) if self.count > 1 else []
         if len(owners) == 1:
-            yield f"{roles[0]}_{owners[0]}"
+            yield from (f"{role}_{owners[0]}" for role in roles)
         yield from roles
-        if owners:
-            yield from (f"{role}_{'_'.join(owners)}" for role in roles)
 
     def _by_operands(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
         """What a value of the forward is called where its role alone is taken: by what it is computed of."""
@@ -167,6 +193,13 @@ class Namer:
             return ""
         return f"{of}{which}" if type(which) is int else f"{of}_{which}"
 
+    def _value(self, op: Op) -> Op | None:
+        """The forward op that it is the cotangent of, if on one side of a choice only, where the choice has no name itself."""
+        if op in self.of:
+            return self.of[op]
+        choice = self.sides.get(op)
+        return None if choice is None or choice in self.whole else self._value(choice)
+
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
         """What a part of a cotangent is called: `grad_x_via_xz`."""
         name = self.held.get(value) or (value.name if value.rule == "input" else "")
@@ -179,11 +212,20 @@ class Namer:
         """What the cotangent of a forward value is called."""
         if value in self.held:
             yield f"grad_{self.held[value]}"
+            yield f"total_grad_{self.held[value]}"
             return
         roles = self._forward_roles(value)
         if _which_part(value) is None:
             yield f"grad_{roles[0]}"
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
+
+    def is_told(self, value: Op, name: str) -> bool:
+        """Whether the name of a cotangent says all of the forward value: `grad_tanh_x` of `torch.tanh(x)`."""
+        whole = [self._of_both(value) or ""]
+        sole = self._exact(value.args[0]) if len(value.args) == 1 else ""
+        if sole:
+            whole += [f"{role}_{sole}" for role in self._roles(value)]
+        return name in {f"grad_{stem}" for stem in whole if stem}
 
     def _forward_roles(self, value: Op) -> list[str]:
         found = [
@@ -208,12 +250,16 @@ class Namer:
                 *found,
                 *(words or (f"{op.rule.lower().rstrip('_')}_grad",)),
             ]
-        if self._is_normalized(op):
-            return ["normalized"]
-        if op.rule == "sub" and is_number(op.args[0], 1):
-            return ["complement"]
-        if op.rule == "pow_exponent" and is_number(op.args[1], 2):
-            return ["square"]
+        if (normalized := self._normalized(op)) is not None:
+            return [*self._with_name("{}_hat", normalized), "normalized"]
+        if (spread := _spread(op)) is not None:
+            return [spread]
+        if op.facts.operator == "-" and is_number(op.args[0], 1):
+            return [*self._with_name("one_minus_{}", op.args[1]), "complement"]
+        if op.facts.operator == "**" and is_number(op.args[1], 2):
+            return [*self._with_name("{}_sq", op.args[0]), "squared"]
+        if op in self.denominators and op.facts.operator:
+            return ["denom"]
         if op.rule == "cond":
             body, orelse = op.args
             if body.args and body.args == orelse.args:  # a call by whichever rule
@@ -221,6 +267,12 @@ class Namer:
         plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
         return list(words)
+
+    def _with_name(self, word: str, op: Op) -> tuple[str, ...]:
+        """The word with the name of a value, if it has one and is not long."""
+        name = self._exact(op)
+        found = word.format(name)
+        return (found,) if name and len(found) <= LONGEST else ()
 
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""
@@ -233,18 +285,20 @@ class Namer:
         return self.known[op]
 
     def _is_unnamed_product(self, op: Op) -> bool:
-        return op.rule == "mul" and op not in self.of
+        return op.facts.operator == "*" and op not in self.of
 
-    def _is_normalized(self, op: Op) -> bool:
-        """Whether it is divided by a root or a norm."""
-        if op.rule == "mul":
-            return is_scaled(op) and any(arg.rule == "rsqrt" for arg in op.args)
-        if op.rule != "div":
-            return False
+    def _normalized(self, op: Op) -> Op | None:
+        """What is divided by a root or a norm."""
+        if op.facts.operator == "*":
+            roots = [arg for arg in op.args if arg.rule == "rsqrt"]
+            rest = [arg for arg in op.args if arg not in roots]
+            return rest[0] if is_scaled(op) and roots and rest else None
+        if op.facts.operator != "/" or "scale" in op.args[0].facts.flags:
+            return None
         below = op.args[1]
         if below.rule == "clamp":  # so that nothing is divided by zero
             below = below.args[0]
-        return "scale" in below.facts.flags
+        return op.args[0] if "scale" in below.facts.flags else None
 
     def _word(self, op: Op) -> str:
         """The user's name for a value, or for the first that it is of."""
@@ -270,6 +324,39 @@ def _roles_of(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in words if "{" not in word)
 
 
+# What a root is called of a variance, and of a mean square.
+ROOTS = {"sqrt": ("std", "rms"), "rsqrt": ("rstd", "inv_rms")}
+
+
+def _spread(op: Op) -> str | None:
+    """`std` for the root of a variance, `rms` for that of a mean square, with an epsilon or without; None for another value."""
+    if op.rule not in ROOTS:
+        return None
+    of_variance, of_mean_square = ROOTS[op.rule]
+    below = op.args[0]
+    if below.facts.operator == "+" and not below.args[1].is_tensor:
+        below = below.args[0]
+    if below.rule == "item":
+        below = below.args[0]
+    if below.rule.startswith("var"):
+        return of_variance
+    base = _squared(below.args[0]) if below.rule == "mean" else None
+    if base is None:
+        return None
+    return of_variance if base.facts.operator == "-" else of_mean_square
+
+
+def _squared(op: Op) -> Op | None:
+    """`x` of `x * x`, `x**2` and `x.square()`."""
+    twice = op.facts.operator == "*" and op.args[0] is op.args[1]
+    square = op.facts.operator == "**" and is_number(op.args[1], 2)
+    return op.args[0] if twice or square or op.rule == "square" else None
+
+
+def _is_negative(op: Op) -> bool:
+    return op.facts.operator == "-" and len(op.args) == 1
+
+
 def _which_part(op: Op) -> int | str | None:
     """`0` for `x[..., 0]`, `odd` for `x[1::2]`; None where no word says it."""
     if op.facts.shape == "selected":
@@ -284,6 +371,19 @@ def _which_part(op: Op) -> int | str | None:
     return None
 
 
+def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
+    """The choice that each side belongs to, of the cotangents that are choices."""
+    found: dict[Op, Op] = {}
+    waiting = [g for g in of if g.rule == "cond"]
+    while waiting:
+        choice = waiting.pop()
+        for side in choice.args:
+            if side not in of and side not in found:
+                found[side] = choice
+                waiting += [side] if side.rule == "cond" else []
+    return found
+
+
 def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
     """The forward ops that read a forward op."""
     found: dict[Op, list[Op]] = {}
@@ -291,6 +391,11 @@ def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
         for arg in user.args:
             found.setdefault(arg, []).append(user)
     return found
+
+
+def denominators_of(ops: Iterable[Op]) -> frozenset[Op]:
+    """What is divided by."""
+    return frozenset(op.args[1] for op in ops if op.facts.operator == "/")
 
 
 def owners_of(roots: Mapping[str, Op]) -> dict[Op, list[str]]:

@@ -18,7 +18,7 @@ rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
 return x * rstd * weight
 """
     text = balanced("x[..., D], weight[D], eps: float", forward)
-    assert "torch.addcmul(grad_normalized, inner, normalized, value=-1)" in text
+    assert "torch.addcmul(grad_x_hat, inner, x_hat, value=-1)" in text
 
 
 def test_a_one_hot_is_taken_off_where_it_is_one() -> None:

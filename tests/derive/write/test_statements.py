@@ -11,7 +11,7 @@ from tests.derive.test_gradients import backward
         (  # a part of a line has a name there, in the user's words
             "x[N, D], y[N, D]",
             "s = x.sub(y).mul(y); return s * s",
-            ["difference = x.sub(y)", "s = difference.mul(y)"],
+            ["diff = x.sub(y)", "s = diff.mul(y)"],
         ),
         (  # all results of a call
             "x[N, D]",
