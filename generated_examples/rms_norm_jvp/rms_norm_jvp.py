@@ -32,12 +32,12 @@ class RmsNormJvpFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = None
-        inverse_root = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
-        x_hat = x * inverse_root
+        inv_rms = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
+        x_hat = x * inv_rms
         if ctx.needs_input_grad[0]:
             grad_x_hat = grad_output * weight
             inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
-            grad_x = inverse_root * (grad_x_hat - inner * x_hat)
+            grad_x = inv_rms * (grad_x_hat - inner * x_hat)
         if ctx.needs_input_grad[1]:
             grad_weight = (grad_output * x_hat).sum_to_size(ctx.weight_shape)
         return grad_x, grad_weight, None
@@ -58,10 +58,10 @@ class RmsNormJvpFunctionWithJvp(RmsNormJvpFunction):
         ctx: Any, tangent_x: Tensor, tangent_weight: Tensor, _tangent_eps: None
     ) -> Tensor:
         x, weight = ctx.saved_tensors
-        inverse_root = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
-        x_hat = x * inverse_root
+        inv_rms = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
+        x_hat = x * inv_rms
         inner = (2 * tangent_x * x_hat).mean(-1, keepdim=True)
-        tangent_x_hat = inverse_root * (tangent_x - 0.5 * x_hat * inner)
+        tangent_x_hat = inv_rms * (tangent_x - 0.5 * x_hat * inner)
         tangent_output: Tensor = tangent_x_hat * weight + x_hat * tangent_weight
         return tangent_output
 

@@ -230,5 +230,5 @@ def test_what_is_saved_has_indices_too() -> None:
     said = {"inputs": "x[B, D], eps: float", "forward": norm, "save_policy": "balanced"}
     found = splits((X, 1e-6), **said, sharding="b_ -> b_, b_")
     assert found == ["R R R -", "S0 S0 S0 -"]
-    with pytest.raises(ScaffoldError, match="forward returns 2: output, inverse_root"):
+    with pytest.raises(ScaffoldError, match="forward returns 2: output, inv_rms"):
         splits((X, 1e-6), **said, sharding="b_ -> b_")
