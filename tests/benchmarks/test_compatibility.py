@@ -16,6 +16,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delitem(CHECKS, name)
 
 
+@pytest.mark.each_commit
 @pytest.mark.usefixtures("few")
 def test_the_default_style_passes_and_the_others_are_not_for_transforms(
     tmp_path: Path,

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from scaffold import verify
+from scaffold.cli import templates
+from scaffold.render.sample_ops import sample_ops
 from scaffold.verify import Request, Verdict
 from scaffold.workspace import disk
 from tests.cli.projects import COMMENTED, SCALE, SHIFT, project
@@ -59,6 +61,14 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Templates are tried on three ops: one that is derived, one that is written by hand, and one that is not written."""
+    chosen = ("linear", "unwritten", "written_by_hand")
+    few = [spec for spec in sample_ops() if spec.name in chosen]
+    monkeypatch.setattr(templates, "sample_ops", lambda: few)
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.usefixtures("few_samples")
 @pytest.mark.parametrize("command", ROWS)
 def test_a_command_has_the_keys_of_its_row(command: str, synced: Path) -> None:
     (synced / "test_small.py").write_text("def test_a(): pass\n")

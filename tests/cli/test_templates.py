@@ -62,6 +62,7 @@ def test_what_is_ejected_renders_what_ours_does(project: Path, name: str) -> Non
     assert scaffold(project, "templates", "diff").out == ""
 
 
+@pytest.mark.usefixtures("few_samples")
 @pytest.mark.parametrize("name", ["op", "test"])
 def test_every_block_is_ejected_as_it_is(project: Path, name: str) -> None:
     from scaffold.render.blocks import outline
@@ -141,7 +142,7 @@ def test_the_difference_is_that_of_the_blocks(project: Path) -> None:
     assert '+"""Sown tests of' in done.out
 
 
-def test_lint_tells_all_problems_at_once(project: Path) -> None:
+def test_lint_tells_all_problems_at_once(project: Path, few_samples: None) -> None:
     own = DOC.replace("# ours", "{{ view.nothing }}").replace(
         "{% block", "{% block nowhere %}{% endblock %}\n{% block", 1
     )

@@ -205,6 +205,7 @@ def test_few_fall_back() -> None:
     assert 0 < len(falls) <= len(EVERY) * 6 // 100, falls
 
 
+@pytest.mark.each_commit
 def test_what_training_code_does_is_derived() -> None:
     several = variants(TRAINING)
     falls = [item for item in several if FALLS.search(str(derived(*item)[1].notes))]

@@ -426,7 +426,7 @@ def outcomes(cases: Iterable[Case], **raw: Any) -> tuple[Counter[Outcome], list[
 
 
 def test_no_call_that_breaks_a_declaration_is_silently_wrong() -> None:
-    counts, wrong = outcomes(DECLARED[::16])
+    counts, wrong = outcomes(DECLARED[::40])
     assert not wrong
     assert counts["guard"] > counts["right"] > 0
 

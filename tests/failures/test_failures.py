@@ -19,9 +19,7 @@ from typing import Any
 
 import pytest
 
-from scaffold.cli import templates
 from scaffold.errors import ScaffoldError
-from scaffold.render.sample_ops import sample_ops
 from tests.cli.running import ROOT, Outcome, listing, scaffold
 from tests.failures.transcript import Case, read, write
 
@@ -33,11 +31,6 @@ ALL = [
     for number, case in enumerate(cases, 1)
 ]
 REGENERATE = bool(os.environ.get("SCAFFOLD_REGENERATE"))
-SAMPLES_OF_OPS = {
-    "linear",
-    "unwritten",
-    "written_by_hand",
-}  # on which templates fail here
 Site = tuple[str, int]  # file below the package, line
 
 
@@ -168,7 +161,9 @@ def frames(frame: FrameType | None) -> Iterator[Site]:
 
 
 def test_every_message_is_as_written_and_has_a_case(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    few_samples: None,
 ) -> None:
     """Whatever in the package makes an error is reached by some case: all are run, once for both questions."""
     reached: set[Site] = set()
@@ -179,8 +174,6 @@ def test_every_message_is_as_written_and_has_a_case(
         original(self, *args, **kwargs)
 
     monkeypatch.setattr(ScaffoldError, "__init__", noting)
-    few = [spec for spec in sample_ops() if spec.name in SAMPLES_OF_OPS]
-    monkeypatch.setattr(templates, "sample_ops", lambda: few)
     for name, cases in TRANSCRIPTS.items():
         done = [result(case, tmp_path_factory.mktemp("case")) for case in cases]
         if not REGENERATE:

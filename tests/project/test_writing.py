@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import COMMAND, Outcome, environment, listing
+from tests.sweeps import in_every_run, pairs_in_every_run
 
 QUESTION = "overwrite {}? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "
 PAIR = ("new-op", "foo", "--inputs", "x", "--no-module")
@@ -84,15 +85,19 @@ def converse(directory: Path, *answers: str) -> Outcome:
     return terminal.finish()
 
 
+ASKED = [
+    (("\n", "n\n"), ("skip", "skip")),
+    (("y\n", "No\n"), ("update", "skip")),
+    (("n\n", "yes\n"), ("skip", "update")),
+    (("a\n",), ("update", "update")),
+    (("n\n", "a\n"), ("skip", "update")),
+]
+
+
+# Which answer means what is asked in tests/workspace/test_conflicts.py, without a terminal.
 @pytest.mark.parametrize(
     ("answers", "verbs"),
-    [
-        (("\n", "n\n"), ("skip", "skip")),
-        (("y\n", "No\n"), ("update", "skip")),
-        (("n\n", "yes\n"), ("skip", "update")),
-        (("a\n",), ("update", "update")),
-        (("n\n", "a\n"), ("skip", "update")),
-    ],
+    pairs_in_every_run(ASKED, ASKED[2:3]),
     ids=["enter", "first", "second", "all", "no-then-all"],
 )
 def test_each_file_is_asked_about(
@@ -109,7 +114,9 @@ def test_each_file_is_asked_about(
 
 
 @pytest.mark.parametrize(
-    "answers", [("q\n",), ("y\n", "q\n"), (END,), ("y\n", END)], ids=repr
+    "answers",
+    in_every_run([("q\n",), ("y\n", "q\n"), (END,), ("y\n", END)], [("y\n", END)]),
+    ids=repr,
 )
 def test_to_quit_is_to_write_nothing(occupied: Path, answers: tuple[str, ...]) -> None:
     outcome = converse(occupied, *answers)
