@@ -512,8 +512,8 @@ NAMED = {
     "scaffold.derive.plan": 3,
     "scaffold.derive.rules": 54,  # 34 in the coded gradients; the grids of meshgrid are expanded
     "scaffold.derive.simplify": 166,  # among them two that cancel a factor, two of an attention, what a product is squeezed to, and four of parts that are put one after another
-    "scaffold.derive.write": 62,  # two of them write sums to a shape
-    "scaffold.formula": 4,
+    "scaffold.derive.write": 64,  # two of them write sums to a shape, two the loop of a backward
+    "scaffold.formula": 6,  # two of them are how a loop takes a tensor apart, and puts one together
     "scaffold.inspect": 19,
     "scaffold.render": 39,  # 16 that gradcheck does not batch, 9 whose sizes tests choose
     "scaffold.spec": 10,

@@ -32,6 +32,7 @@ from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
+from scaffold.derive.lower.loops import DeriveStep
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
@@ -80,6 +81,7 @@ class Question(NamedTuple):
     wanted: tuple[str, ...]  # the inputs that want a gradient
     taken: frozenset[str]  # names that the backward finds outside
     shapes: Mapping[str, Shape] = {}  # of inputs, beside those that are declared
+    derive_step: DeriveStep | None = None  # for the step of a loop
 
 
 class Walked(NamedTuple):
@@ -125,7 +127,7 @@ class Differentiated:
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
                 why = reason_of(error)
-        graph, forward, wanted, taken, _ = self.question
+        graph, forward, wanted, taken, *_ = self.question
         fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
         note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {why}"
         separate = replace(spec, style="setup-context")
@@ -160,7 +162,7 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
-        lowered = lower(spec, question.forward, applier, wanted, question.shapes)
+        lowered = lower(spec, question.forward, applier, wanted, *question[-2:])
         found = replace(found, results=lowered.results)
         held = held_by_name(spec, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
@@ -176,10 +178,12 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
     """The question with an input in the place of what a variadic one makes."""
     if joined is None:
         return question
-    graph, forward, wanted, taken, shapes = question
+    graph, forward, wanted, taken, *_ = question
     names = (joined.name if name == joined.several.name else name for name in wanted)
     forward = with_joined(graph, forward, joined)
-    return Question(graph, forward, tuple(names), taken | {joined.name}, shapes)
+    return question._replace(
+        forward=forward, wanted=tuple(names), taken=taken | {joined.name}
+    )
 
 
 def reason_of(error: Exception) -> str:

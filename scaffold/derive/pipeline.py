@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from scaffold.derive.activity import is_random
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.backward_program import Line, free_reads, lines_of
 from scaffold.derive.capabilities import (
@@ -27,7 +28,7 @@ from scaffold.derive.derivation import (
     Forward,
     Maths,
 )
-from scaffold.derive.forward.body import write_forward
+from scaffold.derive.forward.body import grad_name, write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
@@ -50,14 +51,22 @@ from scaffold.derive.stated_gradients import (
 )
 from scaffold.derive.write.backward_layout import blocks_of, laid_out
 from scaffold.derive.write.placement import joint_gradients
-from scaffold.errors import Location
-from scaffold.formula import Graph, Statement, written
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Statement,
+    renaming,
+    rewritten,
+    written,
+)
 from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
     from scaffold.derive.double_backward import Fast
     from scaffold.derive.gradients import Differentiated
     from scaffold.derive.graph.shapes import Shape
+    from scaffold.derive.lower.loops import Step
 
 Lines = tuple[Statement, ...]
 Shapes = Mapping[str, "Shape"]
@@ -81,6 +90,8 @@ def derive(spec: OpSpec) -> Derivation:
     # First: for every pass after this one, an output that the forward detaches has no gradient.
     detached = detached_outputs(spec)
     spec = without_gradient(spec, detached)
+    if spec.kept is not None:  # of which only inputs and outputs can be saved
+        spec = replace(spec, save_policy="recompute")
     # Once for all styles, since the gradients as a graph are the same in each of them.
     source = _before_style(spec)
     spec, maths, found = _in_its_style(spec, source)
@@ -104,6 +115,9 @@ def _unknown(other: OpSpec) -> None:
 
 def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     """The passes that read what the user wrote; `shapes` are known of inputs that nobody declares."""
+    looped = _with_loops(spec, shapes)
+    if looped is not None:
+        return looped
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -117,6 +131,57 @@ def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     # After the formulas, since only what these do not state is derived.
     gradients, refused = _differentiated(spec, graph, forward, stated, shapes)
     return Source(graph, place, forward, versions, stated, gradients, refused)
+
+
+def _with_loops(spec: OpSpec, shapes: Shapes) -> Source | None:
+    """The passes over a forward each of whose loops is one assignment; None where such a forward is not understood."""
+    stated = spec.gradients or spec.backward or spec.surrogate or not spec.derive
+    if spec.kept is None or spec.kept.straight is None or stated:
+        return None
+    if (
+        spec.forward_ad or spec.once_differentiable
+    ):  # which save what this forward does not hand over
+        return None
+    drawn = (is_random(node) for node in spec.kept.straight.expressions())
+    if any(drawn):  # where the loop is run again, it would be drawn again
+        return None
+    assert spec.forward is not None
+    write_forward(spec, spec.forward)  # the forward as it stands may be refused
+    try:
+        found = _before_style(replace(spec, forward=spec.kept.straight), shapes)
+    except ScaffoldError:  # it may do what one that is derived may not
+        return None
+    understood = found.gradients is not None and found.gradients.walked is not None
+    return found if understood else None
+
+
+def _step(spec: OpSpec, shapes: Shapes) -> "Step":
+    """The step of a loop: what it results in, and the lines of its gradients over its inputs."""
+    from scaffold.derive.graph.op import StepGradient
+    from scaffold.derive.graph.static_values import UnsupportedError
+    from scaffold.derive.lower.loops import Step
+
+    source = _before_style(spec, shapes)
+    if source.gradients is None or source.gradients.walked is None:
+        why = source.gradients.why if source.gradients else source.refused
+        raise UnsupportedError(why or "a step of a loop")
+
+    def gradient() -> StepGradient:
+        maths = _with_derived(spec, source)
+        reuse, once, lines = _lines_before_ctx(spec, source, maths)
+        statements = tuple(line.statement for line in lines)
+        coming = {
+            grad_name(spec, item.name): f"grad_{item.name}" for item in spec.outputs
+        }
+        statements = rewritten(source.graph, statements, renaming(source.graph, coming))
+        plain = tuple(item for item in statements if isinstance(item, Assign))
+        if once or reuse.plan.saved or len(plain) < len(statements):
+            raise UnsupportedError("a step of a loop has choices, or draws")
+        read = frozenset(read.name for read, _ in free_reads(statements))
+        named = tuple((name, of) for name, of in maths.origins if name in read)
+        return StepGradient(plain, read, named)
+
+    return Step(source.gradients.results, gradient)
 
 
 def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
@@ -188,8 +253,19 @@ def _lines_before_ctx(
     once = once_differentiable(spec, maths, reuse.cut_off, program)
     # Before lines get names and places: what only dead lines read gets neither.
     program = _without_dead(source.graph, program, wanted)
+    if spec.kept is not None:
+        from scaffold.derive.write.loops import settled_loops  # the engine, as below
+
+        # With dead lines gone, it is known what of a loop is read; before names are given to what stands twice.
+        program = settled_loops(source.graph, program, _outside(spec))
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
     return reuse, once, lines_of(laid_out(spec, maths, program), wanted)
+
+
+def _outside(spec: OpSpec) -> frozenset[str]:
+    """The names that an op has whatever its lines are."""
+    named = (item.name for item in (*spec.inputs, *spec.outputs))
+    return frozenset((*named, *(item.binding for item in spec.imports)))
 
 
 def _double_backward(
@@ -286,7 +362,7 @@ def _differentiated(
     from scaffold.derive.gradients import Question, differentiated
 
     taken = outer_names(spec, forward) | there
-    question = Question(graph, forward, wanted, taken, shapes)
+    question = Question(graph, forward, wanted, taken, shapes, _step)
     return differentiated(spec, question), None
 
 

@@ -15,7 +15,15 @@ from typing import NamedTuple
 from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
-from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.op import (
+    LoopGradient,
+    OfShape,
+    Op,
+    Position,
+    SummedTo,
+    is_number,
+    tensors,
+)
 from scaffold.derive.graph.precision import says_its_dtype, source_of
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Dropped, Kept
@@ -383,6 +391,8 @@ class Reverse:
                 return self._chosen(
                     g, [self._of_parts(op, s) if s else None for s in sides]
                 )
+        if op.rule == "loop":
+            return self._of_loop(op, arrived)
         rule = self._rule(op)
         if rule.results[0].startswith("*"):
             if not all_taken(self.make.applier, op, arrived):
@@ -403,3 +413,29 @@ class Reverse:
         """By autograd of the one call."""
         self.calls.append(op)
         return pulled_back(self.make.applier, op, g, self.optional)
+
+    def _of_loop(self, op: Op, arrived: Mapping[int, Op]) -> Pairs:
+        """The gradients of what a loop reads, by a loop the other way round."""
+        loop, program = op.loop, self.program
+        first = len(loop.carries)
+        known = tuple(sorted(arrived))
+        names = (loop.collected[at - first][0] for at in known if at >= first)
+        step = loop.step(frozenset(names))
+        results = {of.removeprefix("next_") for _, of in step.results}
+        before = tuple(name for name in loop.carries if name in step.reads | results)
+        lists = program.items_of(op)
+        start = first + len(loop.collected)
+        values = [lists[start + loop.carries.index(name)] for name in before]
+        data = LoopGradient(op, known, step, before)
+        args = (*(arrived[at] for at in known), *op.args, *values)
+        pulled = program.op("loop_backward", args, data, kind="group")
+        return [
+            (
+                arg,
+                program.op(
+                    "item", (pulled,), Position(at), kind=arg.kind, shape=arg.shape
+                ),
+            )
+            for at, arg in enumerate(op.args)
+            if arg.active
+        ]

@@ -35,6 +35,10 @@ Kind = Literal[
     "check",  # label: "assert" or "raise"; args: the test and the words, or the error
     "words",  # label: an f-string; args: the values in it
     "body",  # label: a whole forward as it stands; args: every expression in it
+    "loop",  # args: the lines before, the target, what it goes over, the lines of a step, those after it, what it leaves
+    "lines",  # args: assignments
+    "assign",  # args: the target and the value
+    "own",  # label: a name that is a loop's own
 ]
 
 
@@ -220,6 +224,7 @@ class Kept:
     value: str  # what that returns
     statements: tuple[Statement, ...]  # a sketch: what the code does to its names
     returned: tuple[Node, ...]  # of every return, the last one of the code last
+    straight: "Formula | None" = None  # the same with each loop as one assignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from itertools import chain
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
+from scaffold.formula.loops import with_loops_as_assignments
 from scaffold.formula.operators import not_operators
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
@@ -48,7 +49,12 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
         if found is not None:
             body = VerbatimParser(text, program, scope, graph)
             body.refuse(named)
-            return body.kept(REASONS[type(found)], found)
+            formula = body.kept(REASONS[type(found)], found)
+            assert formula.kept is not None
+            rolled = with_loops_as_assignments(
+                text, program._replace(body=straight), scope, graph
+            )
+            return replace(formula, kept=replace(formula.kept, straight=rolled))
         program = program._replace(body=straight)
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)

@@ -29,6 +29,7 @@ from scaffold.derive.graph.shapes import (
 )
 from scaffold.formula import (
     UNKNOWN,
+    Assign,
     Graph,
     Node,
     NodeKind,
@@ -117,6 +118,40 @@ class Pullback(NamedTuple):
     args: tuple["Op", ...]
 
 
+class StepGradient(NamedTuple):
+    """The gradients of one step of a loop, as lines over what the step takes, the cotangents of its results and `next` carries."""
+
+    lines: tuple[Assign, ...]
+    reads: frozenset[str]  # what the lines read
+    results: tuple[tuple[str, str], ...]  # a name in the lines, the result that it is
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """A loop as the forward has it, what its step takes, and how that is differentiated."""
+
+    code: Node  # of kind `loop`
+    carries: tuple[str, ...]
+    parts: tuple[tuple[str, Node, int], ...]  # `x_t`, `x[:, t]`, its dim
+    others: tuple[str, ...]  # tensors that each step reads
+    collected: tuple[tuple[str, int], ...]  # what a step adds, and the dim of it
+    step: Callable[[frozenset[str]], StepGradient]  # where those results are wanted
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """What the arguments of the loop are in a step."""
+        return (*self.carries, *(part[0] for part in self.parts), *self.others)
+
+
+class LoopGradient(NamedTuple):
+    """The gradients of a loop's arguments by a loop the other way round."""
+
+    of: "Op"  # the loop
+    results: tuple[int, ...]  # whose cotangents come first among the arguments
+    step: StepGradient
+    before: tuple[str, ...]  # the carries whose values of each step come last
+
+
 Payload = (
     Named
     | Constant
@@ -129,6 +164,8 @@ Payload = (
     | Position
     | Template
     | Pullback
+    | Loop
+    | LoopGradient
     | None
 )
 # The ops that stand in no table, and what each carries beside its arguments. Those of the table carry nothing.
@@ -157,6 +194,8 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
     "call": (Template,),
     "vjp": (Pullback,),
     "jvp": (Pullback,),
+    "loop": (Loop,),
+    "loop_backward": (LoopGradient,),
     # indexing, dim by dim
     "slice": (NoneType,),
     "index": (NoneType,),
@@ -195,7 +234,7 @@ FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("reshaped", "unless_vector", "unless_scalar", "same"), _SPREAD),
     **dict.fromkeys(("summed_to", "fitted_to", "index"), _SPREAD),
     "contracted": Facts("graph", passes=8, dtype="uniform"),
-    **dict.fromkeys(("call", "vjp", "jvp"), _DEAR),
+    **dict.fromkeys(("call", "vjp", "jvp", "loop", "loop_backward"), _DEAR),
 }
 
 
@@ -269,6 +308,18 @@ class Op:
     def pullback(self) -> Pullback:
         """What a `vjp` or a `jvp` differentiates."""
         assert isinstance(self.data, Pullback), self.rule
+        return self.data
+
+    @property
+    def loop(self) -> Loop:
+        """What a `loop` runs."""
+        assert isinstance(self.data, Loop), self.rule
+        return self.data
+
+    @property
+    def loop_gradient(self) -> LoopGradient:
+        """What a `loop_backward` runs."""
+        assert isinstance(self.data, LoopGradient), self.rule
         return self.data
 
     @property

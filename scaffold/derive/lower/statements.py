@@ -26,6 +26,7 @@ from scaffold.derive.lower.expressions import (
     inputs_of,
 )
 from scaffold.derive.lower.forward_names import Place
+from scaffold.derive.lower.loops import DeriveStep, LoopLowering
 from scaffold.derive.lower.mutation import (
     CHANGES,
     ChangedView,
@@ -72,22 +73,22 @@ def lower(
     applier: Applier,
     wanted: frozenset[str],
     shapes: Mapping[str, Shape] = NO_SHAPES,
+    derive_step: DeriveStep | None = None,
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active. `shapes` are known of inputs that nobody declares."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
     inputs = inputs_of(spec, applier.program, wanted, shapes)
-    lowering = Lowering(
-        spec, applier, inputs, checked(spec, lines), lines, len(forward.results)
-    )
+    writes, results = checked(spec, lines), len(forward.results)
+    lowering = Lowering(spec, applier, inputs, writes, lines, results, derive_step)
     graph = applier.program.graph
     for item in forward.statements:
         lowering.block(without_checks(graph, (item,)))
         lowering.position += 1
-    results = lowering.results(lines[lowering.position :])
+    ends = lowering.results(lines[lowering.position :])
     return Lowered(
-        results,
+        ends,
         lowering.inputs,
         lowering.held(),
         lowering.held_in_branches(),
@@ -130,7 +131,9 @@ class Lowering:
         writes: Mapping[str, int],
         lines: Lines,
         results: int,
+        derive_step: DeriveStep | None,
     ) -> None:
+        self.derive_step = derive_step
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
         self.inputs = inputs
@@ -214,6 +217,9 @@ class Lowering:
             value = self.program.graph.node(
                 "binary", item.operator, (item.target, value)
             )
+        if value.kind == "loop":
+            self._loop(item)
+            return
         views = changes_of_views(item)
         op = self.expressions.assigned_value(value, self._own_changes(item))
         self.expressions.kinds.after((item,))
@@ -224,6 +230,20 @@ class Lowering:
             self._put(item.target, op)
         elif item.target.kind != "absent":
             self._bind(item.target, op)
+
+    def _loop(self, item: Assign) -> None:
+        """What a loop leaves."""
+        if self.derive_step is None:
+            raise UnsupportedError("there is a loop")
+        loop = LoopLowering(
+            self.expressions.spec,
+            self.applier,
+            self.env,
+            self.expressions.value,
+            self.derive_step,
+        )
+        for target, op in zip(item.target.args, loop.results(item.value), strict=True):
+            self.env[target.label] = op
 
     def _changed_under(self, view: ChangedView) -> Op:
         """What the tensor of a name is once a view of it has changed: `h.t().add_(y)`."""

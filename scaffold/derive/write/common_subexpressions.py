@@ -259,7 +259,7 @@ def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
 
 
 def _inside(node: Node, sure: bool) -> Iterator[tuple[Node, bool]]:
-    if node.kind == "lambda":
+    if node.kind in ("lambda", "loop"):  # whose names are their own
         return
     if node.kind in OPERATIONS:
         yield node, sure

@@ -126,6 +126,12 @@ class Namer:
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
             return
+        if op.rule == "item" and op.args[0].rule == "loop_backward":
+            loop = op.args[0].loop_gradient.of
+            if op.position < len(loop.loop.carries):
+                yield f"grad_{loop.loop.carries[op.position]}"
+            yield f"grad_{self._word(loop.args[op.position]) or 'of_loop'}"
+            return
         value = self._value(op)
         if value is not None:
             yield from self._of_forward(value)

@@ -13,6 +13,7 @@ from tests.derive.published.densities import DENSITIES
 from tests.derive.published.gates import GATES, LATER_NORMS
 from tests.derive.published.gathers import GATHERS
 from tests.derive.published.geometry import GEOMETRY
+from tests.derive.published.loops import LOOPS
 from tests.derive.published.losses import CLASSES
 from tests.derive.published.mixers import MIXERS
 from tests.derive.published.quantisation import QUANTISATION
@@ -35,6 +36,7 @@ PUBLISHED: tuple[Case, ...] = (
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
     *SCIENCES,
     *RECENT,
+    *LOOPS,
     *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS, *TRAINING),
 )
 

@@ -1,0 +1,474 @@
+"""A loop of the forward as one op: what its step takes and computes, and which shapes its results have.
+
+In: the `loop` node of an assignment, the op of each name. Out: the ops of what the loop leaves. Invariant: its step is an op of its own,
+derived by the same passes; where anything of it is not understood the whole loop is not.
+
+A step takes the carries, the parts of tensors at its index (`x[:, t]`, where the loop goes over all of that dim), all other tensors that
+it reads, and Python values. The parts are told apart since each step gives the gradient of its own part alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from scaffold.derive.forward.outputs import cloned
+from scaffold.derive.graph import sizes
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Kind, Loop, Op, Position, StepGradient, literal
+from scaffold.derive.graph.shapes import Dim, Shape, is_lead
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.name_collisions import fresh
+from scaffold.formula import Assign, Formula, Graph, Node, written
+from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
+from scaffold.spec.op_spec import DType
+
+DTYPES: Mapping[str, DType] = {"real": "float", "complex": "complex"}
+DTYPES = {**DTYPES, "int": "int", "bool": "bool"}
+
+
+class Step(NamedTuple):
+    """A step that was derived: the ops of its results, and the lines of its gradients."""
+
+    results: tuple[Op, ...]
+    gradient: Callable[[], StepGradient]
+
+
+# What derives the step of a loop: the pipeline, which is above this module.
+DeriveStep = Callable[[OpSpec, Mapping[str, Shape]], Step]
+
+
+class _Code(NamedTuple):
+    """A `loop` node, taken apart; names of the loop are names again."""
+
+    carries: tuple[tuple[str, Node], ...]  # with what each is before the loop
+    at: str  # the name of the index
+    stop: Node
+    from_zero: bool
+    goes_back: bool
+    lines: tuple[Assign, ...]
+    collected: tuple[
+        tuple[str, Node, Node], ...
+    ]  # list, what a step adds, how it is joined
+    results: tuple[str, ...]
+
+
+class LoopLowering:
+    """Makes the ops of one loop."""
+
+    def __init__(
+        self,
+        spec: OpSpec,
+        applier: Applier,
+        env: Mapping[str, Op],
+        value: Callable[[Node], Op],
+        derive_step: DeriveStep,
+    ) -> None:
+        self.spec, self.env, self.value = spec, env, value
+        self.applier, self.program = applier, applier.program
+        self.graph: Graph = self.program.graph
+        self.derive_step = derive_step
+
+    def results(self, loop: Node) -> tuple[Op, ...]:
+        """The op of each result of a loop."""
+        code = _code(self.graph, loop)
+        carries = {name: self._carry(start) for name, start in code.carries}
+        own = {code.at, *carries, *written(*code.lines)}
+        parts, code = self._with_parts(code, own)
+        read = frozenset().union(
+            *(item.value.names() for item in code.lines),
+            *(value.names() for _, value, _ in code.collected),
+        )
+        outer = {name: op for name, op in self.env.items() if name in read - own}
+        tensors = {name: op for name, op in outer.items() if self._is_plain_tensor(op)}
+        statics = {name: op for name, op in outer.items() if name not in tensors}
+        taken = _Step(self.spec, self.graph, code, carries, parts, tensors, statics)
+        shapes, step = self._steady(taken)
+        args = (
+            *carries.values(),
+            *(part.whole for part in parts.values()),
+            *tensors.values(),
+        )
+        data = Loop(
+            loop,
+            tuple(carries),
+            tuple((name, part.node, part.dim) for name, part in parts.items()),
+            tuple(tensors),
+            tuple(
+                (element, self._dim(join, code))
+                for element, (_, _, join) in zip(
+                    taken.elements, code.collected, strict=True
+                )
+            ),
+            lambda wanted: self.derive_step(taken.spec(wanted), shapes).gradient(),
+        )
+        active = any(arg.active for arg in args)
+        group = self.program.op("loop", args, data, kind="group", active=active)
+        return tuple(self._results(code, group, step, shapes, carries))
+
+    def _carry(self, start: Node) -> Op:
+        found = self.value(start)
+        if found.kind not in ("real", "complex") or not self._is_plain_tensor(found):
+            raise UnsupportedError("a loop carries what is no tensor")
+        return found
+
+    def _is_plain_tensor(self, op: Op) -> bool:
+        if (
+            op.kind == "group"
+            or op.rule in ("list", "cond")
+            or self.program.may_be_absent(op)
+        ):
+            raise UnsupportedError("a loop reads several tensors at once, or none")
+        return op.is_tensor and op.rule != "const"
+
+    def _with_parts(
+        self, code: _Code, own: set[str]
+    ) -> tuple[dict[str, "_Part"], _Code]:
+        """The parts of tensors at the index of the loop, and the code over names of theirs."""
+        parts: dict[Node, tuple[str, _Part]] = {}
+        taken = {*self.env, *own}
+
+        def part(node: Node) -> Node | None:
+            node, rest = self._taken_apart(node, code)
+            if node not in parts:
+                found = self._part(node, code)
+                if found is None:
+                    return None
+                called = fresh(f"{node.args[0].label}_{_letter(code.at)}", taken)
+                taken.add(called)
+                parts[node] = called, found
+            name = self.graph.name(parts[node][0])
+            return self.graph.node("subscript", "", (name, rest)) if rest else name
+
+        rest = list[Assign]()
+        for item in code.lines:
+            found = self._part(item.value, code) if _is_only(item, code) else None
+            if found is not None and item.value not in parts:
+                parts[item.value] = item.target.label, found  # the user's own name
+            else:
+                rest.append(replace(item, value=self.graph.rewrite(item.value, part)))
+        collected = tuple(
+            (name, self.graph.rewrite(value, part), join)
+            for name, value, join in code.collected
+        )
+        return dict(parts.values()), code._replace(
+            lines=tuple(rest), collected=collected
+        )
+
+    def _taken_apart(self, node: Node, code: _Code) -> tuple[Node, Node | None]:
+        """`x[:, t, :, None]` as `x[:, t]`, and the index `:, :, None` of that; another expression as it is."""
+        match node:
+            case Node("subscript", _, (Node("name", name) as whole, index)):
+                pass
+            case _:
+                return node, None
+        parts = index.args if index.kind == "tuple" else (index,)
+        op = self.env.get(name)
+        if code.at not in (part.label for part in parts) or op is None:
+            return node, None
+        full = self._full()
+        at = next(k for k, part in enumerate(parts) if part.label == code.at)
+        above, rest = parts[:at], parts[at + 1 :]
+        rank = op.shape.rank
+        if len(above) == 1 and above[0].label == "..." and rank is not None:
+            if not all(part.kind == "slice" for part in rest):
+                return node, None
+            above = (full,) * (rank - 1 - len(rest))
+        if not all(part is full for part in above):
+            return node, None
+        first = (*above, parts[at])
+        index = first[0] if len(first) == 1 else self.graph.node("tuple", "", first)
+        found = self.graph.node("subscript", "", (whole, index))
+        if all(part is full for part in rest):
+            return found, None
+        return found, self.graph.node("tuple", "", (*above, *rest))
+
+    def _full(self) -> Node:
+        return self.graph.node("slice", "", (self.graph.node("absent"),) * 3)
+
+    def _part(self, node: Node, code: _Code) -> "_Part | None":
+        """`x[:, t]` of a tensor from outside, of which the loop goes over the whole dim."""
+        match node:
+            case Node("subscript", _, (Node("name", name), index)) if name in self.env:
+                whole = self.env[name]
+                dim = _place(index, code.at)
+                if dim is None or not whole.is_tensor or not code.from_zero:
+                    return None
+                if not self._is_length(whole.shape, dim, code.stop):
+                    return None
+                return _Part(whole, node, dim, _without(whole.shape, dim))
+        return None
+
+    def _is_length(self, shape: Shape, dim: int, stop: Node) -> bool:
+        size = self.program.value_of(self.value(stop))
+        if shape.dims is not None:
+            if any(map(is_lead, shape.dims[: dim + 1])) or dim >= len(shape.dims):
+                return False
+            return self.program.size_of(size) == shape.dims[dim]
+        return (
+            size.rule == "size" and size.asked == shape and literal(size.args[0]) == dim
+        )
+
+    def _steady(self, taken: "_Step") -> tuple[dict[str, Shape], Step]:
+        """The step, and the shapes of what it takes: those that are the same in every step."""
+        shapes = taken.shapes()
+        wanted = frozenset(taken.elements)
+        step = self.derive_step(taken.spec(wanted), shapes)
+        changing = [
+            name
+            for name, result in zip(taken.carries, step.results, strict=False)
+            if name in shapes and result.shape != shapes[name]
+        ]
+        if changing:
+            shapes = {
+                name: shape for name, shape in shapes.items() if name not in changing
+            }
+            step = self.derive_step(taken.spec(wanted), shapes)
+        pairs = zip(taken.carries.values(), step.results, strict=False)
+        if any(start.kind != result.kind for start, result in pairs):
+            raise UnsupportedError("a loop carries tensors of several kinds")
+        return shapes, step
+
+    def _dim(self, join: Node, code: _Code) -> int:
+        """The dim along which a loop stacks what it collects."""
+        _, listed, *rest = join.args
+        dim = rest[0] if rest else self.graph.constant("0")
+        number = literal(self.value(dim))
+        # What is collected lies in the order of the index, whichever way the loop goes.
+        flips = listed.kind == "subscript"
+        if flips != code.goes_back or not isinstance(number, int):
+            raise UnsupportedError("a loop joins what it collects in another way")
+        if not code.from_zero:
+            raise UnsupportedError("a loop begins behind 0")
+        return number
+
+    def _results(
+        self,
+        code: _Code,
+        group: Op,
+        step: Step,
+        shapes: Mapping[str, Shape],
+        carries: Mapping[str, Op],
+    ) -> Iterator[Op]:
+        count = len(carries)
+        for at, (name, start) in enumerate(carries.items()):
+            shape = shapes.get(name)
+            yield self._item(group, at, start.kind, shape, active=True)
+        stop = self.program.size_of(self.value(code.stop))
+        for at, element in enumerate(step.results[count:]):
+            dim = group.loop.collected[at][1]
+            yield self._item(
+                group,
+                count + at,
+                element.kind,
+                _with(element.shape, dim, stop),
+                active=element.active,
+            )
+        for at, name in enumerate(carries):
+            yield self._item(group, len(step.results) + at, "real", None, active=False)
+
+    def _item(
+        self, group: Op, at: int, kind: Kind, shape: Shape | None, active: bool
+    ) -> Op:
+        return self.program.op(
+            "item",
+            (group,),
+            Position(at),
+            kind=kind,
+            shape=shape,
+            active=active and group.active,
+        )
+
+
+class _Part(NamedTuple):
+    whole: Op
+    node: Node
+    dim: int
+    shape: Shape | None
+
+
+class _Step(NamedTuple):
+    """The step of a loop, as an op."""
+
+    of: OpSpec
+    graph: Graph
+    code: _Code
+    carries: Mapping[str, Op]
+    parts: Mapping[str, _Part]
+    tensors: Mapping[str, Op]
+    statics: Mapping[str, Op]
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """What the parts of what is collected are called."""
+        letter = _letter(self.code.at)
+        several = (name.removesuffix("s") or name for name, _, _ in self.code.collected)
+        return tuple(f"{name}_{letter}" for name in several)
+
+    def shapes(self) -> dict[str, Shape]:
+        """The shapes that are told by names."""
+        shapes = {
+            **{name: op.shape for name, op in self.carries.items()},
+            **{name: part.shape for name, part in self.parts.items()},
+            **{name: op.shape for name, op in self.tensors.items()},
+        }
+        return {
+            name: shape for name, shape in shapes.items() if shape and _is_told(shape)
+        }
+
+    def spec(self, wanted: frozenset[str]) -> OpSpec:
+        """The op, of which the carries and those results are wanted."""
+        return replace(
+            self.of,
+            name=f"{self.of.name}_step",
+            class_name=f"{self.of.class_name}Step",
+            inputs=self._inputs(),
+            outputs=(
+                *(Output(f"next_{name}") for name in self.carries),
+                *(Output(name) for name in self.elements if name in wanted),
+            ),
+            forward=self._forward(wanted),
+            save_policy="recompute",
+            style="setup-context",
+            style_is_free=False,
+            require=(),
+            dirty=(),
+            conventional=(),
+            module=None,
+            test=False,
+            forward_ad=False,
+            double_backward=False,
+            shape_checks=False,
+            amp="off",
+        )
+
+    def _inputs(self) -> tuple[Input, ...]:
+        """What a step takes; the carries last, so that their gradients are assigned after all that reads what came in."""
+        pairs = [(name, part.whole) for name, part in self.parts.items()]
+        pairs += self.tensors.items()
+        known = {item.name: item for item in self.of.attributes}
+        return (
+            *(_tensor(name, op, const=not op.active) for name, op in pairs),
+            *(known.get(name) or Attribute(name, "float") for name in self.statics),
+            Attribute(self.code.at, "int"),
+            *(_tensor(name, op, const=False) for name, op in self.carries.items()),
+        )
+
+    def _forward(self, wanted: frozenset[str]) -> Formula:
+        graph, code = self.graph, self.code
+        results = [graph.name(name) for name in self.carries]
+        for element, (_, value, _) in zip(self.elements, code.collected, strict=True):
+            if element in wanted:
+                results.append(cloned(graph, value))  # which the backward cannot read
+        value = graph.node("tuple", "", tuple(results))
+        assert self.of.forward is not None
+        place = self.of.forward.location
+        value = value if len(results) > 1 else results[0]
+        return Formula(code.lines, value, "", place, graph=graph)
+
+
+def _tensor(name: str, op: Op, const: bool) -> TensorInput:
+    return TensorInput(name, None, DTYPES[op.kind], const=const)
+
+
+def _is_told(shape: Shape) -> bool:
+    """Whether a shape means the same in another program."""
+    return shape.dims is not None and all(map(sizes.is_told_by_names, shape.dims))
+
+
+def _is_only(item: Assign, code: _Code) -> bool:
+    """Whether no other line assigns what a line does, and no step takes it from the one before."""
+    name = item.target.label
+    return (
+        item.target.kind == "name"
+        and name not in dict(code.carries)
+        and sum(name in written(line) for line in code.lines) == 1
+    )
+
+
+def _letter(index: str) -> str:
+    return index.strip("_") or "step"
+
+
+def _place(index: Node, name: str) -> int | None:
+    """The dim that is read at the index of a loop, and the dims before it in full: `x[:, t]`."""
+    parts = index.args if index.kind == "tuple" else (index,)
+    *above, last = parts
+    full = all(
+        part.kind == "slice" and all(end.kind == "absent" for end in part.args)
+        for part in above
+    )
+    return len(above) if full and last.kind == "name" and last.label == name else None
+
+
+def _without(shape: Shape, dim: int) -> Shape | None:
+    if shape.dims is None:
+        return None
+    return Shape((*shape.dims[:dim], *shape.dims[dim + 1 :]))
+
+
+def _with(shape: Shape, dim: int, size: Dim) -> Shape | None:
+    if shape.dims is None or shape.rank is None:
+        return None
+    at = dim if dim >= 0 else dim + shape.rank + 1
+    return Shape((*shape.dims[:at], size, *shape.dims[at:]))
+
+
+def _code(graph: Graph, loop: Node) -> _Code:
+    before, index, items, body, after, results = loop.args
+    lines, added = _step_lines(graph, body)
+    joins = dict[str, Node]()
+    for _, value in (line.args for line in after.args):
+        listed = value.args[1]  # or the list from its end
+        joins[listed.label or listed.args[0].label] = value
+    ends = items.args[-1]
+    goes_back = bool(ends.args) and ends.args[0].label == "range"
+    ends = ends if goes_back else items
+    return _Code(
+        carries=tuple(
+            (target.label, value)
+            for target, value in (line.args for line in before.args)
+            if value.kind != "list"
+        ),
+        at=index.label,
+        stop=ends.args[-1],
+        from_zero=len(ends.args) == 2,
+        goes_back=goes_back,
+        lines=lines,
+        collected=tuple(
+            (name, value, joins[name]) for name, value in added if name in joins
+        ),
+        results=tuple(item.label for item in results.args),
+    )
+
+
+def _step_lines(
+    graph: Graph, body: Node
+) -> tuple[tuple[Assign, ...], list[tuple[str, Node]]]:
+    """The assignments of a step, and what it adds to which list, over plain names."""
+
+    def plain(node: Node) -> Node:
+        return graph.rewrite(
+            node, lambda item: graph.name(item.label) if item.kind == "own" else None
+        )
+
+    lines, added = list[Assign](), list[tuple[str, Node]]()
+    pairs = [line.args for line in body.args]
+    for position, (target, value) in enumerate(pairs):
+        if target.kind != "absent":
+            lines.append(Assign(plain(target), plain(value)))
+            continue
+        callee, element = value.args
+        name, element = callee.args[0].label, plain(element)
+        if any(_changes(line, element) for line in pairs[position + 1 :]):
+            # It is added before what it reads is another value.
+            early = graph.name(f"added_to_{name}")
+            lines.append(Assign(early, element))
+            element = early
+        added.append((name, element))
+    return tuple(lines), added
+
+
+def _changes(line: tuple[Node, ...], value: Node) -> bool:
+    """Whether a line of a loop assigns a name that an expression reads."""
+    target, _ = line
+    return bool({item.label for item in target.walk()} & value.names())

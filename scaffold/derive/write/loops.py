@@ -1,0 +1,408 @@
+"""The loop of a backward: back over the steps of a loop of the forward, from the cotangents of what that leaves.
+
+In: a `loop_backward`, how its arguments are written, the names of its results. Out: a `loop` node. Invariant: what a step reads of the
+forward is what the step of the forward had: its carries are in lists, its parts of tensors are taken again.
+
+The cotangent of a carry is one name that each step assigns anew. The gradient of a part of a tensor goes to a list that is stacked in
+the end, that of any other tensor is summed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from scaffold.derive.backward_program import read_names
+from scaffold.derive.graph.op import Loop, LoopGradient, Op
+from scaffold.derive.live_variables import without_dead
+from scaffold.derive.name_collisions import fresh
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Node,
+    Statement,
+    renaming,
+    rewritten,
+    written,
+)
+
+Lines = list[Assign]
+Statements = tuple[Statement, ...]
+
+
+class LoopWriter:
+    """Writes one loop of a backward; `wanted` are the names of the gradients of some arguments."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        op: Op,
+        node: Callable[[Op], Node],
+        wanted: Mapping[int, str],
+    ) -> None:
+        self.graph, self.wanted = graph, wanted
+        data: LoopGradient = op.loop_gradient
+        self.loop: Loop = data.of.loop
+        nodes = [node(arg) for arg in op.args]
+        start, end = len(data.results), len(data.results) + len(self.loop.tensors)
+        self.cotangents = dict(zip(data.results, nodes, strict=False))
+        self.given = nodes[start:end]
+        self.before = dict(zip(data.before, nodes[end:], strict=True))
+        self.lines = self._chained(self._needed(data))
+        self.results = data.step.results
+        _, index, self.items, *_ = self.loop.code.args
+        self.taken = {*written(*self.lines), *self.wanted.values()}
+        self.index = fresh("step", self.taken) if index.label == "_" else index.label
+        self.as_it_was = index.label
+
+    def _needed(self, data: LoopGradient) -> Lines:
+        """The lines of a step that serve what is wanted; the carries always are."""
+        loop = self.loop
+        names = [name for at, name in enumerate(loop.tensors) if at in self.wanted]
+        live = frozenset(f"grad_{name}" for name in (*names, *loop.carries))
+        lines = without_dead(self.graph, data.step.lines, live, lambda node: False)
+        return [item for item in lines if isinstance(item, Assign)]
+
+    def _chained(self, lines: Lines) -> Lines:
+        """The lines in which the cotangent of a carry has one name throughout, `grad_h`."""
+        for name in self.loop.carries:
+            coming, going = f"grad_next_{name}", f"grad_{name}"
+            first = [at for at, item in enumerate(lines) if coming in _read(item)]
+            last = next(at for at, item in enumerate(lines) if going in written(item))
+            if first and first[-1] > last:  # another line reads what came in
+                before = f"grad_previous_{name}"
+                lines = self._renamed(lines, going, before)
+                lines.append(Assign(self.graph.name(going), self.graph.name(before)))
+            elif len(first) == 1 and first[0] < last:
+                total = lines[first[0]].target.label  # `grad_new_h = grad_next_h + ...`
+                later = [at for at, item in enumerate(lines) if total in _read(item)]
+                own = total.startswith("grad_") and total not in self._ends()
+                if own and later and later[-1] <= last:
+                    lines = self._renamed(lines, total, going)
+            lines = self._renamed(lines, coming, going)
+        return lines
+
+    def _ends(self) -> set[str]:
+        return {f"grad_{name}" for name in self.loop.tensors}
+
+    def _renamed(self, lines: Lines, old: str, new: str) -> Lines:
+        found = rewritten(self.graph, tuple(lines), renaming(self.graph, {old: new}))
+        return [item for item in found if isinstance(item, Assign)]
+
+    def code(self) -> Node:
+        """The loop, which leaves the wanted gradients in their order."""
+        carries = len(self.loop.carries)
+        before, after = list[Node](), list[Node]()
+        gathers = dict[str, Callable[[Node], Node]]()
+        for at, name in enumerate(self.loop.tensors):
+            if at < carries:
+                start = self.cotangents.get(at) or self._zeros(at)
+                before.append(self._line(f"grad_{name}", start))
+            elif at in self.wanted:
+                gathers[f"grad_{name}"] = self._gathering(at, before, after)
+        left = (
+            f"grad_{self.loop.tensors[at]}" if at < carries else name
+            for at, name in sorted(self.wanted.items())
+        )
+        first, step, last = (
+            self.graph.node("lines", "", tuple(lines))
+            for lines in (before, self._step(gathers), after)
+        )
+        results = self.graph.node("tuple", "", tuple(map(self._own, left)))
+        index = self._own(self.index)
+        args = (first, index, self._backwards(), step, last, results)
+        return self.graph.node("loop", "", args)
+
+    def _step(self, gathers: Mapping[str, Callable[[Node], Node]]) -> Iterator[Node]:
+        """The lines of one step; those of the gradients in `gathers` add to what is gathered."""
+        graph = self.graph
+        bound, values = self._values()
+        own = {*written(*self.lines), *bound}
+
+        def inside(node: Node) -> Node | None:
+            if node.kind != "name":
+                return None
+            if node.label == self.as_it_was:
+                return self._own(self.index)
+            if node.label in values and node.label not in bound:
+                return values[node.label]
+            return self._own(node.label) if node.label in own else None
+
+        for name in bound:
+            yield self._line(name, values[name])
+        for position, item in enumerate(self.lines):
+            value, name = graph.rewrite(item.value, inside), item.target.label
+            gather = gathers.get(name)
+            if gather is None or name in read_names(*self.lines[position + 1 :]):
+                target = graph.rewrite(item.target, inside)
+                yield graph.node("assign", "", (target, value))
+                value = target
+            if gather is not None:
+                yield gather(value)
+
+    def _zeros(self, at: int) -> Node:
+        """Zeros for a carry whose last value nothing reads: of its size, where that is at hand."""
+        listed = self.before.get(self.loop.carries[at])
+        if listed is None:
+            return self._zeros_like(self.given[at])
+        last = self.graph.node("unary", "-", (self.graph.constant("1"),))
+        return self._zeros_like(self.graph.node("subscript", "", (listed, last)))
+
+    def _backwards(self) -> Node:
+        """The steps from the last one to the first."""
+        if self._goes_back:
+            return self.items.args[1]
+        return self._call(self._own("reversed"), self.items)
+
+    @property
+    def _goes_back(self) -> bool:
+        return self.items.args[0].label == "reversed"
+
+    def _values(self) -> tuple[list[str], dict[str, Node]]:
+        """What the lines read from outside of the step, and which of it has a line since several read it."""
+        loop, index, carries = self.loop, self._own(self.index), len(self.loop.carries)
+        values = dict[str, Node]()
+        plain = set[str]()
+        for at, name in enumerate(loop.tensors):
+            if at < carries:
+                if name in self.before:
+                    values[name] = self._at_step(name, late=False)
+            elif at < carries + len(loop.parts):
+                _, part, _ = loop.parts[at - carries]
+                values[name] = self._part(part, self.given[at])
+            else:
+                values[name] = self.given[at]
+                plain.add(name)
+        for name, of in self.results:
+            values[name] = self._at_step(of.removeprefix("next_"), late=True)
+        for at, (element, dim) in enumerate(loop.collected, carries):
+            if at in self.cotangents:
+                values[f"grad_{element}"] = self._taken(self.cotangents[at], dim, index)
+        written_here = written(*self.lines)
+        uses = Counter(name for item in self.lines for name in _reads(item.value))
+        bound = [
+            name
+            for name in values
+            if uses[name] > 1 and name not in plain | written_here
+        ]
+        return bound, values
+
+    def _at_step(self, carry: str, late: bool) -> Node:
+        """What a carry was before a step, or behind it: `hs[t]`, `hs[t + 1]`."""
+        graph, index = self.graph, self._own(self.index)
+        if self._goes_back:
+            listed = self._flipped(self.before[carry])
+            late = not late
+        else:
+            listed = self.before[carry]
+        ends = (self.items.args[1] if self._goes_back else self.items).args
+        if late:
+            index = graph.node("binary", "+", (index, graph.constant("1")))
+        if len(ends) == 3:
+            index = graph.node("binary", "-", (index, ends[1]))
+        return graph.node("subscript", "", (listed, index))
+
+    def _part(self, part: Node, whole: Node) -> Node:
+        """`x[:, t]` of the tensor as it is written here."""
+        index = self.graph.rewrite(
+            part.args[1],
+            lambda node: (
+                self._own(self.index)
+                if node.kind == "name" and node.label == self.as_it_was
+                else None
+            ),
+        )
+        return self.graph.node("subscript", "", (whole, index))
+
+    def _taken(self, whole: Node, dim: int, index: Node) -> Node:
+        """The part of a cotangent that belongs to a step."""
+        graph = self.graph
+        absent = graph.node("absent")
+        full = graph.node("slice", "", (absent,) * 3)
+        parts: tuple[Node, ...] = (graph.constant("..."), index)
+        if dim < 0:
+            parts = (*parts, *(full,) * (-1 - dim))
+        else:
+            parts = (*(full,) * dim, index)
+        at = parts[0] if len(parts) == 1 else graph.node("tuple", "", parts)
+        return graph.node("subscript", "", (whole, at))
+
+    def _gathering(
+        self, at: int, before: list[Node], after: list[Node]
+    ) -> Callable[[Node], Node]:
+        """How the gradient of an argument is put together; it gets lines before the loop and behind it."""
+        graph, name, of = self.graph, self.wanted[at], self.given[at]
+        carries = len(self.loop.carries)
+        if at >= carries + len(self.loop.parts):
+            before.append(self._line(name, self._zeros_like(of)))
+            total = self._own(name)
+            return lambda value: self._line(
+                name, graph.node("binary", "+", (total, value))
+            )
+        stem = name.removeprefix("pulled_").removeprefix("grad_")
+        several = self._own(fresh(f"grads_{stem}", self.taken))
+        self.taken.add(several.label)
+        before.append(self._line(several.label, graph.node("list")))
+        _, _, dim = self.loop.parts[at - carries]
+        listed = several if self._goes_back else self._flipped(several)
+        whole = self._torch("stack", listed, graph.constant(str(dim)))
+        if not self.loop.collected:  # no step, and nothing that refuses none
+            zeros = self._zeros_like(of)
+            whole = graph.node("conditional", "", (several, whole, zeros))
+        after.append(self._line(name, whole))
+        method = graph.node("attribute", "append", (several,))
+        absent = graph.node("absent")
+        return lambda value: graph.node(
+            "assign", "", (absent, self._call(method, value))
+        )
+
+    def _flipped(self, listed: Node) -> Node:
+        absent = self.graph.node("absent")
+        back = self.graph.node("unary", "-", (self.graph.constant("1"),))
+        ends = self.graph.node("slice", "", (absent, absent, back))
+        return self.graph.node("subscript", "", (listed, ends))
+
+    def _own(self, name: str) -> Node:
+        return self.graph.node("own", name)
+
+    def _line(self, name: str, value: Node) -> Node:
+        return self.graph.node("assign", "", (self._own(name), value))
+
+    def _call(self, callee: Node, *args: Node) -> Node:
+        return self.graph.node("call", "", (callee, *args))
+
+    def _zeros_like(self, value: Node) -> Node:
+        return self._torch("zeros_like", value)
+
+    def _torch(self, name: str, *args: Node) -> Node:
+        callee = self.graph.node("attribute", name, (self.graph.name("torch"),))
+        return self._call(callee, *args)
+
+
+def _read(item: Assign) -> frozenset[str]:
+    return item.value.names()
+
+
+def _reads(node: Node) -> list[str]:
+    """The names that an expression reads, as often as it is written."""
+    if node.kind == "name":
+        return [node.label]
+    return [name for arg in node.args for name in _reads(arg)]
+
+
+# --- Loops in a finished program: without what nothing reads, and with names that nothing else has.
+
+
+def settled_loops(
+    graph: Graph, program: Statements, taken: frozenset[str]
+) -> Statements:
+    """The program, each loop of which computes only what is read after it, in names that hide nothing."""
+    ends = frozenset(name for name in written(*program) if name.startswith("grad_"))
+    outside = taken | read_names(*program) | written(*program)
+    kept = list[Statement]()
+    for item in reversed(program):
+        later = ends | read_names(*kept)
+        if isinstance(item, Assign) and item.value.kind == "loop":
+            item = _without_unread(graph, item, later)
+            item = _with_own_names(graph, item, outside, later)
+        if kept and _begins(item, kept[-1], ends | read_names(*kept[:-1])):
+            kept[-1] = _begun(graph, item, kept[-1])
+        else:
+            kept.append(item)
+    return tuple(reversed(kept))
+
+
+def _without_unread(graph: Graph, item: Assign, live: frozenset[str]) -> Assign:
+    """A loop without the results that nothing reads, and without the lines that only they need."""
+    before, index, items, body, after, results = item.value.args
+    pairs = [
+        pair
+        for pair in zip(item.target.args, results.args, strict=True)
+        if pair[0].label in live
+    ]
+    lines = [line for block in (before, body, after) for line in block.args]
+    needed = {own.label for _, own in pairs}
+    while True:
+        more = {
+            name
+            for line in lines
+            if _owners(line) & needed
+            for name in _own_names(line)
+        }
+        if more <= needed:
+            break
+        needed |= more
+    blocks = [
+        graph.node(
+            "lines", "", tuple(line for line in block.args if _owners(line) & needed)
+        )
+        for block in (before, body, after)
+    ]
+    targets, owns = (tuple(each) for each in zip(*pairs, strict=True))
+    value = graph.node(
+        "loop",
+        "",
+        (blocks[0], index, items, *blocks[1:], graph.node("tuple", "", owns)),
+    )
+    return replace(item, target=graph.node("tuple", "", targets), value=value)
+
+
+def _owners(line: Node) -> frozenset[str]:
+    """The names that a line of a loop is about: those that it assigns, or the list that it appends to."""
+    target, value = line.args
+    return _own_names(value.args[0] if target.kind == "absent" else target)
+
+
+def _own_names(node: Node) -> frozenset[str]:
+    return frozenset(item.label for item in node.walk() if item.kind == "own")
+
+
+def _with_own_names(
+    graph: Graph, item: Assign, outside: frozenset[str], later: frozenset[str]
+) -> Assign:
+    """A loop none of whose names stands for another value that is still read: in it, or `later`."""
+    pairs = zip(item.target.args, item.value.args[-1].args, strict=True)
+    same = {own.label for target, own in pairs if target.label == own.label}
+    own = _own_names(item.value) - {"range", "reversed"}
+    starts = [line.args for line in item.value.args[0].args]
+    begun = [value.label for target, value in starts if target.label == value.label]
+    reads = _reads(item.value)
+    still = later | {name for name in reads if reads.count(name) > begun.count(name)}
+    used, change = outside | own, dict[str, Node]()
+    for name in sorted((own & outside & still) - same):
+        change[name] = graph.node("own", fresh(f"{name}_of_step", used))
+        used |= {change[name].label}
+    value = graph.rewrite(
+        item.value, lambda node: change.get(node.label) if node.kind == "own" else None
+    )
+    return replace(item, value=value)
+
+
+def _begins(item: Statement, loop: Statement, later: frozenset[str]) -> bool:
+    """Whether a line only says what a loop right after it begins with."""
+    if not isinstance(item, Assign) or not isinstance(loop, Assign):
+        return False
+    if loop.value.kind != "loop" or item.operator:
+        return False
+    pairs = _pairs(item)
+    reads = _reads(loop.value)
+    starts = [line.args[1].label for line in loop.value.args[0].args]
+    return all(
+        name.kind == "name"
+        and reads.count(name.label) == starts.count(name.label) == 1
+        and name.label not in later
+        for name, _ in pairs
+    )
+
+
+def _pairs(item: Assign) -> list[tuple[Node, Node]]:
+    """Each target of an assignment with its value: of `h, c = h0, c0` two."""
+    if item.target.kind == item.value.kind == "tuple":
+        return list(zip(item.target.args, item.value.args, strict=True))
+    return [(item.target, item.value)]
+
+
+def _begun(graph: Graph, item: Statement, loop: Statement) -> Assign:
+    """The loop with the values in the place of their names."""
+    assert isinstance(item, Assign) and isinstance(loop, Assign)
+    values = dict(_pairs(item))
+    return replace(loop, value=graph.rewrite(loop.value, values.get))

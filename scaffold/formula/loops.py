@@ -1,0 +1,643 @@
+"""Loops over the steps of a sequence -> one assignment each, of what the loop leaves.
+
+In: the statements of a forward with loops whose length only a call tells: `for t in range(x.shape[1])`. Out: a `Formula` in which each
+loop is an assignment `h, y, hs = <loop>`. Invariant: it computes what the forward does; a loop of any other shape than the
+one below leads to None, and the forward stays as the user wrote it.
+
+What is understood is a loop over `range`, a tensor or its parts, at the top level of the forward, that carries tensors from step to
+step (`h`) and collects what it computes (`ys.append(h)`, `out[:, t] = h`) for one `torch.stack` after it. Its value is a
+node of kind `loop`: the code itself, in which a name that belongs to the loop is `own`, so that no pass takes it for one outside. What it
+leaves: the last value of each carry, what is collected as one tensor, and for the backward a list of what each carry was before the first step and after each.
+"""
+
+import ast
+import copy
+import keyword
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from scaffold.errors import ScaffoldError
+from scaffold.formula.effects import bound, changed_in_place, sharing, written
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    Node,
+    Statement,
+    assignments,
+    expressions,
+)
+from scaffold.formula.program import Program
+from scaffold.formula.statements import StatementParser
+from scaffold.formula.substitution import names_in
+from scaffold.formula.text import Scope, Text
+
+JOIN, PARTS = "stack", "unbind"
+BEGIN, END = "loop_begins", "loop_ends"
+
+
+def with_loops_as_assignments(
+    text: Text, program: Program, scope: Scope, graph: Graph
+) -> Formula | None:
+    """The formula of a forward with loops, each as one assignment; None where one is of another shape."""
+    if scope.targets is not None:
+        return None
+    unrolling = _OneStep(program.body)
+    flat = unrolling.block(program.body)
+    if flat is None or not unrolling.loops:
+        return None
+    once = program._replace(body=flat, comments={}, problems=[])
+    try:
+        formula = StatementParser(text, once, scope, graph).formula()
+    except ScaffoldError:
+        return None
+    assert formula.result is not None
+    rolling = _Rolling(graph, formula, unrolling.loops, scope.names)
+    statements = rolling.statements()
+    return replace(formula, statements=statements) if statements else None
+
+
+# --- One step of each loop in the place of the loop, so that the parser of straight lines reads it.
+#
+# In: the syntax of a forward. Out: the same with markers around one step of each loop, whose index is the first one. Invariant: the
+# statements between the markers are those of one step, and what is collected has a name of its own in them.
+
+
+class Collected(NamedTuple):
+    """What a loop collects, and how it is one tensor in the end."""
+
+    element: str  # what a step adds
+    container: str  # the list, or what is written in
+    joined: str  # the name of the whole
+    flipped: bool  # the last step's part is the first one
+
+
+class OfLoop(NamedTuple):
+    """A loop, as far as its step alone does not tell."""
+
+    at: str
+    backwards: bool
+    collected: list[Collected]
+
+
+class _Header(NamedTuple):
+    """What a loop goes over."""
+
+    at: str
+    start: ast.expr
+    stop: ast.expr
+    backwards: bool
+    elements: tuple[tuple[ast.expr, ast.expr], ...] = ()  # target, `x[:, t]`
+
+
+class _OneStep:
+    def __init__(self, body: Sequence[ast.stmt]) -> None:
+        self.taken = set(names_in(body))
+        self.loops: list[OfLoop] = []
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+        """The statements, with one step of each loop."""
+        found: list[ast.stmt] = []
+        rest = [copy.deepcopy(item) for item in body]
+        while rest:
+            item = rest.pop(0)
+            if isinstance(item, ast.For):
+                step = self._step(item, found, rest)
+                if step is None:
+                    return None
+                found = [*self._before(found), *step]
+            elif any(isinstance(node, ast.For | ast.While) for node in ast.walk(item)):
+                return None
+            else:
+                found.append(item)
+        return found
+
+    def _before(self, above: Iterable[ast.stmt]) -> list[ast.stmt]:
+        """The statements before a loop, without those that make what it collects in."""
+        made = {part.container for part in self.loops[-1].collected}
+        return [item for item in above if not set(_assigned(item)) & made]
+
+    def _step(
+        self, loop: ast.For, above: list[ast.stmt], after: list[ast.stmt]
+    ) -> list[ast.stmt] | None:
+        header = self._header(loop.target, loop.iter)
+        if header is None or loop.orelse or not all(map(_is_plain, loop.body)):
+            return None
+        makers = {name: value for item in above for name, value in _made(item)}
+        collecting = _Collecting(header, makers, self._fresh)
+        body = [collecting.visit(item) for item in loop.body]
+        joined = collecting.joins(after)
+        if joined is None:
+            return None
+        collected = [pair[0] for pair in joined]
+        here = len(self.loops)
+        ends = ast.Tuple([header.start, header.stop], ast.Load())
+        self.loops.append(OfLoop(header.at, header.backwards, collected))
+        containers = {part.container for part in collected}
+        if containers & names_in([*body]) or containers - makers.keys():
+            return None
+        lines = [
+            _assign(f"{BEGIN}_{here}", ends),
+            _assign(header.at, header.start),
+            *(ast.Assign([target], value) for target, value in header.elements),
+            *body,
+            _assign(f"{END}_{here}", ast.Constant(0)),
+            *(_assign(part.joined, value) for part, value in joined),
+        ]
+        return [
+            ast.fix_missing_locations(ast.copy_location(line, loop)) for line in lines
+        ]
+
+    def _fresh(self, stem: str) -> str:
+        name, count = stem, 1
+        while name in self.taken:
+            count += 1
+            name = f"{stem}{count}"
+        self.taken.add(name)
+        return name
+
+    def _header(self, target: ast.expr, items: ast.expr) -> _Header | None:
+        match target, items:
+            case ast.Name(index), ast.Call(ast.Name("range"), args, []):
+                return _of_range(index, args)
+            case _, ast.Call(ast.Name("reversed"), [inner], []):
+                found = self._header(target, inner)
+                return found and found._replace(backwards=not found.backwards)
+            case (
+                ast.Tuple([ast.Name(index), inner_target]),
+                ast.Call(ast.Name("enumerate"), [inner], []),
+            ):
+                return self._over((inner_target,), (inner,), index)
+            case ast.Tuple(targets), ast.Call(ast.Name("zip"), several, []) if len(
+                targets
+            ) == len(several):
+                return self._over(targets, several, self._fresh("step"))
+            case ast.Name(), _:
+                return self._over((target,), (items,), self._fresh("step"))
+        return None
+
+    def _over(
+        self, targets: Sequence[ast.expr], several: Sequence[ast.expr], index: str
+    ) -> _Header | None:
+        """Over tensors, or their parts: `for a_t, b_t in zip(a.unbind(1), b.unbind(1))`."""
+        parts = [_sequence(item) for item in several]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        elements = tuple(
+            (target, _element(tensor, dim, index))
+            for target, (tensor, dim) in zip(targets, known, strict=True)
+        )
+        (tensor, dim), *_ = known
+        shape = ast.Attribute(tensor, "shape", ast.Load())
+        stop = ast.Subscript(shape, ast.Constant(dim), ast.Load())
+        return _Header(index, ast.Constant(0), stop, False, elements)
+
+
+def _of_range(index: str, args: list[ast.expr]) -> _Header | None:
+    zero = ast.Constant(0)
+    match args:
+        case [stop]:
+            return _Header(index, zero, stop, False)
+        case [start, stop]:
+            return _Header(index, start, stop, False)
+        case [
+            ast.BinOp(stop, ast.Sub(), ast.Constant(1)),
+            ast.UnaryOp(ast.USub(), ast.Constant(1)),
+            ast.UnaryOp(ast.USub(), ast.Constant(1)),
+        ]:
+            return _Header(index, zero, stop, True)
+    return None
+
+
+def _sequence(item: ast.expr) -> tuple[ast.expr, int] | None:
+    """A tensor by the name that it has, and the dim that a loop goes over: `x`, `x.unbind(1)`, `torch.unbind(x, dim=1)`."""
+    match item:
+        case ast.Name():
+            return item, 0
+        case ast.Call(ast.Attribute(ast.Name("torch"), word), [tensor, *dim], named):
+            pass
+        case ast.Call(ast.Attribute(tensor, word), dim, named):
+            pass
+        case _:
+            return None
+    given = [*dim, *(keyword.value for keyword in named)] if word == PARTS else [item]
+    match tensor, given:
+        case ast.Name(), []:
+            return tensor, 0
+        case ast.Name(), [ast.Constant(int(value))]:
+            return tensor, value
+    return None
+
+
+def _element(tensor: ast.expr, dim: int, index: str) -> ast.expr:
+    at: ast.expr = ast.Name(index, ast.Load())
+    if dim:
+        at = ast.Tuple([*(ast.Slice() for _ in range(dim)), at], ast.Load())
+    return ast.Subscript(tensor, at, ast.Load())
+
+
+def _is_plain(item: ast.stmt) -> bool:
+    return isinstance(item, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr)
+
+
+def _assign(name: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _made(item: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The name that a statement gives a value, and that value."""
+    match item:
+        case ast.Assign([ast.Name(name)], value):
+            yield name, value
+        case ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
+            yield name, value
+
+
+def _assigned(item: ast.stmt) -> Iterator[str]:
+    return (name for name, _ in _made(item))
+
+
+class _Collecting(ast.NodeTransformer):
+    """Gives what a step collects a name: `ys.append(h)` becomes `y = h`."""
+
+    def __init__(
+        self,
+        header: _Header,
+        makers: Mapping[str, ast.expr],
+        fresh: Callable[[str], str],
+    ) -> None:
+        self.header, self.makers, self.fresh = header, makers, fresh
+        self.elements: dict[str, str] = {}  # a container -> what a step adds
+        self.dims: dict[str, int] = {}  # of what is written in: along which dim
+
+    def visit_Expr(self, item: ast.Expr) -> ast.stmt:
+        match item.value:
+            case ast.Call(
+                ast.Attribute(ast.Name(name), "append"), [value], []
+            ) if name not in self.elements and _is_empty_list(self.makers.get(name)):
+                return _assign(self._element(name), value)
+        return item
+
+    def visit_Assign(self, item: ast.Assign) -> ast.stmt:
+        match item.targets, item.value:
+            case [
+                ast.Subscript(ast.Name(name), index)
+            ], value if name not in self.elements and _is_buffer(self.makers.get(name)):
+                dim = _place(index, self.header.at)
+                if dim is not None:
+                    self.dims[name] = dim
+                    return _assign(self._element(name), value)
+        return item
+
+    def _element(self, container: str) -> str:
+        step = self.header.at if self.header.at != "_" else "step"
+        self.elements[container] = self.fresh(f"{container}_{step}")
+        return self.elements[container]
+
+    def joins(self, after: list[ast.stmt]) -> list[tuple[Collected, ast.expr]] | None:
+        """How all that is collected is joined behind the loop; None where it is read otherwise."""
+        found: list[tuple[Collected, ast.expr]] = []
+        for container, element in self.elements.items():
+            joining = _Joining(container, self.fresh)
+            if container in self.dims:
+                value = _stacked(element, self.dims[container])
+                # It is written in at the index, whichever way the loop goes.
+                part = Collected(element, container, container, self.header.backwards)
+                found.append((part, value))
+                continue
+            after[:] = [joining.visit(item) for item in after]
+            if joining.found is None or container in names_in(after):
+                return None
+            name, flipped, call = joining.found
+            part = Collected(element, container, name, flipped)
+            listed = ast.List([ast.Name(element, ast.Load())], ast.Load())
+            found.append(
+                (part, ast.Call(call.func, [listed, *call.args[1:]], call.keywords))
+            )
+        return found
+
+
+class _Joining(ast.NodeTransformer):
+    """Puts a name in the place of `torch.stack(ys, 1)`."""
+
+    def __init__(self, container: str, fresh: Callable[[str], str]) -> None:
+        self.container, self.fresh = container, fresh
+        self.found: tuple[str, bool, ast.Call] | None = None
+
+    def visit_Call(self, item: ast.Call) -> ast.expr:
+        self.generic_visit(item)
+        match item:
+            case ast.Call(ast.Attribute(ast.Name("torch"), word), [several, *_]) if (
+                word == JOIN and self.found is None
+            ):
+                flipped = _flips(several, self.container)
+                if flipped is not None:
+                    name = self.fresh("stacked")
+                    self.found = name, flipped, item
+                    return ast.copy_location(ast.Name(name, ast.Load()), item)
+        return item
+
+
+def _flips(several: ast.expr, container: str) -> bool | None:
+    """Whether a list is joined from its end; None for another one."""
+    match several:
+        case ast.Name(name) if name == container:
+            return False
+        case ast.Call(ast.Name("reversed"), [ast.Name(name)]) if name == container:
+            return True
+        case ast.Subscript(ast.Name(name), ast.Slice(None, None, step)) if (
+            name == container and step and ast.unparse(step) == "-1"
+        ):
+            return True
+        case ast.Call(ast.Name("list" | "tuple"), [inner]):
+            return _flips(inner, container)
+    return None
+
+
+def _stacked(element: str, dim: int) -> ast.expr:
+    torch = ast.Name("torch", ast.Load())
+    listed = ast.List([ast.Name(element, ast.Load())], ast.Load())
+    args: list[ast.expr] = [listed, ast.Constant(dim)]
+    return ast.Call(ast.Attribute(torch, JOIN, ast.Load()), args, [])
+
+
+def _is_empty_list(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.List) and not value.elts
+
+
+def _is_buffer(value: ast.expr | None) -> bool:
+    return False  # filled in below, once what it covers is known
+
+
+def _place(index: ast.expr, name: str) -> int | None:
+    """The dim that is written at the index of the loop, in full: `out[:, t]`."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    *above, last = parts
+    match last:
+        case ast.Name(found) if found == name and all(map(_is_full, above)):
+            return len(above)
+    return None
+
+
+def _is_full(item: ast.expr) -> bool:
+    return isinstance(item, ast.Slice) and not (item.lower or item.upper or item.step)
+
+
+# --- The statements of one step as a loop.
+
+
+class _Rolling:
+    """Puts each loop together from the statements of its step."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        formula: Formula,
+        loops: Sequence[OfLoop],
+        inputs: Collection[str],
+    ) -> None:
+        self.graph, self.formula = graph, formula
+        self.loops, self.inputs = loops, inputs
+        self.names = {name for item in formula.statements for name in written(item)}
+
+    def statements(self) -> tuple[Statement, ...] | None:
+        """The statements of the forward, each loop as one of them."""
+        lines = list(self.formula.statements)
+        for number, loop in enumerate(self.loops):
+            begin = _position(lines, f"{BEGIN}_{number}")
+            end = _position(lines, f"{END}_{number}")
+            if begin is None or end is None:
+                return None
+            joined = len(loop.collected)
+            after = lines[end + 1 + joined :]
+            found = self._loop(
+                loop, lines[:begin], lines[begin : end + 1 + joined], after
+            )
+            if found is None:
+                return None
+            lines = [*lines[:begin], found, *after]
+        return tuple(lines)
+
+    def _loop(
+        self,
+        loop: OfLoop,
+        above: Sequence[Statement],
+        lines: Sequence[Statement],
+        after: Sequence[Statement],
+    ) -> Assign | None:
+        assigns = [item for item in lines if isinstance(item, Assign)]
+        if len(assigns) < len(lines):
+            return None
+        ends, _, *inner = assigns
+        count = len(loop.collected)
+        body, joins = inner[: len(inner) - count - 1], inner[len(inner) - count :]
+        step = self._functional(body, above)
+        if step is None:
+            return None
+        later = self._read_after(after)
+        known = frozenset().union(
+            self.inputs, *(bound(item.target) for item in assignments(above))
+        )
+        carries = _carries(step, known, later)
+        if carries is None or loop.at in later:
+            return None
+        return self._assembled(loop, ends, step, joins, carries)
+
+    def _result_names(self) -> frozenset[str]:
+        assert self.formula.result is not None
+        return self.formula.result.names()
+
+    def _read_after(self, after: Sequence[Statement]) -> frozenset[str]:
+        """The names that are read behind a loop for what they are there."""
+        assert self.formula.result is not None
+        found, assigned = set[str](), set[str]()
+        for item in after:
+            found |= _read([item]) - assigned
+            if isinstance(item, Assign) and not item.operator:
+                assigned |= bound(item.target)
+        return frozenset(found | (self.formula.result.names() - assigned))
+
+    def _functional(
+        self, body: Sequence[Assign], above: Sequence[Statement]
+    ) -> list[Assign] | None:
+        """The lines with `h = h + x` for `h += x`; None where memory that has another name may change."""
+        found = []
+        for item in body:
+            names = _target_names(item)
+            if names is None or changed_in_place(item.value):
+                return None
+            if item.operator:
+                (name,) = names
+                around = [line for line in (*above, *body) if line is not item]
+                if any(_shares(line, name) for line in around):
+                    return None
+                value = self.graph.node(
+                    "binary", item.operator, (item.target, item.value)
+                )
+                item = Assign(item.target, value)
+            found.append(item)
+        return found
+
+    def _assembled(
+        self,
+        loop: OfLoop,
+        ends: Assign,
+        step: Sequence[Assign],
+        joins: Sequence[Assign],
+        carries: Sequence[str],
+    ) -> Assign:
+        containers = {part.element: part.container for part in loop.collected}
+        lists = self._lists(carries, containers)
+        own = frozenset({*carries, *containers.values(), *lists.values(), loop.at})
+        own = own.union(*(bound(item.target) for item in step))
+        body = [self._line(item, own, containers) for item in step]
+        body += [self._append(lists[name], self._own(name)) for name in carries]
+        after = [
+            self._assign(part.joined, self._joined(item.value, part))
+            for part, item in zip(loop.collected, joins, strict=True)
+        ]
+        names = (*carries, *(part.joined for part in loop.collected), *lists.values())
+        blocks = [
+            self.graph.node("lines", "", tuple(lines))
+            for lines in (self._before(carries, containers, lists), body, after)
+        ]
+        index, items = self._own(loop.at), self._items(loop, ends)
+        results = self.graph.node("tuple", "", tuple(map(self._own, names)))
+        args = (blocks[0], index, items, *blocks[1:], results)
+        target = self.graph.node("tuple", "", tuple(map(self.graph.name, names)))
+        return Assign(target, self.graph.node("loop", "", args))
+
+    def _lists(
+        self, carries: Sequence[str], containers: Mapping[str, str]
+    ) -> dict[str, str]:
+        """What the list of the values of each carry is called."""
+        taken = _read(self.formula.statements) | self._result_names() | self.names
+        taken = taken.union(containers.values())
+        found = dict[str, str]()
+        for name in carries:
+            found[name] = _plural(name, taken)
+            taken |= {found[name]}
+        return found
+
+    def _items(self, loop: OfLoop, ends: Assign) -> Node:
+        """What the loop goes over: `range(T)`, `reversed(range(T))`."""
+        start, stop = ends.value.args
+        zero = start.kind == "constant" and start.label == "0"
+        several = (stop,) if zero else (start, stop)
+        items = self._call(self._own("range"), *several)
+        return self._call(self._own("reversed"), items) if loop.backwards else items
+
+    def _before(
+        self,
+        carries: Sequence[str],
+        containers: Mapping[str, str],
+        lists: Mapping[str, str],
+    ) -> list[Node]:
+        """What the loop begins with: `h = h` of outside, `ys = []`, `hs = [h]`."""
+        graph, empty = self.graph, self.graph.node("list")
+        begun = [self._assign(name, graph.name(name)) for name in carries]
+        begun += [self._assign(name, empty) for name in containers.values()]
+        for name in carries:
+            listed = graph.node("list", "", (self._own(name),))
+            begun.append(self._assign(lists[name], listed))
+        return begun
+
+    def _line(
+        self, item: Assign, own: Collection[str], containers: Mapping[str, str]
+    ) -> Node:
+        """A line of a step; where it is what the step adds to a list, the call that adds it."""
+        target, value = (
+            self.graph.rewrite(node, self._owned(own))
+            for node in (item.target, item.value)
+        )
+        if item.target.kind == "name" and item.target.label in containers:
+            return self._append(containers[item.target.label], value)
+        return self.graph.node("assign", "", (target, value))
+
+    def _own(self, name: str) -> Node:
+        return self.graph.node("own", name)
+
+    def _assign(self, name: str, value: Node) -> Node:
+        return self.graph.node("assign", "", (self._own(name), value))
+
+    def _owned(self, own: Collection[str]) -> Callable[[Node], Node | None]:
+        def change(node: Node) -> Node | None:
+            if node.kind == "name" and node.label in own:
+                return self.graph.node("own", node.label)
+            return None
+
+        return change
+
+    def _call(self, callee: Node, *args: Node) -> Node:
+        return self.graph.node("call", "", (callee, *args))
+
+    def _append(self, container: str, value: Node) -> Node:
+        listed = self.graph.node("own", container)
+        method = self.graph.node("attribute", "append", (listed,))
+        absent = self.graph.node("absent")
+        return self.graph.node("assign", "", (absent, self._call(method, value)))
+
+    def _joined(self, call: Node, part: Collected) -> Node:
+        """`torch.stack(ys, 1)` of what was `torch.stack([y], 1)`."""
+        graph = self.graph
+        listed = graph.node("own", part.container)
+        if part.flipped:
+            absent = graph.node("absent")
+            ends = (absent, absent, graph.node("unary", "-", (graph.constant("1"),)))
+            listed = graph.node(
+                "subscript", "", (listed, graph.node("slice", "", ends))
+            )
+        callee, _, *rest = call.args
+        return graph.node("call", "", (callee, listed, *rest), call.keywords)
+
+
+def _position(lines: Sequence[Statement], marker: str) -> int | None:
+    for at, item in enumerate(lines):
+        if isinstance(item, Assign) and item.target.label == marker:
+            return at
+    return None
+
+
+def _target_names(item: Assign) -> frozenset[str] | None:
+    """The names that a target is; None for a part of a tensor."""
+    nodes = item.target.walk()
+    plain = all(node.kind in ("name", "tuple") for node in nodes)
+    return bound(item.target) if plain else None
+
+
+def _shares(item: Statement, name: str) -> bool:
+    """Whether a statement may give memory of a name to another, or the name memory of another."""
+    if not isinstance(item, Assign):
+        return True
+    shared = sharing(item.value) - {name}
+    holds = name in sharing(item.value) and bound(item.target) != {name}
+    return holds or bool(shared) and name in bound(item.target) and not item.operator
+
+
+def _read(lines: Iterable[Statement]) -> frozenset[str]:
+    nodes = (node for item in lines for node in expressions(item))
+    return frozenset().union(*(node.names() for node in nodes))
+
+
+def _carries(
+    step: Sequence[Assign], known: frozenset[str], later: Collection[str]
+) -> list[str] | None:
+    """The names whose values go from step to step, or from before the loop to behind it."""
+    written = set[str]()
+    first: dict[str, None] = {}
+    for item in step:
+        first |= dict.fromkeys(sorted(item.value.names() - written))
+        written |= bound(item.target)
+    left = sorted(written & {*later} - first.keys())
+    carries = [name for name in first if name in written] + left
+    return carries if known.issuperset(carries) else None
+
+
+def _plural(name: str, taken: Collection[str]) -> str:
+    """What a list of the values of a name is called."""
+    found = f"{name}s" if not name.endswith("s") else f"all_{name}"
+    while found in taken or keyword.iskeyword(found):
+        found = f"all_{found}"
+    return found
