@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 from math import inf, isfinite
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
-from scaffold.formula import Formula, Node
+from scaffold.formula import Node
 from scaffold.formula.constant_folding import evaluated, literal_value
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
@@ -124,22 +124,18 @@ def _elements(tree: ast.Subscript) -> list[ast.expr]:
 
 
 def _is_called(spec: OpSpec, item: Attribute) -> bool:
-    formulas = [
-        spec.forward,
-        spec.backward,
-        *(formula for _, formula in spec.gradients),
-    ]
+    calls = (node.args[0] for node in _nodes(spec) if node.kind == "call")
     return "Callable" in item.annotation or any(
-        _calls(formula, item.name) for formula in formulas if formula is not None
+        _is_name(called, item.name) for called in calls
     )
 
 
-def _calls(formula: Formula, name: str) -> bool:
-    """Whether a formula calls the name."""
-    calls = (node for node in formula.nodes() if node.kind == "call")
-    return any(
-        call.args[0].kind == "name" and call.args[0].label == name for call in calls
-    )
+def _nodes(spec: OpSpec) -> Iterator[Node]:
+    """Every node of the forward, and of the gradients as they are stated."""
+    stated = (formula for _, formula in spec.gradients)
+    for formula in (spec.forward, spec.backward, *stated):
+        if formula is not None:
+            yield from formula.nodes()
 
 
 def _spread(sizes: tuple[str, ...]) -> str:
@@ -160,21 +156,21 @@ def literal(text: str) -> str:
     return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
 
 
-MOST_NUMBERS = 24  # of those that formulas name
+MOST_NUMBERS = 36  # of those that formulas name
 
 
-def has_values_of_its_own(spec: OpSpec) -> bool:
-    """Whether a formula of the user's may be wrong of values that the tests do not have, and these can be chosen."""
+def is_stated(spec: OpSpec) -> bool:
+    """Whether a gradient is the user's, which may be wrong of calls that the tests do not make, and such calls can be chosen."""
     stated = bool(spec.gradients or spec.backward) and spec.surrogate is None
-    several = any(item.variadic for item in spec.tensors)
-    return stated and spec.samples is None and not several
+    return stated and spec.samples is None
 
 
 def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
     """Values for elements of the inputs: those of their domain, and those that the formulas name."""
     found: dict[int, tuple[float, ...]] = {}
     named = [*_numbers(spec)][:MOST_NUMBERS]
-    for item in spec.tensors if has_values_of_its_own(spec) else ():
+    several = any(item.variadic for item in spec.tensors)
+    for item in spec.tensors if is_stated(spec) and not several else ():
         domain = PLAIN.get(item.domain, Domain())
         if item.dtype == "bool":
             found[spec.index(item.name)] = (True, False)
@@ -197,14 +193,28 @@ def _numbers(spec: OpSpec) -> Iterator[float]:
     values = [evaluated(node) for node in nodes if node.kind == "constant"]
     values += [_read(attribute_value(spec, one)) for one in spec.attributes]
     numbers = {abs(float(x)) for x in values if _is_number(x)}
-    several = sorted(x for x in numbers if 0 < x < inf)
+    several = sorted((x for x in numbers if 0 < x < inf), reverse=True)
+    for number in several:
+        yield from (number, 2 * number, -number, -2 * number, number / 2, -number / 2)
     for one, another in pairwise(several):
         yield (one + another) / 2
-    for number in several:
-        yield from (number, -number, number / 2, -number / 2, 2 * number, -2 * number)
 
 
-Value = bool | int | float | str | None
+UNNAMED = "none"  # a string that is none of those that are compared: often an `else`
+
+
+def compared_counts(spec: OpSpec) -> tuple[int, ...]:
+    """The integers that formulas compare something with that is no input: a size, a number of dims or of elements."""
+    values = (
+        evaluated(arg)
+        for node in _nodes(spec)
+        if node.kind == "compare"
+        for arg in node.args
+    )
+    return tuple(dict.fromkeys(x for x in values if type(x) is int and x > 0))
+
+
+Value = bool | int | float | str | tuple[Any, ...] | None
 
 
 def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
@@ -249,14 +259,16 @@ def _around(number: float) -> tuple[float, ...]:
 
 
 def _others(types: set[str], usual: str) -> Iterator[Value]:
-    """Other numbers than the one that the tests use, for which alone a stated gradient may be right."""
+    """Other numbers than the one that the tests use, for which alone a stated gradient may be right; a tuple of them in another order."""
     number = _read(usual)
+    if isinstance(number, tuple) and len(number) > 1:
+        yield from (number[1:] + number[:1], number[::-1])
     if not _is_number(number):
         return
     if "float" in types:
-        yield from (float(number + 1), float(number + 0.25))
+        yield from (float(number + 1), float(-number), 0.0, float(number + 0.25))
     elif "int" in types:
-        yield int(number + 1)
+        yield from (int(number + 1), int(-number - 1), 0, int(number + 4))
 
 
 def _read(text: str) -> object:
@@ -269,19 +281,18 @@ def _read(text: str) -> object:
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:
     """The strings that the attribute is compared with."""
-    for node in spec.forward.nodes() if spec.forward else ():
+    for node in _nodes(spec):
         if node.kind == "compare" and any(_is_name(arg, name) for arg in node.args):
             values = map(evaluated, node.args)
             yield from (value for value in values if isinstance(value, str))
+            yield UNNAMED
 
 
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:
     """The numbers that the attribute is compared with; 0 where it is a test itself."""
-    if spec.forward is None:
-        return
-    if any(_is_name(item, name) for item in spec.forward.expressions()):
+    if spec.forward and any(_is_name(x, name) for x in spec.forward.expressions()):
         yield 0  # `if n:`
-    for node in spec.forward.nodes():
+    for node in _nodes(spec):
         if not any(_is_name(arg, name) for arg in node.args):
             continue
         if node.kind == "compare":

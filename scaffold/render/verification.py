@@ -5,8 +5,9 @@ Invariant: inputs, cases and reference are those of the generated test, by the s
 module has further sizes and shapes, the forward as the user wrote it, and no test.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, perhaps_detached
@@ -20,6 +21,7 @@ from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
 from scaffold.render.sizes_of_tests import allows, choose_sizes, fixed_sizes
 from scaffold.render.testcases import (
+    absences,
     leading_arguments,
     leading_names,
     samples_name,
@@ -34,8 +36,9 @@ from scaffold.render.testfile import (
 )
 from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import (
+    compared_counts,
     further_values,
-    has_values_of_its_own,
+    is_stated,
     literal,
     tried_values,
 )
@@ -50,6 +53,9 @@ TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "half": {"atol": "1e-2", "rtol": "2e-2"},
 }
 OWN_FORWARD, OWN_SURROGATE = "own_forward", "own_surrogate"  # names of the module's
+MANY = 5  # optional inputs up to which all combinations are tried of a gradient that is stated
+ELEMENTS = 2048  # of a tensor with all of the dims, about
+MOST_SIZES = 20  # choices of sizes of a gradient that is stated
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
 
 
@@ -103,7 +109,10 @@ def _proof_view(
         samples=samples_name(spec),
         cases=", ".join(
             f"{literal(name)}: {{{text}}}"
-            for name, text in (*_further_cases(spec), *_guesses(spec, derived))
+            for name, text in (
+                *_further_cases(spec, reference),
+                *_guesses(spec, derived),
+            )
         ),
         true_forward=_true_forward(spec, derivation),
         own=tuple(dict.fromkeys(filter(None, (forward, gradient)))),
@@ -115,6 +124,7 @@ def _proof_view(
         broadcast=str(_leading(spec, derived)),
         attributes=str(further_values(spec)),
         newer=str(newer_of(spec)),
+        stated=is_stated(spec),
         scaled=str(_of_any_size(spec)),
         values=str(tried_values(spec)).replace("-inf", '-float("inf")'),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
@@ -129,7 +139,7 @@ def _proof_view(
 
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
     """The inputs whose values may be larger than those of the tests, where a formula of the user's may be wrong there alone."""
-    if not has_values_of_its_own(spec):
+    if not is_stated(spec) or any(item.variadic for item in spec.tensors):
         return ()
     return tuple(
         spec.index(item.name)
@@ -168,11 +178,15 @@ def _tolerances(spec: OpSpec) -> Iterator[str]:
             yield f"{name!r}: {value}"
 
 
-def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
+def _further_cases(
+    spec: OpSpec, reference: tuple[str, ...] | None
+) -> Iterator[tuple[str, str]]:
     """Leading dims of several names that broadcast; every named dim with another size, then each of them alone with size 1."""
     if spec.samples is not None:
         return
     yield from _broadcast_names(spec)
+    if is_stated(spec):
+        yield from _of_other_counts(spec)
     usual = choose_sizes(spec, first=2)
     if not usual:
         return
@@ -181,9 +195,43 @@ def _further_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
     if any(size != usual[name] for name, size in other.items()):
         yield "larger-sizes", size_arguments(other)
     bounds = {item.bound for item in spec.tensors}
-    for name in usual:
-        if name not in bounds and name not in fixed and allows(spec, usual | {name: 1}):
+    free = [name for name in usual if name not in bounds and name not in fixed]
+    for name in free:
+        if allows(spec, usual | {name: 1}):
             yield f"{name}=1", size_arguments({name: 1})
+    if is_stated(spec) and reference is not None:
+        yield from _of_other_sizes(spec, usual, free)
+
+
+def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """More leading dims than the tests have, other numbers of tensors; some of many inputs absent together."""
+    if leading_names(spec):
+        yield "three leading dims", leading_arguments(spec, (2, 1, 3))
+        yield "four leading dims", leading_arguments(spec, (2, 1, 3, 2))
+    if any(item.variadic for item in spec.tensors):
+        yield from (("two tensors", '"count": 2'), ("five tensors", '"count": 5'))
+    known = absences(spec)
+    names = [item.name for item in spec.tensors if item.optional]
+    for count in range(2, len(names)) if len(names) <= MANY else ():
+        for absent in combinations(names, count):
+            if absent not in known:
+                yield f"without {', '.join(absent)}", f'"absent": {[*absent]}'
+
+
+def _of_other_sizes(
+    spec: OpSpec, usual: dict[str, int], free: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """All sizes equal, all 1, large ones; each alone as large as a number that a formula compares something with, and larger."""
+    large = int(ELEMENTS ** (1 / len(free))) if free else 0
+    named = (size for count in compared_counts(spec) for size in (count, count + 1))
+    chosen = [dict.fromkeys(free, size) for size in (3, 1, large)]
+    chosen += [
+        {name: s} for s in dict.fromkeys(named) if s <= ELEMENTS for name in free
+    ]
+    for sizes in chosen[: MOST_SIZES if free else 0]:
+        if allows(spec, usual | sizes):
+            words = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            yield words, size_arguments(sizes)
 
 
 def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
@@ -197,7 +245,7 @@ def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Other shapes where some are not declared, in the hope that the forward takes them."""
-    if not derived or not _is_loose(spec):
+    if not (derived or is_stated(spec)) or not _is_loose(spec):
         return
     for shape in GUESSES:
         yield f"shape {shape}", f'"shape": {shape}'

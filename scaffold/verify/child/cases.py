@@ -25,7 +25,7 @@ class Case(NamedTuple):
     )
     position: int = -1  # of the input that has fewer elements
     change: Change | None = None
-    attribute: tuple[int, Any] | None = None  # the position of one, another value
+    attributes: tuple[tuple[int, Any], ...] = ()  # positions of some, another value
 
 
 def _without(value: Tensor, leading: int) -> Tensor:
@@ -57,13 +57,35 @@ def list_cases(checks: Any) -> Iterator[Case]:
     for name, arguments in checks.CASES.items():
         yield Case(name, arguments)
     yield from _broadcast(checks)
-    for position, values in checks.ATTRIBUTES.items():
-        for value in values:
-            name = f"{checks.NAMES[position]}={value!r}"
-            yield Case(name, {}, further=True, attribute=(position, value))
+    yield from _of_attributes(checks)
     further = checks.FURTHER_CASES | checks.EMPTY_CASES
     for name, arguments in further.items():
         yield Case(name, arguments, further=True, guessed=checks.LOOSE)
+
+
+def _with_values(
+    checks: Any, arguments: dict[str, Any], values: dict[int, Any]
+) -> Case:
+    """A case with other values of attributes."""
+    named = [f"{checks.NAMES[at]}={value!r}" for at, value in values.items()]
+    absent = [f"without {name}" for name in arguments.get("absent", ())]
+    name = ", ".join((*named, *absent))
+    return Case(name, arguments, further=True, attributes=tuple(values.items()))
+
+
+def _of_attributes(checks: Any) -> Iterator[Case]:
+    """Each other value of each; the last of each at once; that of each where all is absent that may be."""
+    for position, values in checks.ATTRIBUTES.items():
+        for value in values:
+            yield _with_values(checks, {}, {position: value})
+    last = {position: values[-1] for position, values in checks.ATTRIBUTES.items()}
+    if len(last) > 1:
+        yield _with_values(checks, {}, last)
+    absences = [one["absent"] for one in checks.CASES.values() if "absent" in one]
+    for position, value in last.items() if absences else ():
+        yield _with_values(
+            checks, {"absent": max(absences, key=len)}, {position: value}
+        )
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
@@ -109,8 +131,7 @@ def make_inputs(
     if needs is not None:
         chosen["needs"] = needs
     inputs = list(checks.make(**case.arguments, **chosen))
-    if case.attribute is not None:
-        at, other = case.attribute
+    for at, other in case.attributes:
         inputs[at] = other
     if case.change is not None:
         value = inputs[case.position]

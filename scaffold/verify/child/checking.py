@@ -206,8 +206,8 @@ def _ask_further(checks: Any, run: Run) -> None:
 
 def _is_another_number(case: Case) -> bool:
     """Whether the case has another number than the tests for an attribute."""
-    value = case.attribute and case.attribute[1]
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    values = [value for _, value in case.attributes]
+    return any(type(value) in (int, float) for value in values)
 
 
 SINGULAR = "raised _LinAlgError"

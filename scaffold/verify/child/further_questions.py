@@ -6,13 +6,18 @@ Invariant: where plain PyTorch has no answer, or one that is not finite, nothing
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.cases import Case, dtype_name, make_inputs, value_names
+from scaffold.verify.child.cases import (
+    Case,
+    dtype_name,
+    list_cases,
+    make_inputs,
+    value_names,
+)
 from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.gradients import as_tuple
 from scaffold.verify.child.refusals import raised, refusal
@@ -22,11 +27,15 @@ ERRORS = 4  # times those of autograd's own, as the generated test allows
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 FEW_DIGITS = 0.03  # the part of a gradient that is rounding in a type of two digits
-SCALES = (1e6, 1e-6, 0)  # of the gradients of outputs
+SCALES = (
+    1e6,
+    1e-6,
+    0,
+    None,
+)  # of the gradients of outputs; None is a 1 that is expanded
 LARGE = 8  # times the values of the tests, which are seldom beyond 2
 NEAR = 0.01  # the part of a number by which values are off that are about it
 STEP = 1e-5  # to either side of a kink
-LEAST = 1e-3  # a gradient that is smaller is compared as if it were that large
 
 
 class Answer(NamedTuple):
@@ -111,15 +120,16 @@ def _imprecise(checks: Any, inputs: Sequence[Any], digits: float) -> Answer | No
 
 def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Whether backward is linear in the gradients of the outputs, and takes those that autograd gives it: an expanded 1 of a sum, of several outputs one alone."""
-    several: list[tuple[str, Weigh]] = [
-        (f"where grad_output is {s:g} times as large", partial(_weights, scale=s))
-        for s in SCALES
-    ]
-    several.append(("where grad_output is an expanded 1, as of a sum", _nothing))
-    for words, weigh in several:
-        found = _difference(checks, inputs, weigh)
+    for scale in SCALES:
+        found = _difference(checks, inputs, scale)
         if found is not None:
-            return found._replace(words=f"{found.words} {words}")
+            times = (
+                "an expanded 1, as of a sum"
+                if scale is None
+                else f"{scale:g} times as large"
+            )
+            words = f"{found.words} where grad_output is {times}"
+            return found._replace(words=words)
     with torch.no_grad():
         count = len(as_tuple(checks.OPERATOR(*inputs)))
     chosen = checks.TESTS.ends or range(count)
@@ -187,11 +197,7 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """All inputs that may be larger, then one at a time: each value close to a number, and every other one exactly that number."""
-    large = {
-        at: LARGE * inputs[at].detach()
-        for at in checks.SCALED
-        if isinstance(inputs[at], Tensor)
-    }
+    large = _large(checks, inputs)
     if large:
         yield f"values are {LARGE} times those of the tests", _with(inputs, large)
     seed_generator(4)
@@ -209,6 +215,11 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
                 yield words, _with(inputs, {at: near.to(value.dtype)})
             mixed = value.where(every_other, number)
             yield f"some of {name} are {number:g}", _with(inputs, {at: mixed})
+
+
+def _large(checks: Any, inputs: Sequence[Any]) -> dict[int, Tensor]:
+    given = {at: inputs[at] for at in checks.SCALED}
+    return {at: LARGE * x.detach() for at, x in given.items() if isinstance(x, Tensor)}
 
 
 def _with(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, ...]:
@@ -246,49 +257,77 @@ def _moved(value: Any, number: int) -> Any:
 def _difference(
     checks: Any,
     inputs: Sequence[Any],
-    weigh: "Weigh | None" = None,
+    scale: float | None = 1,
     alone: int | None = None,
 ) -> Answer | None:
     """The first gradient that is not autograd's, where that is finite; none where plain PyTorch takes no such call."""
     try:
-        expected = _firsts(checks, checks.REFERENCE, inputs, weigh, alone)
+        expected = _firsts(checks, checks.REFERENCE, inputs, scale, alone)
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
     names = _wanted(checks, inputs)
     try:
-        found = _firsts(checks, checks.OPERATOR, inputs, weigh, alone)
+        found = _firsts(checks, checks.OPERATOR, inputs, scale, alone)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         return Answer(names[0], raised(error), raised=True)
     for name, one, two in zip(names, found, expected, strict=True):
         finite = two.isfinite()
         if not finite.any():
             continue
-        largest = max(float(two[finite].abs().max()), LEAST)
+        largest = max(float(two[finite].abs().max()), 1 if scale is None else scale)
         limits = {**AS_EXACT, "atol": AS_EXACT["atol"] * largest}
         if not torch.isclose(one, two, **limits)[finite].all():
             return Answer(name, "wrong")
     return None
 
 
+Question = Callable[[Any, Sequence[Any]], Answer | None]
 OF_EACH_CASE = (second_derivatives, single_precision)
 OF_ONE_CASE = (other_values, few_digits, other_grad_outputs, other_layouts)
 
 
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
-    """What the questions find in the tests' cases that the forward takes and that have a gradient; those that cost more are asked of one."""
-    questions: tuple[Callable[[Any, Sequence[Any]], Answer | None], ...]
-    questions = (*OF_EACH_CASE, *OF_ONE_CASE)
-    asked = checks.HAS_GRADIENT and checks.REFERENCE is not None
-    for name, arguments in checks.CASES.items() if asked else ():
+    """What the questions find in cases that the forward takes and that have a gradient; those that cost more are asked of one."""
+    if not checks.HAS_GRADIENT or checks.REFERENCE is None:
+        return
+    questions: tuple[Question, ...] = (*OF_EACH_CASE, *OF_ONE_CASE)
+    for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
-        if refusal(checks, case, None).words:
-            continue
-        for question in questions:
-            inputs = make_inputs(checks, case, None)
-            found = question(checks, inputs) if any(map(_needs, inputs)) else None
-            if found is not None:
+        if not refusal(checks, case, None).words:
+            for question in questions:
+                yield from _asked(
+                    checks, case, make_inputs(checks, case, None), question
+                )
+            questions = OF_EACH_CASE
+    for case, inputs in _other_calls(checks) if checks.STATED else ():
+        for _, found in _asked(checks, case, inputs, second_derivatives):
+            if not found.raised:  # there may be none, of a matrix without an inverse
                 yield case, found
-        questions = OF_EACH_CASE
+
+
+def _asked(
+    checks: Any, case: Case, inputs: Sequence[Any], question: "Question"
+) -> Iterator[tuple[Case, Answer]]:
+    found = question(checks, inputs) if any(map(_needs, inputs)) else None
+    if found is not None:
+        yield case, found
+
+
+def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
+    """Calls in which a gradient may be right and its own derivative is not: other cases than the tests', one gradient alone, another type or layout."""
+    for case in list_cases(checks):
+        told = case.attributes or 1 in case.arguments.values()
+        if told and not refusal(checks, case, None).words:
+            yield case, make_inputs(checks, case, None)
+    base = Case(*next(iter(checks.CASES.items())))
+    if refusal(checks, base, None).words:
+        return
+    for name in checks.DIFFERENTIABLE if len(checks.DIFFERENTIABLE) > 1 else ():
+        yield base, make_inputs(checks, base, None, (name,))
+    yield base, make_inputs(checks, base, checks.permuted)
+    usual = make_inputs(checks, base, None)
+    yield base, [_as_type(x, torch.float32) for x in usual]
+    yield base, _with(usual, _large(checks, usual))
 
 
 def _seconds(
@@ -319,12 +358,12 @@ def _firsts(
     checks: Any,
     function: Callable[..., Any],
     inputs: Sequence[Any],
-    weigh: "Weigh | None" = None,
+    scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[Tensor, ...]:
     """The gradients of the inputs by all outputs, or by one alone."""
     needed = [x for x in inputs if _needs(x)]
-    ends, weights = _ends(checks, function, inputs, weigh, alone)
+    ends, weights = _ends(checks, function, inputs, scale, alone)
     if not any(end.requires_grad for end in ends):
         return tuple(torch.zeros_like(x) for x in needed)
     return torch.autograd.grad(_summed(ends, weights), needed, materialize_grads=True)
@@ -334,7 +373,7 @@ def _ends(
     checks: Any,
     function: Callable[..., Any],
     inputs: Sequence[Any],
-    weigh: "Weigh | None" = None,
+    scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor | None]]:
     """The outputs that may have a gradient, and what each is weighted with in a sum of all elements.
@@ -346,19 +385,15 @@ def _ends(
     several = [outputs[at] for at in chosen] if chosen else outputs
     ends = [one for one in several if one.is_floating_point() or one.is_complex()]
     seed_generator(1)
-    return ends, [*map(weigh or _weights, ends)]
+    return ends, [_weights(end, scale) for end in ends]
 
 
-Weigh = Callable[[Tensor], Tensor | None]
-
-
-def _weights(end: Tensor, scale: float = 1) -> Tensor:
-    """Quarters, which no dtype rounds; whatever order the elements have in memory, as the same numbers in another one are others."""
-    return torch.randint(-4, 5, end.shape).to(end.dtype) / 4 * scale
-
-
-def _nothing(end: Tensor) -> None:
-    """No weights: what backward is given is a 1 that is expanded."""
+def _weights(end: Tensor, scale: float | None) -> Tensor | None:
+    """Quarters, which no dtype rounds, none of them 0; whatever order the elements have in memory, as the same numbers in another one are others."""
+    if scale is None:
+        return None
+    quarters = torch.randint(-4, 4, end.shape)
+    return (quarters + (quarters >= 0)).to(end.dtype) / 4 * scale
 
 
 def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:

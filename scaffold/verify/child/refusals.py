@@ -147,8 +147,9 @@ def _is_finite(checks: Any, inputs: list[Any]) -> bool:
 
 def is_bound(checks: Any, case: Case) -> bool:
     """Whether a dim is 1 there that cannot be chosen, as the forward refuses one more of it: 1 broadcasts."""
-    if [*case.arguments.values()] != [1] or case.change is not None:
+    if {*case.arguments.values()} != {1} or case.change is not None:
         return False
-    (name,) = case.arguments
-    usual = signature(checks.make).parameters[name].default
-    return bool(refusal(checks, Case(name, {name: usual + 1}), None).words)
+    parameters = signature(checks.make).parameters
+    several = ({name: parameters[name].default + 1} for name in case.arguments)
+    others = (case.arguments | larger for larger in several)
+    return any(refusal(checks, Case("", one), None).words for one in others)

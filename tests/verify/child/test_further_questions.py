@@ -85,8 +85,8 @@ def test_a_gradient_that_is_wrong_of_large_values_alone_is_refused() -> None:
         ("x.dtype == torch.bfloat16", "in bfloat16: off by "),
         ("x == 0", "where all of x are about 0"),
         ("x > 30", "where all of x are about 1000"),
-        ("(x > 500) & (x < 600)", "where all of x are about 550"),
-        ("bool(x.numel() and (x > 0).all())", "where all of x are about 1"),
+        ("(x > 500) & (x < 600)", "where all of x are about 600"),
+        ("bool(x.numel() > 1 and (x > 0).all())", "where all of x are about 1"),
         ("grad_output.abs() > 100", "where grad_output is 1e+06 times as large"),
         (
             "0 in grad_output.stride()",
@@ -142,3 +142,45 @@ def test_an_output_that_is_a_constant_of_the_call_is_no_difference() -> None:
     raw: dict[str, Any] = {"inputs": "x[N], b[N]?", "outputs": "a, c", "derive": True}
     forward = "return x * x, (b * 2 if b is not None else torch.zeros_like(x))"
     assert verdict(forward=forward, **raw).failure is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "case"),
+    [
+        ("x.shape[0] == x.shape[1]", "N=3, D=3"),
+        ("x.numel() > 1000", "N=45, D=45"),
+        ("x.shape[0] > 100", "N=101"),
+        ("p and b is None", "p=True, without b"),
+        ("p and q", "p=True, q=True"),
+        ("x.shape == (1, 1)", "N=1, D=1"),
+    ],
+)
+def test_a_gradient_that_is_wrong_in_one_call_is_refused(
+    condition: str, case: str
+) -> None:
+    inputs = "x[N, D], b[N; const]?, p: bool = False, q: bool = False"
+    right = "grad_output * (2 if p else 3) * (5 if q else 7) * (1 if b is None else 2)"
+    raw = {"inputs": inputs, "forward": right.replace("grad_output", "x")}
+    found = verdict(grad={"x": f"{right} * (2 if {condition} else 1)"}, **raw).failure
+    assert found is not None
+    assert (found.subject, found.case) == ("grad_x", case)
+
+
+@pytest.mark.parametrize(
+    ("part", "case"),
+    [
+        ("x.detach() if x.shape[0] == 1 else x", "N=1"),
+        ("x.detach() if x.dtype == torch.float32 else x", "base"),
+        ("torch.where(x > 6, x.detach(), x)", "base"),
+        ("x if x.is_contiguous() else x.detach()", "base"),
+        ("x.detach() if p else x", "p=True"),
+    ],
+)
+def test_a_second_derivative_that_is_wrong_in_one_call_is_refused(
+    part: str, case: str
+) -> None:
+    raw: dict[str, Any] = {"inputs": "x[N, D], p: bool = False", "forward": "x * x"}
+    found = verdict(grad={"x": f"grad_output * 2 * ({part})"}, **raw).failure
+    assert found is not None
+    assert found.words == "right, but its own derivative is not"
+    assert found.case == case
