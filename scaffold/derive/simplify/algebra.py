@@ -2,7 +2,8 @@
 
 In: the operands; for `Scalars` the gradients. Out: the op, or None where there is nothing to simplify; the gradients with
 `grad_output / n * (x * y)` for `grad_output * (x * y) / n`. Invariant: same value in exact arithmetic and the
-same shape; what a forward local holds, or several places read, is not taken apart, and no 0/0 appears or disappears.
+same shape; what a forward local holds, or several places read, is not taken apart; no 0/0 appears, and one goes only where a
+quotient meets a factor that it is divided by.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,20 +58,22 @@ def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 @ALGEBRA.on("mul")
-def _cancelled_exponential(make: Maker, a: Op, b: Op) -> Op | None:
-    """`x / exp(y) * exp(y)` as `x`: an exponential is not zero.
+def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * s * (x / s)` as `g * x`, `x / exp(y) * exp(y)` as `x`, in either order.
 
-    For a variance that is given as its logarithm, as in a Gaussian likelihood: `diff ** 2 / exp(logvar)` has it below.
+    A quotient alone times its divisor stays, unless that is an exponential, which is not zero: as of a variance that is given as its
+    logarithm, `diff ** 2 / exp(logvar)`.
     """
     if not (a.is_tensor and b.is_tensor):
         return None
-    one, two = make.products.of(a), make.products.of(b)
+    products = make.deep_products
+    one, two = products.of(a), products.of(b)
     for below, above in ((one, two), (two, one)):
         for op in below.below:
-            if op.rule == "exp" and op in above.tensors:
+            if op in above.tensors and (op.rule == "exp" or len(above.tensors) > 1):
                 parts = [
-                    make.products.op(below.without(Product(1, (), (), (op,)))),
-                    make.products.op(above.without(Product(1, (), (op,)))),
+                    products.op(below.without(Product(below=(op,)))),
+                    products.op(above.without(Product(tensors=(op,)))),
                 ]
                 found = make.mul(*(parts if below is one else parts[::-1]))
                 whole = shapes.broadcast(a.shape, b.shape)
@@ -87,29 +90,11 @@ def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
 @ALGEBRA.on("div")
 def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
     """`g * s / s` as `g`, where that has the whole shape: of `(x / s).clamp(-8, 7) * s`."""
-    parts = factors(make, a)
-    if not b.is_tensor or b not in parts or len(parts) == 1:
+    above = make.deep_products.of(a)
+    if b not in above.tensors or len(above.tensors) == 1:
         return None
-    parts.remove(b)
-    found = product(make, parts)
-    return found if found is not None and found.shape == a.shape else None
-
-
-@ALGEBRA.on("mul")
-def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * s * (x / s)` as `g * x`, in either order."""
-    for one, two in ((a, b), (b, a)):
-        if not make.is_(two, "div") or not two.args[1].is_tensor:
-            continue
-        above, below = two.args
-        parts = factors(make, one)
-        if below in parts and len(parts) > 1:
-            parts.remove(below)
-            found = product(make, [*parts, above])
-            whole = shapes.broadcast(a.shape, b.shape)
-            if found is not None and found.shape == whole:
-                return found
-    return None
+    found = make.deep_products.op(above.without(Product(tensors=(b,))))
+    return found if found.shape == a.shape else None
 
 
 def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
@@ -236,21 +221,6 @@ def _is_fraction(op: Op) -> bool:
         part.is_python("binary", "/") and not is_literal(part.args[1])
         for part in op.walk()
     )
-
-
-def factors(make: Maker, op: Op) -> list[Op]:
-    """The factors of a product, from the left."""
-    if make.is_(op, "mul"):
-        return [*factors(make, op.args[0]), *factors(make, op.args[1])]
-    return [op]
-
-
-def product(make: Maker, factors: list[Op]) -> Op | None:
-    """The product of factors; None for no factor."""
-    result: Op | None = None
-    for factor in factors:
-        result = factor if result is None else make.mul(result, factor)
-    return result
 
 
 # Products of whole gradients: what is one number, a tensor or not, is multiplied with each other first

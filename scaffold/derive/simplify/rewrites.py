@@ -10,7 +10,6 @@ from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Dim, Shape, Squeezed
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
-from scaffold.derive.simplify.algebra import factors, product
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.derive.simplify.products import taken_apart
@@ -200,19 +199,24 @@ def _ones_between(a: Op, one: Op, two: Op) -> bool:
 @REWRITES.on("squeeze")
 def _squeezed_product(make: Maker, a: Op, dim: Op) -> Op | None:
     """`(w.unsqueeze(1) * g.sum(1, keepdim=True)).squeeze(1)` as `w * g.sum(1)`; a quotient or a minus likewise."""
-    parts = factors(make, a)
-    if a.facts.operator in ("/", "-") and not make.opaque(a):
-        parts = [*a.args]
-    if a in make.shared or parts == [a]:
+    minus = a.facts.operator == "-"
+    if a in make.shared or make.opaque(a) or not (minus or a.rule in ("mul", "div")):
         return None
+    product = make.products.of(a)
+    parts = a.args if minus else (*product.tensors, *product.below)
     wide = [item for item in parts if item.is_tensor]
     if any(item.shape.rank != a.shape.rank for item in wide):
         return None
     found = {item: make.squeeze(item, dim) for item in wide}
     if any(one.args[:1] == (item,) for item, one in found.items()):
         return None
-    left = [found.get(item, item) for item in parts]
-    return product(make, left) if a.facts.operator == "*" else make(a.rule, *left)
+    if minus:
+        return make(a.rule, *(found.get(item, item) for item in parts))
+    above, below = (
+        tuple(map(found.__getitem__, items))
+        for items in (product.tensors, product.below)
+    )
+    return make.products.op(product._replace(tensors=above, below=below))
 
 
 def _same_dim(a: Op, one: Op, two: Op) -> bool:
@@ -342,15 +346,15 @@ LINEAR = ARITHMETIC | {"real", "conj"}
 @REWRITES.on("div")
 def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
     """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""
-    for factor in factors(make, a):
+    product = make.products.of(a)
+    for at, factor in enumerate(product.tensors):
         if factor.rule == "sum" and not make.opaque(factor):
             x, dim, keepdim = factor.args
             if count(make, x, dim) is b:
                 none = literal(dim) is None
                 mean = make.mean(x) if none else make.mean(x, dim, keepdim)
-                rest = factors(make, a)
-                rest[rest.index(factor)] = mean
-                return product(make, rest)
+                tensors = (*product.tensors[:at], mean, *product.tensors[at + 1 :])
+                return make.products.op(product._replace(tensors=tensors))
     return None
 
 
