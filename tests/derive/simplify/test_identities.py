@@ -22,6 +22,8 @@ def values(name: str, dtype: torch.dtype) -> Values:
     size = (3, 1) if "squeeze" in name else (3, 3)
     drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzabABM"}
     drawn["r"] = drawn["x"].abs()
+    if name == "select":
+        drawn["y"] = drawn["y"][0]
     mask = torch.tensor([[True], [False], [True]])
     return {**drawn, **PYTHON, "mask": mask, "dim": -1, "dims": (0,)}
 

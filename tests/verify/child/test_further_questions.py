@@ -160,7 +160,7 @@ def test_a_gradient_that_is_wrong_in_one_call_is_refused(
 ) -> None:
     inputs = "x[N, D], b[N; const]?, p: bool = False, q: bool = False"
     right = "grad_output * (2 if p else 3) * (5 if q else 7) * (1 if b is None else 2)"
-    raw = {"inputs": inputs, "forward": right.replace("grad_output", "x")}
+    raw: Any = {"inputs": inputs, "forward": right.replace("grad_output", "x")}
     found = verdict(grad={"x": f"{right} * (2 if {condition} else 1)"}, **raw).failure
     assert found is not None
     assert (found.subject, found.case) == ("grad_x", case)
