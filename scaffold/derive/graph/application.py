@@ -11,7 +11,12 @@ from scaffold.derive.graph.conditions import holds, undecided
 from scaffold.derive.graph.op import Kind, Op, Program, is_number, literal, tensors
 from scaffold.derive.graph.shape_rules import Args, shape_said
 from scaffold.derive.graph.shapes import SCALAR, Shape
-from scaffold.derive.graph.static_values import UnsupportedError, is_complex, is_int
+from scaffold.derive.graph.static_values import (
+    UnsupportedError,
+    is_complex,
+    is_int,
+    is_sequence,
+)
 from scaffold.derive.rules.call_bindings import Spelling, bind
 from scaffold.derive.rules.table import Found, Rule, Table
 from scaffold.formula import UNKNOWN, Node, emit, literal_value
@@ -217,10 +222,8 @@ class Applier:
 
     def _collected(self, values: Sequence[Op]) -> Op:
         if len(values) == 1 and (
-            values[0].rule in ("list", "shape") or values[0].kind == "group"
+            values[0].kind == "group" or _may_be_several(self.program, values[0])
         ):
-            return values[0]
-        if len(values) == 1 and _may_be_several(values[0]):
             return values[0]
         return self.program.op("list", values)
 
@@ -316,10 +319,10 @@ KEYWORDS = {
 }
 
 
-def _may_be_several(op: Op) -> bool:
-    """Whether a Python value may be several sizes: a shape, or what only its name tells."""
+def _may_be_several(program: Program, op: Op) -> bool:
+    """Whether a Python value may be several sizes: `x.shape[:-1] + (n, -1)`, or what only its name tells."""
     named = op.rule == "static" and op.expression.kind == "name"
-    return named or op.is_python("attribute", "shape")
+    return named or is_sequence(program, op)
 
 
 LITERALS = frozenset({"constant", "unary", "tuple", "list"})

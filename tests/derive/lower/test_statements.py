@@ -108,3 +108,24 @@ def test_copies_of_what_has_any_number_of_dims(forward: str) -> None:
     calls.append((tensor(4, 3, 5).permute(1, 2, 0), 2))
     text = check_forward("x, n: int = 2", forward, calls, derive=True)
     assert "vjp" not in text
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        "x.shape[:-1] + (n, -1)",
+        "x.size()[:-1] + torch.Size([n, -1])",
+        "[*x.shape[:-1]] + [n, -1]",
+        "(x.shape[0],) + x.shape[1:-1] + (n, -1)",
+        "(*x.shape[:-1], n, -1) if n > 1 else x.shape + (1,)",
+    ],
+)
+@pytest.mark.parametrize("inputs", ["x[B, N, C], y[B, C, N]", "x, y"])
+@pytest.mark.parametrize("method", ["view", "reshape"])
+def test_a_sum_of_sizes_is_no_size(inputs: str, sizes: str, method: str) -> None:
+    forward = f"h = x.{method}({sizes})\nreturn (h @ y.exp()[:, None]).tanh()"
+    calls = [(tensor(2, 3, 4), tensor(2, 4 // n, 5), n) for n in (2, 4)]
+    if "if" in sizes:
+        calls.append((tensor(2, 3, 4), tensor(2, 1, 5), 1))
+    text = check_forward(f"{inputs}, n: int = 2", forward, calls, derive=True)
+    assert "vjp" not in text
