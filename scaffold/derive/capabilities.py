@@ -56,11 +56,8 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
     # torch.compile does not take an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
     counts = forward is not None and any(map(_counts, _nodes(forward)))
-    if spec.is_library:  # whose forward no compiler looks into
-        leaves = bool(maths.program) and _leaves_torch(spec, maths.program)
-        return Capabilities(
-            opaque, random, transforms, steady and not (leaves or counts)
-        )
+    if spec.is_library:  # a compiler looks into nothing of it that leaves PyTorch
+        return Capabilities(opaque, random, transforms, steady and not counts)
     compiles = steady and not (opaque or constant or counts)
     return Capabilities(opaque, random, transforms, compiles)
 

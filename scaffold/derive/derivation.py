@@ -192,6 +192,7 @@ class Derivation:
     checks: tuple[ShapeCheck, ...] = ()  # of the shapes that the backward is for
     absent: tuple[Absent, ...] = ()  # gradients that may come in as None
     double_backward: "DoubleBackward | None" = None
+    kernels: "tuple[BackwardKernel, ...]" = ()  # of an op in library style
     autocast: Autocast = NO_AUTOCAST
     jvp: Jvp | None = None
 
@@ -206,6 +207,16 @@ class Derivation:
         return tuple(
             item.origin for item in self.saved if item.source == "intermediate"
         )
+
+
+class BackwardKernel(NamedTuple):
+    """Lines of the backward that leave PyTorch, as an op of their own that `backward` calls by a name."""
+
+    spec: OpSpec
+    called: str
+    statements: tuple[Statement, ...]
+    results: tuple[Node, ...]
+    shapes: tuple[str, ...]  # of the gradients, as code over its inputs
 
 
 class DoubleBackward(NamedTuple):

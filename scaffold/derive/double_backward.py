@@ -26,7 +26,13 @@ from scaffold.derive.forward.outputs import cloned, own_results
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import LeadingDims, Origin, Own, Shape
 from scaffold.derive.name_collisions import fresh
-from scaffold.derive.saving import Context, ContextNames, expression_of
+from scaffold.derive.saving import (
+    Context,
+    ContextNames,
+    expression_of,
+    is_of_ctx,
+    read_of_ctx,
+)
 from scaffold.derive.write.backward_layout import by_full_names
 from scaffold.errors import Location
 from scaffold.formula import (
@@ -36,7 +42,6 @@ from scaffold.formula import (
     If,
     Node,
     Statement,
-    expressions,
     renaming,
     rewritten,
     written,
@@ -459,7 +464,7 @@ def _values(
             values[item.name] = _Value(item.name, found)
         return values[item.name].parameter.name
 
-    read = _on_ctx(lines)
+    read = read_of_ctx(lines)
     for item in fast.context.kept:
         if item.name in read and not _is_told_by(item, told, there):
             value(item)
@@ -507,24 +512,6 @@ def _is_told_by(item: Kept, told: Told, there: Collection[str]) -> bool:
     return owner.name in there and not owner.optional and facet != "presence"
 
 
-def _on_ctx(lines: Iterable[Statement]) -> frozenset[str]:
-    """What lines read of ctx."""
-    return frozenset(
-        node.label
-        for line in lines
-        for root in expressions(line)
-        for node in root.walk()
-        if _is_of_ctx(node)
-    )
-
-
-def _is_of_ctx(node: Node) -> bool:
-    match node:
-        case Node("attribute", _, (Node("name", "ctx"),)):
-            return True
-    return False
-
-
 def _body(
     spec: OpSpec,
     graph: Graph,
@@ -539,9 +526,9 @@ def _body(
     renamed = {old: item.name for old, item in tensors.items() if old != item.name}
 
     def change(node: Node) -> Node | None:
-        if _is_of_ctx(node) and node.label in names:
+        if is_of_ctx(node) and node.label in names:
             return graph.name(names[node.label])
-        if _is_of_ctx(node):
+        if is_of_ctx(node):
             owner, facet = told[texts[node.label]]
             return graph.node("attribute", facet, (graph.name(owner.name),))
         if node.kind == "name" and node.label in renamed:

@@ -46,14 +46,15 @@ def _refuse_unsplittable(
 
 
 def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> None:
-    blocks = [line for block in derivation.blocks for line in block.statements]
-    blocks += [line for item in derivation.elements for line in item.statements]
-    if leaves(spec, blocks, (item.value for item in derivation.elements)):
-        message = "the backward leaves PyTorch: a compiler, which traces the backward of a registered op, cannot run it"
-        raise ScaffoldError(message, place, HINT)
     if derivation.extra:
         message = f"the forward leaves PyTorch, and nothing tells the shape of '{derivation.intermediates[0]}', which is saved"
         hint = "compute it in the backward again, or return it as an output with a declared shape"
+        raise ScaffoldError(message, place, hint)
+    blocks = [line for block in derivation.blocks for line in block.statements]
+    blocks += [line for item in derivation.elements for line in item.statements]
+    if leaves(spec, blocks, (item.value for item in derivation.elements)):
+        message = "the backward leaves PyTorch where a compiler cannot call it as an op: its lines give more than gradients, or nothing tells their shapes"
+        hint = f"let them give gradients of inputs that they read, that of an optional input apart; or {HINT}"
         raise ScaffoldError(message, place, hint)
     for item in spec.outputs:
         if shape_of(spec, item) is None:
@@ -80,7 +81,7 @@ def shape_of(spec: OpSpec, output: Output) -> str | None:
     """The declared shape of an output as code over the inputs; None where they do not tell it."""
     if output.dims is None:
         return None
-    sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
+    sure = sure_inputs(spec)
     for item in sure:
         if spec.dims(item.name) == output.dims:
             return f"{item.name}.shape"
@@ -89,6 +90,11 @@ def shape_of(spec: OpSpec, output: Output) -> str | None:
         return None
     listed = ", ".join(filter(None, sizes))
     return f"({listed},)" if len(sizes) == 1 else f"({listed})"
+
+
+def sure_inputs(spec: OpSpec) -> list[TensorInput]:
+    """The inputs that are there, each one tensor."""
+    return [item for item in spec.tensors if not (item.optional or item.variadic)]
 
 
 def _size(spec: OpSpec, tensors: Iterable[TensorInput], dim: Dim) -> str | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive.activity import is_random
 from scaffold.derive.autocast import autocast_of
+from scaffold.derive.backward_kernels import with_registered_backward
 from scaffold.derive.backward_program import Line, free_reads, lines_of
 from scaffold.derive.capabilities import (
     capabilities,
@@ -95,10 +96,9 @@ def derive(spec: OpSpec) -> Derivation:
     # Once for all styles, since the gradients as a graph are the same in each of them.
     source = _before_style(spec)
     spec, maths, found = _in_its_style(spec, source)
-    refuse_unregistrable(spec, found)
     relies = partial(_if_declared_as, source, maths, found)
     found = replace(found, detached=detached, autocast=autocast_of(spec))
-    # Last: only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
+    # Only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
     checks = shape_checks(
         spec, source.forward, found, _unknown if found.double_backward else relies
     )
@@ -106,7 +106,10 @@ def derive(spec: OpSpec) -> Derivation:
         from scaffold.derive.jvp import with_jvp  # the engine, as below
 
         found = with_jvp(spec, maths, found)
-    return replace(found, checks=checks)
+    # After the checks, which ask each line of the backward what it relies on.
+    found = with_registered_backward(spec, source.graph, replace(found, checks=checks))
+    refuse_unregistrable(spec, found)
+    return found
 
 
 def _unknown(other: OpSpec) -> None:

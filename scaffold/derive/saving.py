@@ -5,7 +5,7 @@ its data; for its shape, dtype or presence a value is kept. No two values share 
 gives a meaning there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.backward_program import Line, free_reads, read_names
@@ -14,7 +14,14 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.metadata import Read, kept_form, kept_name, metadata_read
 from scaffold.derive.name_collisions import fresh
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Graph, Node, rewritten, written
+from scaffold.formula import (
+    Graph,
+    Node,
+    Statement,
+    expressions,
+    rewritten,
+    written,
+)
 from scaffold.spec import OpSpec, Output, TensorInput
 
 # --- Names on ctx: attributes of the op, and what is kept of tensors that backward does not read.
@@ -324,6 +331,25 @@ class _Rewriter:
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
             self.kept[name] = Kept(name, facet, output.name)
+
+
+def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
+    """What lines read of ctx."""
+    return frozenset(
+        node.label
+        for line in lines
+        for root in expressions(line)
+        for node in root.walk()
+        if is_of_ctx(node)
+    )
+
+
+def is_of_ctx(node: Node) -> bool:
+    """Whether it is `ctx.name`."""
+    match node:
+        case Node("attribute", _, (Node("name", "ctx"),)):
+            return True
+    return False
 
 
 def expression_of(item: TensorInput, facet: str) -> str:

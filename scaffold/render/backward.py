@@ -24,6 +24,7 @@ from scaffold.render.second_order import (
     refused_at_once,
     when_unwanted,
 )
+from scaffold.render.signature import result_type
 from scaffold.render.typing import is_typed
 from scaffold.spec import Input, OpSpec, TensorInput
 
@@ -224,6 +225,10 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
             spec,
             [line for block in derivation.blocks for line in block.statements],
             names_of(body),
+        ),
+        *(
+            f"{kernel.called}: Callable[..., {result_type(len(kernel.spec.outputs), False)}] = {kernel.spec.function_name}"
+            for kernel in derivation.kernels
         ),
         *body,
     ]

@@ -7,8 +7,11 @@ default, as PyTorch leaves out of a call what is equal to one; each output is a 
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
+from scaffold.derive.derivation import BackwardKernel
 from scaffold.derive.library import forward_leaves, shape_of
+from scaffold.formula import emit, emit_lines
 from scaffold.render.imports import names_read
+from scaffold.render.signature import registered_parameters, result_type
 from scaffold.spec import Import, OpSpec, TensorInput
 from scaffold.spec.op_spec import (
     ANY_DIMS,
@@ -16,6 +19,7 @@ from scaffold.spec.op_spec import (
     FAKE,
     FORWARD,
     SETUP,
+    SHARDING,
     VMAP,
     WHOLE,
     Indices,
@@ -30,16 +34,19 @@ class LibraryView(NamedTuple):
     vmap_type: str
     vmap_lines: tuple[str, ...]  # none: the op is left to PyTorch's loop
     register_lines: tuple[str, ...]
-    sharding: "ShardingView | None"
+    kernels: tuple["KernelView", ...]  # of a backward that leaves PyTorch
 
 
-class ShardingView(NamedTuple):
-    """The rule by which DTensor splits the op over devices."""
+class KernelView(NamedTuple):
+    """Lines of the backward as an op of their own."""
 
-    op: str  # as PyTorch's dispatcher knows it
+    function: str
+    fake: str
     parameters: str
-    title: str
+    type: str
     lines: tuple[str, ...]
+    fake_lines: tuple[str, ...]
+    register_lines: tuple[str, ...]
 
 
 def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
@@ -55,8 +62,11 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
         fake_lines=tuple(fake),
         vmap_type=f"tuple[{whole}, {dims}]",
         vmap_lines=tuple(lines),
-        register_lines=tuple(_registered(spec, saves, bool(lines), bool(fake))),
-        sharding=_sharding_view(spec, spec.sharding) if spec.sharding else None,
+        register_lines=(
+            *_registered(spec, saves, bool(lines), bool(fake)),
+            *_sharding(spec, SHARDING),
+        ),
+        kernels=tuple(map(_kernel_view, derivation.kernels)),
     )
 
 
@@ -71,6 +81,33 @@ def _registered(spec: OpSpec, saves: bool, maps: bool, fakes: bool) -> list[str]
         f"{op}.register_autograd({BACKWARD}{setup})",
     ]
     return [*lines, f"{op}.register_vmap({VMAP})"] if maps else lines
+
+
+def _kernel_view(kernel: BackwardKernel) -> KernelView:
+    spec = kernel.spec
+    function, fake = f"_{spec.name}", f"_{spec.name}_fake"
+    made, typed = [], next(x.name for x in spec.tensors if x.differentiable)
+    for output, shape in zip(spec.outputs, kernel.shapes, strict=True):
+        own = output.name.removeprefix("grad_")
+        like = own if shape == f"{own}.shape" else typed
+        made.append(f"{like}.new_empty({shape})")
+    lines = emit_lines(kernel.statements)
+    returned = ", ".join(map(emit, kernel.results))
+    op = spec.function_name
+    name = f'"{spec.namespace}::{spec.name}"'
+    return KernelView(
+        function=function,
+        fake=fake,
+        parameters=registered_parameters(spec.inputs),
+        type=result_type(len(spec.outputs), False),
+        lines=(*lines, f"return {returned}"),
+        fake_lines=(f"return {', '.join(made)}",),
+        register_lines=(
+            f"{op} = torch.library.custom_op({name}, {function}, mutates_args=())",
+            f"{op}.register_fake({fake})",
+            *_sharding(spec, f"_{spec.name}{SHARDING}"),
+        ),
+    )
 
 
 DTYPES = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
@@ -147,18 +184,20 @@ SHARDING_IMPORTS = (
 )
 
 
-def _sharding_view(spec: OpSpec, sharding: Sharding) -> ShardingView:
-    lines = tuple(_sharding_lines(spec, sharding))
-    read = names_read("\n".join(["def rule():", *(f"    {line}" for line in lines)]))
-    named = (
-        item.name if item.name in read else f"_{item.name}" for item in spec.inputs
-    )
-    return ShardingView(
-        op=f"torch.ops.{spec.namespace}.{spec.name}.default",
-        parameters=", ".join(f"{name}: Any" for name in named),
-        title=f"Where DTensor may split it: ``{sharding.text}``.",
-        lines=lines,
-    )
+def _sharding(spec: OpSpec, function: str) -> list[str]:
+    """The rule and what registers it; nothing where none is said."""
+    if spec.sharding is None:
+        return []
+    body = [f"    {line}" for line in _sharding_lines(spec, spec.sharding)]
+    read = names_read("\n".join(["def rule():", *body]))
+    named = (x.name if x.name in read else f"_{x.name}" for x in spec.inputs)
+    return [
+        *("", ""),
+        f"@register_sharding(torch.ops.{spec.namespace}.{spec.name}.default)",
+        f"def {function}({', '.join(f'{name}: Any' for name in named)}) -> list[Any]:",
+        f'    """Where DTensor may split it: ``{spec.sharding.text}``."""',
+        *body,
+    ]
 
 
 def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:

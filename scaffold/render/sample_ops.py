@@ -98,6 +98,14 @@ grad = { x = 'grad_output * 2' }
 style = 'library'
 transforms = false
 
+[ops.library_of_kernel_pair]
+import = ['kernels:double_kernel']
+inputs = 'x[N, D]'
+outputs = 'y[N, D]'
+forward = 'double_kernel(x)'
+grad = { x = 'double_kernel(grad_output)' }
+style = 'library'
+
 [ops.sum_tensors]
 inputs = '*tensors'
 forward = 'torch.stack(tensors).sum(0)'

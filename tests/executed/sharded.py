@@ -43,6 +43,14 @@ OPS: dict[str, tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]] = {
         + ("--save-policy", "balanced", "--sharding", "..._, _ -> ..._, ..._, ..._"),
         ((2, 4, 6), (6,)),
     ),
+    "kernels": (
+        ("--inputs", "x[..., D], w[D]", "--outputs", "y[..., D], rstd[..., 1; const]")
+        + ("--import", "norm_kernels:norm, norm_backward")
+        + ("--forward", "return norm(x, w)")
+        + ("--backward", "grad_x, grad_w = norm_backward(grad_y, x, w, rstd)")
+        + ("--sharding", "..._, _ -> ..._, ..._"),
+        ((2, 4, 6), (6,)),
+    ),
     "gate": (
         ("--inputs", "x, y", "--forward", "torch.sigmoid(x) * y")
         + ("--sharding", "..., ... -> ..."),
@@ -57,6 +65,26 @@ OPS: dict[str, tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]] = {
 }
 
 
+KERNELS = """
+import torch
+
+
+def norm(x, w):
+    x, w = (torch.from_numpy(value.detach().numpy()) for value in (x, w))
+    rstd = x.square().mean(-1, keepdim=True).rsqrt()
+    return x * rstd * w, rstd
+
+
+def norm_backward(grad, *saved):
+    grad, x, w, rstd = (
+        torch.from_numpy(value.detach().numpy()) for value in (grad, *saved)
+    )
+    normed, grad_normed = x * rstd, grad * w
+    inner = (grad_normed * normed).mean(-1, keepdim=True)
+    return (grad_normed - normed * inner) * rstd, (grad * normed).sum_to_size(w.shape)
+"""
+
+
 def distance(op: Any, inputs: list[Tensor], mesh: DeviceMesh, placed: Any) -> float:
     """How far outputs and gradients are from those of whole tensors."""
     whole = [x.clone().requires_grad_() for x in inputs]
@@ -68,7 +96,8 @@ def distance(op: Any, inputs: list[Tensor], mesh: DeviceMesh, placed: Any) -> fl
     for values in (whole, split):
         outputs = op(*values)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        torch.stack([y.square().sum() for y in outputs]).sum().backward()  # type: ignore[no-untyped-call]
+        differentiable = [y for y in outputs if y.requires_grad]
+        torch.stack([y.square().sum() for y in differentiable]).sum().backward()  # type: ignore[no-untyped-call]
         found.append([*(y.detach() for y in outputs), *(x.grad for x in values)])
     return max(
         float((y.full_tensor() - x).abs().max())

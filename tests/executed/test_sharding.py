@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.executed.generation import new_op
-from tests.executed.sharded import OPS
+from tests.executed.sharded import KERNELS, OPS
 
 LIMIT = 120  # seconds; 13 on a busy machine
 pytestmark = [
@@ -23,6 +23,7 @@ pytestmark = [
 
 
 def test_split_tensors_give_what_whole_ones_do(tmp_path: Path) -> None:
+    (tmp_path / "norm_kernels.py").write_text(KERNELS)
     for name, (options, _) in OPS.items():
         new_op(tmp_path, name, *options, "--style", "library", "--no-test")
     command = [sys.executable, "-m", "tests.executed.sharded", str(tmp_path)]

@@ -128,16 +128,6 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
         ({"inputs": "x", "forward": "x[x > 0].sum()"}, "depends on its data"),
         (
             {
-                "inputs": "x[N]",
-                "import": ["k:fwd", "k:bwd"],
-                "outputs": "y[N]",
-                "forward": "fwd(x)",
-                "backward": "grad_x = bwd(grad_output, x)",
-            },
-            "the backward leaves PyTorch",
-        ),
-        (
-            {
                 "inputs": "x[N, D]",
                 "outputs": "y[N]",
                 "import": ["k:fwd"],

@@ -1,0 +1,234 @@
+"""A backward that leaves PyTorch, of an op in library style: what does so is an op of its own.
+
+In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call such ops. Invariant: a compiler, which traces the backward of
+a registered op, finds nothing in it that it cannot run: each such op has a fake, which gives gradients of the shapes of their inputs.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from scaffold.derive.backward_program import free_reads, read_names
+from scaffold.derive.derivation import BackwardKernel, Block, Derivation
+from scaffold.derive.forward.body import grad_name
+from scaffold.derive.forward.outputs import registered_apart
+from scaffold.derive.library import leaves, shape_of, sure_inputs
+from scaffold.derive.name_collisions import fresh
+from scaffold.derive.saving import expression_of, is_of_ctx, read_of_ctx
+from scaffold.formula import Assign, Graph, Node, rewritten, written
+from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
+from scaffold.spec.op_spec import ANY_DIMS, WHOLE, Sharding
+
+FACETS = {"shape": "Sequence[int]", "dtype": "dtype", "device": "device"}
+FACETS |= {"ndim": "int", "presence": "bool"}
+
+
+def with_registered_backward(
+    spec: OpSpec, graph: Graph, derivation: Derivation
+) -> Derivation:
+    """The op with what leaves PyTorch in its backward as ops of their own: each block that gives gradients alone, else all of them together."""
+    if not (spec.is_library and derivation.opaque):
+        return derivation
+    leaving = [x for x in derivation.blocks if leaves(spec, x.statements, ())]
+    found = _with_kernels(spec, graph, derivation, leaving)
+    if found is None and not derivation.elements:
+        whole = _in_one_block(spec, derivation)
+        found = _with_kernels(spec, graph, whole, whole.blocks)
+    return found or derivation
+
+
+def _with_kernels(
+    spec: OpSpec, graph: Graph, derivation: Derivation, leaving: Sequence[Block]
+) -> Derivation | None:
+    """The op with calls in the place of some blocks; None where one of them is no op."""
+    blocks, kernels = [], list[BackwardKernel]()
+    for block in derivation.blocks:
+        if block in leaving:
+            given = _given(spec, derivation, block)
+            suffix = f"_{given[0].name}" if given and len(leaving) > 1 else ""
+            kernel = _kernel(spec, graph, derivation, block, given, suffix)
+            if kernel is None:
+                return None
+            kernels.append(kernel)
+            block = Block(block.serves, (_call(graph, kernel, derivation),))
+        blocks.append(block)
+    return replace(derivation, blocks=tuple(blocks), kernels=tuple(kernels))
+
+
+def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
+    """The same backward, which computes all gradients where one is needed."""
+    every = frozenset(item.name for item in spec.differentiable)
+    lines = tuple(line for block in derivation.blocks for line in block.statements)
+    return replace(
+        derivation,
+        blocks=(Block(every, lines),),
+        joint=every,
+        saved=tuple(item._replace(serves=every) for item in derivation.saved),
+    )
+
+
+def _given(
+    spec: OpSpec, derivation: Derivation, block: Block
+) -> tuple[TensorInput, ...]:
+    """The inputs whose gradients a block gives; none where others read or write what it writes.
+
+    An op returns tensors each time: the gradient of an optional input, which is None without it, stands alone.
+    """
+    own = written(*block.statements)
+    given = tuple(x for x in spec.differentiable if f"grad_{x.name}" in own)
+    others = [
+        x for item in derivation.blocks if item is not block for x in item.statements
+    ]
+    if own & (read_names(*others) | written(*others)):
+        return ()
+    return () if len(given) > 1 and any(x.optional for x in given) else given
+
+
+def _kernel(
+    spec: OpSpec,
+    graph: Graph,
+    derivation: Derivation,
+    block: Block,
+    given: tuple[TensorInput, ...],
+    suffix: str,
+) -> BackwardKernel | None:
+    """A block that gives gradients, as an op; None where it reads more than PyTorch hands to a backward, or nothing tells their shapes."""
+    inputs = _kernel_inputs(spec, derivation, block)
+    if not given or inputs is None:
+        return None
+    own = replace(
+        spec,
+        name=f"{spec.name}_backward{suffix}",
+        inputs=inputs,
+        outputs=tuple(Output(f"grad_{x.name}", spec.dims(x.name)) for x in given),
+        forward=None,
+        sharding=_sharding(spec, derivation, inputs, given),
+    )
+    shapes = tuple(filter(None, (_shape_of_gradient(own, x) for x in own.outputs)))
+    if len(shapes) < len(given):
+        return None
+    statements = rewritten(graph, block.statements, partial(_off_ctx, graph))
+    results = tuple(graph.name(output.name) for output in own.outputs)
+    results, _ = registered_apart(own, graph, statements, results, ())
+    names = {item.name for item in (*spec.inputs, *inputs)} | written(*statements)
+    called = fresh(f"kernel{suffix}", names)
+    return BackwardKernel(own, called, statements, results, shapes)
+
+
+def _kernel_inputs(
+    spec: OpSpec, derivation: Derivation, block: Block
+) -> tuple[Input, ...] | None:
+    """What a block reads: gradients that come in, what is saved, and what is on ctx; None for more than that."""
+    tensors = {item.name: item for item in spec.tensors}
+    outputs = {item.name: item for item in spec.outputs}
+    known: dict[str, Input] = {
+        grad_name(spec, item.name): TensorInput(
+            grad_name(spec, item.name), item.dims, item.dtype
+        )
+        for item in spec.outputs
+    }
+    for item in derivation.saved:
+        source = tensors if item.source == "input" else outputs
+        declared = source.get(item.origin)
+        if declared is None or declared.variadic:
+            return None
+        optional = isinstance(declared, TensorInput) and declared.optional
+        known[item.name] = TensorInput(
+            item.name, declared.dims, declared.dtype, optional=optional
+        )
+    read = {read.name for read, _ in free_reads(block.statements)}
+    earlier = written(*(line for item in derivation.blocks for line in item.statements))
+    if read & earlier - known.keys():
+        return None
+    held = _held_on_ctx(spec, derivation, read_of_ctx(block.statements))
+    return (*(item for name, item in known.items() if name in read), *held)
+
+
+def _held_on_ctx(
+    spec: OpSpec, derivation: Derivation, read: Collection[str]
+) -> Iterator[Attribute]:
+    """What is on ctx, as attributes of the op that has the backward."""
+    attributes = {item.name: item for item in spec.attributes}
+    facets = {
+        expression_of(item, facet): f"{kind} | None" if item.optional else kind
+        for item in spec.tensors
+        for facet, kind in FACETS.items()
+    }
+    for item in derivation.kept:
+        if item.name in read:
+            of_output = FACETS.get(item.expression) if item.output else None
+            known = attributes.get(item.expression)
+            kind = known.annotation if known else facets.get(item.expression, "object")
+            yield Attribute(item.name, of_output or kind)
+
+
+def _off_ctx(graph: Graph, node: Node) -> Node | None:
+    return graph.name(node.label) if is_of_ctx(node) else None
+
+
+def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assign:
+    """`grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
+    held = {item.name for item in derivation.kept}
+    attributes = {item.name for item in kernel.spec.attributes} & held
+    arguments = tuple(
+        (
+            graph.node("attribute", item.name, (graph.name("ctx"),))
+            if item.name in attributes
+            else graph.name(item.name)
+        )
+        for item in kernel.spec.inputs
+    )
+    call = graph.node("call", "", (graph.name(kernel.called), *arguments))
+    names = tuple(graph.name(output.name) for output in kernel.spec.outputs)
+    return Assign(names[0] if len(names) == 1 else graph.node("tuple", "", names), call)
+
+
+def _shape_of_gradient(spec: OpSpec, output: Output) -> str | None:
+    """That of the input which it is the gradient of."""
+    name = output.name.removeprefix("grad_")
+    if any(item.name == name for item in sure_inputs(spec)):
+        return f"{name}.shape"
+    return shape_of(spec, output)
+
+
+def _sharding(
+    spec: OpSpec,
+    derivation: Derivation,
+    inputs: Iterable[Input],
+    given: Iterable[TensorInput],
+) -> Sharding | None:
+    """How the op of a backward is split, which follows from how the forward is: what is whole there has a gradient that is a sum.
+
+    Not along an index that a saved output lacks: that is a sum, of which lines for a part of the inputs might want their own term.
+    """
+    if spec.sharding is None:
+        return None
+    of_inputs = dict(
+        zip((x.name for x in spec.tensors), spec.sharding.inputs, strict=True)
+    )
+    of_outputs = dict(
+        zip((x.name for x in spec.outputs), spec.sharding.outputs, strict=True)
+    )
+    indices = {grad_name(spec, name): group for name, group in of_outputs.items()}
+    whole = set[str]()
+    for item in derivation.saved:
+        known = of_inputs if item.source == "input" else of_outputs
+        indices[item.name] = known[item.origin]
+        if item.source == "output":
+            every = {index for group in spec.sharding.inputs for index in group}
+            whole |= every - {*known[item.origin]}
+    if ANY_DIMS in whole:
+        return None
+    groups = [
+        [indices[x.name] for x in inputs if isinstance(x, TensorInput)],
+        [of_inputs[x.name] for x in given],
+    ]
+    took, gave = (
+        tuple(
+            tuple(WHOLE if index in whole else index for index in group)
+            for group in side
+        )
+        for side in groups
+    )
+    text = " -> ".join(", ".join(map("".join, side)) for side in (took, gave))
+    return Sharding(text, spec.sharding.place, took, gave)
