@@ -167,8 +167,9 @@ def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) 
     stated = Run(settings.get("python"), settings.get("limit", SECONDS))
     run = stated if found.generated.proof is not None else None
     write = not (showing.dry_run or showing.diff)
+    notes = showing.remaining(found.notes)
     settled = add_op(found.generated, policy, write=write, run=run, console=TERMINAL)  # type: ignore[arg-type]
-    tell(settled, with_diff=showing.diff, format_=showing.format_, notes=found.notes)
+    tell(settled, with_diff=showing.diff, format_=showing.format_, notes=notes)
 
 
 def _files(found: "Adoption", below: str) -> dict[str, str]:

@@ -293,6 +293,13 @@ class Showing(NamedTuple):
     stdout: bool = False
     format_: str = "text"
 
+    def remaining(self, notes: Iterable[str]) -> tuple[str, ...]:
+        """The notes that are left to say: people hear them before anything is refused, programs with all the rest."""
+        if self.format_ == "json":
+            return tuple(notes)
+        show_notes(notes)
+        return ()
+
 
 def put(
     files: dict[str, str],
@@ -304,11 +311,11 @@ def put(
     """Write the files, or show them, or what would become of them."""
     from scaffold.project.writing import NOTHING, look, write
 
+    notes = showing.remaining(notes)
     if showing.stdout and showing.format_ == "json":
         texts = [_text(root, path, text) for path, text in files.items()]
         _show_json(texts, False, notes)
     elif showing.stdout:
-        show_notes(notes)
         typer.echo("\n".join(files.values()).encode(errors="surrogateescape"), nl=False)
     else:
         settle = look if showing.dry_run or showing.diff else write

@@ -24,9 +24,16 @@ from scaffold.formula.text import WELL_KNOWN, Meanings
 VALUES = "values"  # methods and attributes, whatever they are asked of
 OPS = "torch.ops"  # its operators are those of any library
 LIBRARIES = {"math": "Python's math", "numpy": "NumPy", "torch": "PyTorch"}
-NUMPY = {"np": "numpy as np", "numpy": "numpy"}  # what nobody calls a tensor
+# What nobody calls a tensor: libraries of arrays, by the names that people give them, each with its import.
+ARRAYS = {
+    "np": "numpy as np",
+    "numpy": "numpy",
+    "jnp": "jax.numpy as jnp",
+    "cp": "cupy as cp",
+    "tf": "tensorflow as tf",
+}
+NN = frozenset({"nn", "functional"})  # PyTorch's, without an import
 SHORT = {"torch.nn.functional.": "F."}
-ALIKE = 0.8  # of a name that is rather misspelt than newer than the table
 INSTEAD = {  # of what has a spelling that a formula may use
     "data": "write: x.detach()",
     "apply_": "write it with tensors: it calls Python for each element",
@@ -100,7 +107,9 @@ class _Visitor(ast.NodeVisitor):
 
     def _check(self, node: ast.expr, root: ast.Name, names: tuple[str, ...]) -> None:
         if root.id not in self.roots:
-            self._check_values(node, () if root.id in self.own else names)
+            unimported = root.id in NN or root.id in ARRAYS  # of which others complain
+            known = unimported or root.id in self.own
+            self._check_values(node, () if known else names)
             return
         dotted = ".".join((self.roots[root.id], *names))
         said, rest = judged(dotted, imported=not names)
@@ -259,14 +268,28 @@ def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
                 there = written_instead(callee.attr)
                 if node.id == "self":
                     break
-                if node.id in ("nn", "functional"):
-                    return f"write: F.{callee.attr}(...)"
-                own = NUMPY.get(node.id, node.id)
+                if node.id in NN:
+                    return _of_nn(callee.attr)
+                own = ARRAYS.get(node.id, node.id)
                 import_ = f"--import '{own}'"
                 return f"{there}, or {import_}" if there else f"a module: {import_}"
     if node.id == "self":
         return "the forward of a module: '@file.py:Class'"
     return None
+
+
+def _of_nn(name: str) -> str:
+    """What to write for `nn.functional.silu`, and for the module `nn.SiLU` the function that it calls."""
+    if not name[:1].isupper():
+        return f"write: F.{name}(...)"
+    word = name.lower()
+    for space in ("torch.nn.functional", "torch"):
+        for known in sorted(table()[space].operators):
+            if known.replace("_", "") in (word, word.removesuffix("loss")):
+                return (
+                    f"a module is no formula: write {_short(f'{space}.{known}')}(...)"
+                )
+    return "a module is no formula: write what its forward computes"
 
 
 def written_instead(name: str) -> str | None:

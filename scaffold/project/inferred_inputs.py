@@ -15,13 +15,15 @@ from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definitions import defaults, dotted_name, resolve
 from scaffold.formula.module_forward import modules_named, starts
 from scaffold.formula.operators import (
-    NUMPY,
+    ARRAYS,
     is_tensor_word,
     is_torch_word,
     judged_value,
+    not_operators,
+    root_of,
 )
 from scaffold.formula.program import Program, program_of
-from scaffold.formula.text import RESERVED, Origin, place_in
+from scaffold.formula.text import RESERVED, WELL_KNOWN, Meanings, Origin, place_in
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.trial_inputs import NAMED
 from scaffold.primitives import normalized
@@ -270,7 +272,7 @@ class _Uses:
 
     def __init__(self, imported: Names, own: Names = ()) -> None:
         self.known = {*imported, *BUILTINS}  # what may be called
-        self.bound = {*self.known, *RESERVED, *NUMPY} - {*own}
+        self.bound = {*self.known, *RESERVED, *ARRAYS} - {*own}
         self.of: dict[str, list[_Use]] = {}
         self.aliases: dict[str, str] = {}
 
@@ -410,6 +412,12 @@ class _Uses:
             self.expression(right, expected)
             return
         given: Arguments = {0: left, 1: right}
+        if operator == "^" and any(
+            isinstance(one, ast.Constant) for one in (left, right)
+        ):
+            for inner in (left, right):  # `x^2` is no mask, and is refused later
+                self.expression(inner, _operand)
+            return
         calls = calls_of("operator", operator, 2, ())
         for argument, inner in given.items():
             self.expression(inner, _taken(calls, argument, given, f"'{operator}'"))
@@ -477,7 +485,7 @@ def _as_loaded(target: ast.expr) -> ast.expr:
 def _is_of_module(receiver: ast.Name, word: str) -> bool:
     """Whether what is called hangs on a module that nobody imported, rather than on a tensor."""
     return (
-        receiver.id in NUMPY or judged_value(word) is None and not is_tensor_word(word)
+        receiver.id in ARRAYS or judged_value(word) is None and not is_tensor_word(word)
     )
 
 
@@ -611,12 +619,26 @@ def _number(name: str, kind: str, optional: str) -> str:
     return f"{name}: {shown}{' | None = None' if optional else ''}"
 
 
+def _without_inputs(program: Program, write: str) -> ScaffoldError:
+    """That no input is read, and what was meant by a function in the place of a formula."""
+    message = "the forward reads no name that is an input"
+    hint = f"name its inputs in the order of the call: {write}'x, weight'"
+    if program.text.value.lstrip().startswith("def "):
+        hint = "a formula is the body of a function; a whole one stands in a file: '@file.py:function'"
+    match program.body:
+        case [ast.Expr(ast.Lambda(_, body)) | ast.Return(ast.Lambda(_, body))]:
+            hint = f"a formula is what a function returns: {ast.unparse(body)}"
+        case [
+            ast.Expr(ast.Attribute() as named) | ast.Return(ast.Attribute() as named)
+        ]:
+            hint = f"call it: {ast.unparse(named)}(x)"
+    return ScaffoldError(message, program.text.location, hint)
+
+
 def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Inferred:
     """The value of `inputs`; what has to be stated is refused together with it."""
     if not known:
-        hint = f"name its inputs in the order of the call: {write}'x, weight'"
-        place = program.text.location
-        raise ScaffoldError("the forward reads no name that is an input", place, hint)
+        raise _without_inputs(program, write)
     # Of parameters that are given by keyword one without a default may come last.
     ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
     known = dict(ordered)
@@ -629,6 +651,14 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     ]
     whole = ", ".join(entries)
     refused = [item for item in known.values() if item.refused]
+    if refused:  # what is misspelt says nothing of what it takes
+        raise_all(
+            [
+                ScaffoldError(message, place_in(program.text, node), hint)
+                for node, message, hint in not_operators(program.body, Meanings())
+                if isinstance(node, ast.expr) and root_of(node) in WELL_KNOWN
+            ]
+        )
     plain = whole.replace('"', "'")  # for a shell, in quotes of one kind
     quoted = f'"{plain}"' if "'" in plain else f"'{plain}'"
     problems: list[ScaffoldError] = []

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from scaffold.derive import Derivation, derive
 from scaffold.derive.aliasing import Trace
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Assign, Formula, Node, Scope, Text, sharing
+from scaffold.formula import Assign, Formula, Node, Scope, Text, emit, sharing
+from scaffold.formula.operators import ARRAYS
 from scaffold.formula.program import program_of
 from scaffold.primitives.calls import is_constant
 from scaffold.spec import OpSpec
@@ -22,7 +23,6 @@ from scaffold.spec.signature import parse_inputs
 
 Raw = Mapping[str, Any]
 FORMULAS = ("forward", "backward")
-NUMPY = {"np": "numpy as np", "numpy": "numpy"}
 _NOWHERE = Location("--inputs")  # for what is asked of inputs that are read again
 
 
@@ -64,7 +64,9 @@ def _numpy(raw: Raw) -> list[str]:
     known = " ".join([*raw.get("import", ()), str(raw.get("inputs", ""))])
     if not own:
         return []
-    return [item for name, item in NUMPY.items() if name in names and name not in known]
+    return [
+        item for name, item in ARRAYS.items() if name in names and name not in known
+    ]
 
 
 def _tree(text: str) -> ast.Module | None:
@@ -130,6 +132,7 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
     """The keys with what only the parsed forward tells: what `relu_` changes, and that a gradient is no derivative."""
     if spec.forward is None or spec.forward.kept is not None:
         return Completed(raw)
+    _refuse_caret(spec, spec.forward)
     changed = _changed(spec, spec.forward) if _names_a_change(spec) else ()
     if changed:
         names = ", ".join(changed)
@@ -144,6 +147,18 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
         note = f"the derivative by {names} is zero everywhere: what is stated is taken for {what} (--surrogate)"
         return Completed({**raw, "surrogate": True}, (note,))
     return Completed(raw)
+
+
+def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
+    """Refuse `x^2` of a floating input: it is an exclusive or, which no such tensor takes."""
+    floating = {item.name for item in spec.differentiable}
+    for node in formula.nodes():
+        if node.kind == "binary" and node.label == "^":
+            names = [one.label for one in node.args if one.kind == "name"]
+            if floating & {*names} and any(one.kind == "constant" for one in node.args):
+                one, two = map(emit, node.args)
+                message = f"'{one} ^ {two}' is an exclusive or of integers"
+                raise ScaffoldError(message, formula.location, f"write: {one}**{two}")
 
 
 def _names_a_change(spec: OpSpec) -> bool:

@@ -112,10 +112,13 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
     for text in value:
         name, equals, formula = text.partition("=")
         name = name.strip()
-        if key == "grad" and text.strip() and not _names_an_input(name, equals):
+        mapped = re.fullmatch(r"\s*(\w+)\s*:\s*(.+)", text, re.DOTALL)
+        sole = key == "grad" and text.strip() and not mapped
+        if sole and not _names_an_input(name, equals):
             name, formula = "", text  # of the one input that has a gradient
-        elif not equals or not name:
-            hint = f"write: --{key} 'NAME=...'"
+        elif mapped or not equals or not name:
+            meant = f"{mapped[1]}={mapped[2]}" if mapped else "NAME=..."
+            hint = f"write: --{key} '{meant}'"
             message = f"'{text}' does not begin with a name and '='"
             raise ScaffoldError(message, Location(f"--{key}"), hint)
         if name in table:
@@ -414,7 +417,7 @@ def _unsaid(name: str, known: Configuration) -> ScaffoldError:
     if known.project:
         message += ": no manifest lists it, no option tells it"
     hint = f"say its inputs and what it computes: --inputs 'x' --forward 'x * 2'{lists}"
-    file = f"{name}.py"
+    file = f"{name.removesuffix('.py')}.py"
     if Path(file).is_file():
         message += f"; '{file}' has the code, not what it was made of"
         hint += f"; of a Function written by hand: scaffold adopt {file}::CLASS"

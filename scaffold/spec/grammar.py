@@ -272,8 +272,9 @@ class _EntryParser(Cursor):
     def unexpected_end(self, name: Words) -> ScaffoldError:
         found = self.next
         if found.kind == "name":
-            hint = f"write: '{name.text}, {found.text}'"
-            message = f"expected ',' before '{found.text}'"
+            mark = ":" if found.text in PREFIXES else ","
+            hint = f"write: '{name.text}{mark} {found.text}'"
+            message = f"expected '{mark}' before '{found.text}'"
             return ScaffoldError(message, found.place, hint)
         if found.text == "(":
             hint = f"a shape stands in square brackets: '{name.text}[N, D]'"

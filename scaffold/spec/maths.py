@@ -290,7 +290,8 @@ class _Reader:
             text = self.raw["grad"][name]
             first = next((one.name for one in self.arguments.tensors), "x")
             message = f"'{text}' does not begin with a name and '='"
-            self.problems.at(path, message, f"say of which input: --grad '{first}=...'")
+            said = f"say of which input: --grad '{first}=...'; all of them, in order: --backward"
+            self.problems.at(path, message, said)
         elif item is None:
             bare = name.removeprefix("grad_")
             hint = f"write: {bare}" if bare in known else did_you_mean(name, known)

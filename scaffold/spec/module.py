@@ -339,7 +339,8 @@ def _check_owned(
             problems.at(path, f"'{name}' may be None, which a buffer cannot be")
     if len({*parameters, *buffers}) == len(known):
         key = "params" if raw.get("params") else "buffers"
-        problems.at((key,), "the module would own every tensor and take none")
+        message = "the module would own every tensor and take none"
+        problems.at((key,), message, "leave out what its forward takes, or the module")
 
 
 def _check_names(

@@ -445,6 +445,9 @@ class _TypeReader:
         if "Tensor" in inside:
             hint = "tensors are bare names: 'x', 'x?' where it may be None, '*xs' for any number of them"
             return self.fail(node, "is not the type of an attribute", hint)
+        if isinstance(node, ast.List):
+            hint = "a shape follows the name: 'x[N, D]'"
+            return self.fail(node, "is not a known type", hint)
         if name in SUGGESTED:
             return self.fail(node, "is not a known type", f"write: {SUGGESTED[name]}")
         hint = (did_you_mean(name, KNOWN) if name else None) or _listed()

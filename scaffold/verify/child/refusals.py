@@ -46,6 +46,7 @@ KINDS = (
     ("expected self.dtype to be equal to src.dtype", _DTYPE),
     ("only one element tensors can be converted", _NUMBER),
     ("cannot be converted to Scalar", _NUMBER),
+    ("Boolean value of Tensor", "choose by element: torch.where(condition, a, b)"),
 )
 
 MODULES = ("<verified_checks>", "<verified_op>")  # whose lines are a formula's
