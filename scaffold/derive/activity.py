@@ -27,7 +27,7 @@ READ_OUT = frozenset(
 
 
 def callee(node: Node) -> str | None:
-    """The last word of what a call calls."""
+    """The name of what is called, without its module or its tensor: `exp` of `torch.exp(x)` and of `x.exp()`; None of what is no call."""
     if node.kind != "call":
         return None
     return node.args[0].label or None
@@ -67,7 +67,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def calls(node: Node) -> Iterator[str]:
-    """The last word of every call in an expression."""
+    """The names of all that is called in an expression, as `callee` has them."""
     return (name for item in node.walk() if (name := callee(item)))
 
 

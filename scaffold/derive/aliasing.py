@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 
 class Trace:
-    """Runs statements for the memory of their names alone."""
+    """Follows which memory each name may hold from statement to statement, and which changes in place there are."""
 
     def __init__(self, statements: Iterable[Statement], sources: Sources) -> None:
         self.sources = sources

@@ -22,7 +22,7 @@ from scaffold.spec import Amp, OpSpec, TensorInput
 
 
 def autocast_of(spec: OpSpec) -> Autocast:
-    """As the user says, else as the primitives of the forward tell; without a backward there is nothing to say."""
+    """What is written about autocast: as the user says, else as the primitives of the forward tell; nothing for an op without a backward."""
     inputs = (
         item._replace(dims=None) if isinstance(item, TensorInput) else item
         for item in spec.inputs

@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def read_names(*statements: Statement) -> frozenset[str]:
-    """The names that statements read, in whatever way."""
+    """The names that statements read, be it the data or the shape alone."""
     return frozenset().union(*map(_read_by, statements))
 
 
@@ -37,7 +37,7 @@ def _read_by(item: Statement) -> frozenset[str]:
 
 
 def surely_written(*statements: Statement) -> frozenset[str]:
-    """The names that statements assign whatever the tests in them say, and each without reading them."""
+    """The names that statements assign in every branch of theirs; a change in place, `x.mul_(y)`, assigns none."""
     if len(statements) == 1:  # as liveness asks
         return _surely_written_by(statements[0])
     return frozenset().union(*map(_surely_written_by, statements))

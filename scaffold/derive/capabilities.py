@@ -65,7 +65,7 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
 def once_differentiable(
     spec: OpSpec, maths: Maths, cut_off: frozenset[str], program: Lines
 ) -> bool:
-    """As the user says; else where a second derivative would be silently wrong or is impossible.
+    """Whether the backward is differentiable only once: as the user says, else where a second derivative would be silently wrong or is impossible.
 
     `cut_off` are the saved locals that depend on an input: what is read from ctx is a constant to autograd.
     """

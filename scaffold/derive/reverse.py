@@ -63,7 +63,7 @@ class Reversed(NamedTuple):
 
 
 def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
-    """A gradient that has the argument's shape, whether or not that can be seen."""
+    """The gradient, from now on known to have the shape of the argument, though that does not follow from what it is computed of."""
     if gradient.rule == "neg" and not make.opaque(gradient):
         return make.neg(exactly(make, gradient.args[0], arg))
     return (

@@ -31,7 +31,7 @@ JOINING = frozenset(
 
 
 class JoinedInput(NamedTuple):
-    """The input in the place of a tensor that all of a variadic input make."""
+    """An input that stands for the one tensor which the forward makes of all tensors of a variadic input."""
 
     several: TensorInput
     name: str
@@ -45,7 +45,7 @@ class JoinedInput(NamedTuple):
         return replace(spec, inputs=tuple(inputs))
 
     def derived(self, graph: Graph, found: Derived) -> Derived:
-        """What was derived of that op, over the tensors."""
+        """The gradients that were derived for that input, as those of each tensor."""
         back = {graph.name(self.name): self.value}
 
         def over(items: Sequence[Statement]) -> tuple[Statement, ...]:
@@ -112,7 +112,7 @@ class JoinedInput(NamedTuple):
 def joined_input(
     spec: OpSpec, forward: Forward, graph: Graph, wanted: Collection[str]
 ) -> JoinedInput | None:
-    """The input in the place of what the forward makes of a variadic one; None where it reads the tensors otherwise as well."""
+    """An input for the one tensor that the forward makes of a variadic input; None where the forward also reads the tensors in another way."""
     several = next((item for item in spec.tensors if item.variadic), None)
     if several is None or several.name not in wanted or spec.kept is not None:
         return None
@@ -133,7 +133,7 @@ def joined_input(
 
 
 def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
-    """The forward over the input in the place."""
+    """The forward that reads that input where it made the one tensor of all."""
     put = _in_place(graph, joined)
     statements = rewritten(graph, forward.statements, put)
     results = tuple(graph.rewrite(item, put) for item in forward.results)

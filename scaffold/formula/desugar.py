@@ -299,7 +299,7 @@ RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
 
 
 def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements with assignments in the place of what says the same, where that is known.
+    """The statements with plain assignments for other statements that come to the same.
 
     `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`,
     `h[0].mul_(2)` is `h[0] = h[0].mul(2)`, and `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.

@@ -107,7 +107,7 @@ class Template(NamedTuple):
     holes: tuple[Node, ...]
 
     def filled(self, args: "Sequence[Op]") -> dict[Node, "Op"]:
-        """What each hole stands for."""
+        """Each argument by the node that stands for it in the template."""
         return dict(zip(self.holes, args, strict=True))
 
 
@@ -521,7 +521,7 @@ class Program:
         return ValueOf(dim)
 
     def tell_size(self, size: Dim, value: Op) -> None:
-        """A size without a name is that Python value; of several the first is kept."""
+        """Note that a size without a name is that Python value; the first that is noted stays."""
         if isinstance(size, UnnamedSize):
             self._sizes.setdefault(size, value)
 
@@ -532,7 +532,7 @@ class Program:
     # What the forward says of Python values and tuples
 
     def local(self, name: Node, value: Op) -> Op:
-        """A local that is assigned once, and is that Python value."""
+        """The value of a local that is assigned once, from now on known to be that Python value."""
         if name.label not in names_read(value):  # nothing is told of `n = n + 1`
             self._locals[name.label] = value
         return self.static(name)
@@ -549,7 +549,7 @@ class Program:
         return op
 
     def compute(self, op: Op, label: str, *args: Op) -> None:
-        """A Python value is computed so: the op keeps the user's words, `z.shape[-1] + 1`, so that they stand in the text again.
+        """Note how a Python value is computed: the op keeps the user's words, `z.shape[-1] + 1`, so that they stand in the text again.
 
         What they mean, the size of a dim and 1, only lowering knows, which has the names of the forward.
         """
@@ -560,7 +560,7 @@ class Program:
         return self._operations.get(self.value_of(op))
 
     def set_dtype(self, op: Op, kind: Kind) -> None:
-        """A Python value is the dtype of such tensors."""
+        """Note that a Python value is the dtype of tensors of that kind."""
         self._dtypes[op] = kind
 
     def dtype(self, op: Op) -> Kind | None:
@@ -568,7 +568,7 @@ class Program:
         return self._dtypes.get(self.value_of(op))
 
     def unpack(self, op: Op) -> None:
-        """The forward takes every part of a tuple."""
+        """Note that the forward takes every part of a tuple."""
         self._unpacked.add(op)
 
     def is_unpacked(self, op: Op) -> bool:

@@ -54,7 +54,7 @@ class Evaluator(ABC):
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """What is evaluated inside is not computed in every call."""
+        """A context for what only some calls compute: a branch of a conditional expression."""
         yield
 
     # The walk

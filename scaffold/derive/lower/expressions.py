@@ -213,7 +213,7 @@ class Expressions(Evaluator):
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """What is evaluated inside is not computed in every call."""
+        """A context for what only some calls compute: a branch of a conditional expression."""
         self._choices += 1
         try:
             yield

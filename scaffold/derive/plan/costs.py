@@ -94,7 +94,7 @@ class Costs:
         return largest * op.facts.passes
 
     def keep(self, op: Op, leaf: bool) -> int:
-        """What it costs that it waits for the backward."""
+        """What it costs to keep it in memory until the backward."""
         if self.inputs_wait and op.rule == "input":
             return 0
         size = self.numbers(op) * BYTES.get(op.kind, 4)

@@ -267,7 +267,7 @@ class Flow:
         self.rest.setdefault(two, {}).setdefault(one, 0)
 
     def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
-        """Push all that goes from source to sink; what can then still be reached."""
+        """The source's side of a minimum cut: what can still be reached once no more flow can be pushed to the sink."""
         while True:
             before = self._before_each(source)
             if sink not in before:

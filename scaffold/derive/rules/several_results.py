@@ -17,7 +17,7 @@ from scaffold.derive.simplify.joined_terms import joined_parts
 
 
 def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
-    """Whether it is known that a gradient comes from each part, or that the other parts are there."""
+    """Whether all parts are known: the gradient of each has arrived, or the forward takes every one."""
     if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
@@ -27,7 +27,7 @@ def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
 
 
 def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
-    """What some parts were taken of, and its gradient."""
+    """The tensor that some parts were taken of, and its gradient by these."""
     pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
     found = [piece for piece in pieces if piece]
     if len(found) < len(pieces):

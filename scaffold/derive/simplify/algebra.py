@@ -227,7 +227,7 @@ def _is_fraction(op: Op) -> bool:
 
 
 class Scalars:
-    """Regroups the products of a backward."""
+    """Multiplies in each product of a backward what is one number first: `grad_output / n * (x * y)`."""
 
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], whole: Callable[[Op], bool]

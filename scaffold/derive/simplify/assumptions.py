@@ -108,7 +108,7 @@ def _assumed(
 
 
 def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
-    """An op of other arguments."""
+    """The op of the arguments that stand for its own; of the same ones the op itself."""
     args = tuple(map(of, op.args))
     if args == op.args:
         return op

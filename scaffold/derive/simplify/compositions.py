@@ -88,7 +88,7 @@ def _fits(op: Op, args: Bound) -> bool:
 def with_probabilities(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op], there: Collection[Op]
 ) -> dict[Op, Op]:
-    """What each op below the gradients becomes."""
+    """The gradients with `softmax(x)` for `exp(log_softmax(x))` where nothing else reads the logarithms: what each op below them becomes."""
     seen = {*down_to(roots.values(), held)}
     users: dict[Op, set[str]] = {}
     for op in seen - {*held}:

@@ -126,7 +126,7 @@ class Maker(Algebra):
         return op in self.forward_products or self.opaque(op)
 
     def is_whole(self, op: Op) -> bool:
-        """Whether an op is not taken apart at first."""
+        """Whether an op stays whole unless a sum can be factored in no other way: the forward has it, or several gradients read it."""
         return op in self.shared or self.is_forward(op)
 
     def is_(self, op: Op, *rules: str) -> bool:

@@ -121,7 +121,7 @@ class _Step:
         return not plain or bool(names & touched) or self.known.foreign(item.value)
 
     def block(self, lines: Lines, outermost: bool) -> Lines | None:
-        """The lines with one name more, in an inner block where there is none for these."""
+        """The lines with a name for one more expression that stands several times, in a branch if in no other place; None where there is none."""
         uses: dict[Node, list[Use]] = {}
         for position, item in enumerate(lines):
             for node, sure in _operations(item):
