@@ -34,9 +34,8 @@ class LayerNormFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, bias, eps = inputs
-        ctx.save_for_backward(x, weight if ctx.needs_input_grad[0] else None)
+        ctx.save_for_backward(x, weight)
         ctx.eps = eps
-        ctx.weight_shape = weight.shape if weight is not None else None
         ctx.bias_shape = bias.shape if bias is not None else None
 
     @staticmethod
@@ -56,7 +55,7 @@ class LayerNormFunction(Function):
             mean_grad = grad_normalized.mean(-1, keepdim=True)
             grad_x = rstd * (grad_normalized - inner * normalized - mean_grad)
         if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * normalized).sum_to_size(ctx.weight_shape)
+            grad_weight = (grad_output * normalized).sum_to_size(weight.shape)
         if ctx.needs_input_grad[2]:
             grad_bias = grad_output.sum_to_size(ctx.bias_shape)
         return grad_x, grad_weight, grad_bias, None

@@ -25,9 +25,8 @@ class RMSNormFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, eps = inputs
-        ctx.save_for_backward(x, weight if ctx.needs_input_grad[0] else None)
+        ctx.save_for_backward(x, weight)
         ctx.eps = eps
-        ctx.weight_shape = weight.shape
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
@@ -41,7 +40,7 @@ class RMSNormFunction(Function):
             inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
             grad_x = rstd * (grad_x_hat - inner * x_hat)
         if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * x_hat).sum_to_size(ctx.weight_shape)
+            grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
         return grad_x, grad_weight, None
 
 

@@ -1,7 +1,7 @@
 """What goes from forward to backward: tensors saved, values on ctx, and the backward rewritten to read them.
 
 In: the lines of the backward. Out: the same lines over `ctx`, and a `Context`. Invariant: a tensor is saved only for gradients that read
-its data; for its shape, dtype or presence a value is kept. No two values share a name on ctx, and none has a name that PyTorch
+its data, and a parameter of the module for its own gradient, too; for its shape, dtype or presence a value is kept. No two values share a name on ctx, and none has a name that PyTorch
 gives a meaning there.
 """
 
@@ -220,6 +220,11 @@ def _data_readers(
         )
         if read.name in tensors and needs_tensor:
             readers[read.name] = readers.get(read.name, frozenset()) | serves
+    # A parameter that needs a gradient lives on anyway: `.sum_to_size(weight.shape)` of one that is saved for others.
+    parameters = spec.module.parameters if spec.module else ()
+    for read, serves in found:
+        if read.name in parameters and read.name in readers and serves == {read.name}:
+            readers[read.name] |= serves
     return readers
 
 
