@@ -299,7 +299,7 @@ def test_what_two_gradients_read_in_one_branch_is_computed_there_alone() -> None
 def test_what_two_branches_need_is_one_if() -> None:
     lines = backward_of_case("arcface_easy_margin")
     at = lines.index("    mask_cosine = cosine > 0")
-    assert lines[at - 1 : at + 3 : 2] == ["if ctx.easy_margin:", "else:"]
+    assert (lines[at - 1], lines[at + 2]) == ("if ctx.easy_margin:", "else:")
     assert not any(line.startswith("if not") for line in lines)
 
 

@@ -102,14 +102,18 @@ def merged(lines: list[Statement]) -> list[Statement]:
 
 
 def gathered(lines: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Choices by one test as one `if`, also where the lines between them have nothing to do with the second."""
+    """Choices by one test as one `if`, also where the lines between them have nothing to do with one of the two."""
     done: list[Statement] = []
     for line in lines:
         at = _joined_at(done, line) if isinstance(line, If) else None
-        if at is None:
-            done.append(line)
-        else:
+        later = _joined_later(done, line) if isinstance(line, If) else None
+        if at is not None:
             done[at[0]] = at[1]
+        elif later is not None:
+            done = [item for place, item in enumerate(done) if place != later[0]]
+            done.append(later[1])
+        else:
+            done.append(line)
     return tuple(_inside(item) for item in done)
 
 
@@ -129,6 +133,15 @@ def _joined_at(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
             return at, both
         if depend(before, line):
             return None
+    return None
+
+
+def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
+    """The choice that can wait for another one, since no line between them reads it, and what both are then."""
+    for at, before in enumerate(done):
+        both = _as_one(before, line) if isinstance(before, If) else None
+        if both is not None and not any(depend(before, x) for x in done[at + 1 :]):
+            return at, both
     return None
 
 

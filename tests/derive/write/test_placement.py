@@ -25,7 +25,7 @@ AFTER = "grad_x = a + b + c\ngrad_y = c"
         ("c = x - y\n", "if p:\n    b = x\nelse:\n    b = y", "p: a b | a b; c"),
         ("c = x - y\n", "if not p:\n    b = x\nelse:\n    b = y", "p: a b | a b; c"),
         ("c = x - y\n", "if q:\n    b = x\nelse:\n    b = y", "p: a | a; c; q: b | b"),
-        ("c = x - y\n", "if p:\n    b = c\nelse:\n    b = y", "p: a | a; c; p: b | b"),
+        ("c = a - y\n", "if p:\n    b = c\nelse:\n    b = y", "p: a | a; c; p: b | b"),
         ("c = a - y\n", "if p:\n    b = x\nelse:\n    b = y", "p: a b | a b; c"),
         (
             "c = a - y\n",
@@ -41,6 +41,12 @@ def test_choices_are_gathered(between: str, second: str, found: str) -> None:
     first = parts[0].split(":")[1].split("|")[0].split()
     body = text.split("else:")[0].splitlines()[1:]
     assert [line.split(" = ")[0].strip() for line in body] == first
+
+
+def test_a_choice_waits_for_another_that_reads_the_lines_between() -> None:
+    text = lines(f"{CHOICE}c = x - y\nif p:\n    b = c\nelse:\n    b = y\n{AFTER}")
+    assert text[:4] == ["c = x - y", "if p:", "    a = x * 2", "    b = c"]
+    assert text.count("if p:") == 1
 
 
 def test_a_test_that_is_computed_anew_is_another_one() -> None:
