@@ -133,7 +133,7 @@ def _attempt(
         applier=applier,
         holders=holders,
         held=held,
-        of=backward.of,
+        of={**backward.of, **backward.seeds},
         via=backward.via,
         optional=(*optional, *inside, *_absent(backward)),
         taken={*backward.taken, *new.values()},
@@ -673,4 +673,18 @@ class _Writer:
         of, held = self.emission.of, self.emission.held
         for op, width, printer in self.long:
             found.add(part_to_name(printer, op, width, of, held))
-        return {part for part in found if part is not None}
+        named = {part for part in found if part is not None}
+        return named.union(*map(self._siblings, named))
+
+    def _siblings(self, part: Op) -> set[Op]:
+        """The other views of a gradient that one part of it is, if they are read again and again: both halves get a name, or none."""
+        of, uses = self.emission.of, self.plan.uses
+        if not part.facts.inline or part not in of:
+            return set()
+        return {
+            op
+            for op in of
+            if op.rule == part.rule
+            and op.args[:1] == part.args[:1]
+            and uses.get(op, 0) > 1
+        }

@@ -247,7 +247,8 @@ class Namer:
         if is_one_hot(op):
             return ["onehot"]
         if self._is_gradient(op):
-            if op.rule in ("sum", "mean") and self._is_unnamed_product(op.args[0]):
+            summed = op.facts.category == "reduction" and bool(op.facts.grad_words)
+            if summed and self._is_unnamed_product(op.args[0]):
                 return ["inner", *_roles_of(op.facts.grad_words)]
             masked = op.rule == "where" and any(is_number(arg, 0) for arg in op.args)
             found = ("masked_grad",) if masked else ()
@@ -264,6 +265,8 @@ class Namer:
             return [*self._with_name("one_minus_{}", op.args[1]), "complement"]
         if op.facts.operator == "**" and is_number(op.args[1], 2):
             return [*self._with_name("{}_sq", op.args[0]), "squared"]
+        if op.rule == "sum" and _is_product_of_two(op.args[0]):
+            return ["dot", *_roles_of(op.facts.words)]
         if op in self.denominators and op.facts.operator:
             return ["denom"]
         if op.rule == "cond":
@@ -350,6 +353,12 @@ def _spread(op: Op) -> str | None:
     if base is None:
         return None
     return of_variance if base.facts.operator == "-" else of_mean_square
+
+
+def _is_product_of_two(op: Op) -> bool:
+    """`x * y`, whose sum is a dot product."""
+    tensors = {arg for arg in op.args if arg.is_tensor}
+    return op.facts.operator == "*" and len(tensors) == 2
 
 
 def _squared(op: Op) -> Op | None:

@@ -55,8 +55,7 @@ def named(source: str, optional: str = "", taken: str = "x y p") -> list[str]:
         ),
         (
             "grad_x = (x - y) * (x - y)\ngrad_y = (x - y) * y",
-            ["diff = x - y", "grad_x = diff * diff"]
-            + ["grad_y = diff * y"],
+            ["diff = x - y", "grad_x = diff * diff"] + ["grad_y = diff * y"],
         ),
         (  # of what is cut out, and of matrices
             "grad_x = x[:-1] @ y\ngrad_y = (x[:-1] @ y).exp()",

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from scaffold.derive import derive
+from scaffold.derive.name_collisions import numbered
 from scaffold.formula import emit_lines
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.cases import CASES, Case
@@ -193,3 +194,56 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
         with Sums() as sums:
             sum(item.abs().sum() for item in results).backward()
         assert not sums.redundant
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "names"),
+    [
+        (  # what plays one role for two inputs has names that are alike
+            "x[N, D], w[C, D], s=2.0",
+            "return F.normalize(x, dim=-1) @ F.normalize(w, dim=-1).t() * s",
+            {"x_norm", "w_norm", "mask_x", "mask_w", "inner_x", "inner_w"},
+        ),
+        (  # a divisor, its cotangent but for the sign, and a dot product
+            "a[N, D], b[N, D], eps=1e-8",
+            "return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1) + eps)",
+            {"a_norm", "b_norm", "denom", "grad_dot", "neg_grad_denom", "g_a", "g_b"},
+        ),
+        (  # what is computed of the output's argument
+            "x[N, I], w[H, I]",
+            "return torch.tanh(x @ w.t() + 1)",
+            {"grad_preactivation"},
+        ),
+        (  # on one side of a choice it is the cotangent of the same value
+            "p[N], q[N], flat=False",
+            "h = p * q\ny = torch.sin(h) * torch.exp(h)\n"
+            "if flat:\n    y = y.sum()\nreturn y",
+            {"grad_h"},
+        ),
+        (  # roots that have names
+            "x[..., D], weight[D], eps=1e-5",
+            "return x / torch.sqrt(x.var(-1, keepdim=True) + eps) * weight",
+            {"std", "x_hat", "grad_x_hat"},
+        ),
+        ("p[N, 4]", "return torch.exp(1 - p) * (1 - p) ** 2", {"one_minus_p"}),
+    ],
+)
+def test_values_are_called_by_their_roles(
+    inputs: str, forward: str, names: set[str]
+) -> None:
+    assigned = {line.split(" = ")[0].strip() for line in backward(inputs, forward)}
+    assert names <= assigned, assigned
+
+
+def test_a_second_value_of_one_role_has_a_number() -> None:
+    assert numbered("mask", {"mask"}) == "mask2"
+    assert numbered("grad_x1", {"grad_x1", "grad_x1_2"}) == "grad_x1_3"
+
+
+def test_both_halves_of_a_gradient_have_names() -> None:
+    lines = backward(
+        "x[*batch, T, D], cos[T, H; const], sin[T, H; const]",
+        "x1, x2 = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]\n"
+        "return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)",
+    )
+    assert "\n".join(lines).count("grad_output[") == 2
