@@ -1,6 +1,6 @@
 """Sweeps over all that is known: a part that stands for the whole in every run, the rest in an exhaustive one.
 
-In: the values of a sweep. Out: parameters for `pytest.mark.parametrize`. Invariant: no value is left out of both runs.
+In: the values of a sweep. Out: parameters for `pytest.mark.parametrize`. Invariant: no value is left out of all runs.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -11,10 +11,14 @@ import pytest
 Value = TypeVar("Value")
 
 
-def in_every_run(values: Iterable[Value], chosen: Collection[Value]) -> list[Any]:
-    """The values, of which those that are not chosen are left to an exhaustive run."""
+def in_every_run(
+    values: Iterable[Value],
+    chosen: Collection[Value],
+    others: pytest.MarkDecorator = pytest.mark.exhaustive,
+) -> list[Any]:
+    """The values, of which those that are not chosen are left to an exhaustive run, or to what `.ci/run` asks of each commit."""
     return [
-        value if value in chosen else pytest.param(value, marks=pytest.mark.exhaustive)
+        value if value in chosen else pytest.param(value, marks=others)
         for value in values
     ]
 

@@ -9,6 +9,7 @@ import pytest
 
 from scaffold.cli.examples import Example, find_examples, read_examples
 from tests.cli.running import scaffold
+from tests.sweeps import in_every_run
 
 EXAMPLES = read_examples()
 # What a newcomer wants to write, and what they would type to find it.
@@ -42,7 +43,9 @@ def words_of(example: Example) -> list[str]:
     return shlex.split(example.command.replace("\\\n", " "))[1:]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", in_every_run(EXAMPLES, [*EXAMPLES][::3], pytest.mark.each_commit)
+)
 def test_an_example_is_proven(name: str, tmp_path: Path) -> None:
     example = EXAMPLES[name]
     for file, text in example.files.items():

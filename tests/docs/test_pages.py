@@ -21,17 +21,16 @@ from tests.docs.pages import (
 )
 from tests.docs.playing import play, with_outputs
 from tests.executed.checks import findings_of_ruff
+from tests.sweeps import in_every_run
 
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 PLAYED = [name for name in NAMES if read_steps(read_page(name))]
-# Pages that run the tests of an op again and again; what they show is held elsewhere too.
-DEAR = {"docs/mutants.md"}
-# They prove many ops: a second or more each.
+# They prove many ops, or run the tests of one again and again: a second or more each.
 SLOW = {
     f"docs/{name}.md"
-    for name in ("assistants", "first-day", "first-op", "gradients", "projects")
+    for name in ("assistants", "first-day", "first-op", "gradients", "mutants")
 }
-SLOW |= {"docs/python.md"}
+SLOW |= {"docs/projects.md", "docs/python.md"}
 # Languages whose blocks are a step, and those whose blocks only have to be well formed.
 STEPS = {"console", "pycon"}
 PICTURE = "text"
@@ -40,14 +39,7 @@ CONFIGURATION = "pyproject"  # every command reads it
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.exhaustive] * (name in DEAR)
-            + [pytest.mark.each_commit] * (name in SLOW),
-        )
-        for name in PLAYED
-    ],
+    in_every_run(PLAYED, {*PLAYED} - SLOW, pytest.mark.each_commit),
 )
 def test_commands_print_and_generate_what_is_shown(name: str, tmp_path: Path) -> None:
     text = read_page(name)

@@ -24,6 +24,7 @@ from scaffold.primitives import built_in_primitives
 from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
 from scaffold.verify.child.rule_runs import drawn_values, samples, tuple_of
 from scaffold.verify.child.rule_values import Values, called, defaults
+from tests.sweeps import in_every_run
 
 TABLE = built_in()
 RULES = [TABLE.rule(name) for name in TABLE.names()]
@@ -332,7 +333,7 @@ def policy(rule: Rule) -> str:
     return "number_first" if only and tensors and found else " ".join(sorted(found))
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.each_commit)])
+@pytest.mark.parametrize("every", in_every_run([4, 1], [4], pytest.mark.each_commit))
 def test_autocast_does_what_the_table_says(
     capfd: pytest.CaptureFixture[str], every: int
 ) -> None:

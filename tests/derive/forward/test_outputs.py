@@ -1,5 +1,7 @@
 """Results that may be an input, or one tensor twice: PyTorch saves no input that is returned as it is."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import spec_of
+from tests.sweeps import pairs_in_every_run
 
 # Of a vector of doubles each is the very tensor that it is of.
 AS_IT_IS = (
@@ -31,8 +34,13 @@ AS_IT_IS = (
 )
 
 
-@pytest.mark.parametrize("style", ["setup-context", "combined"])
-@pytest.mark.parametrize("value", AS_IT_IS)
+IN_STYLES = [*product(AS_IT_IS, ("setup-context", "combined"))]
+
+
+@pytest.mark.parametrize(
+    ("value", "style"),
+    pairs_in_every_run(IN_STYLES, [*IN_STYLES[::2], *IN_STYLES[1::8]]),
+)
 def test_an_input_that_comes_back(value: str, style: str) -> None:
     calls = [(tensor(3),)]
     check_forward("y", value, calls, style=style)
