@@ -138,7 +138,7 @@ class ProofView(NamedTuple):
     broadcast: str  # position of an input -> how many of its dims are not leading ones
     attributes: str  # position of an attribute -> further values of it
     newer: str  # functions that the shipped table does not have
-    stated: bool  # a gradient is the user's
+    asked_more: bool  # more calls are tried than those of the tests
     scaled: str  # positions of inputs whose values may be larger, where a formula states gradients
     values: str  # position of an input -> values of its elements that are tried there
     tolerance: str

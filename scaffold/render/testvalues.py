@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, NamedTuple, TypeGuard
 
-from scaffold.formula import Node
+from scaffold.formula import Formula, If, Node
 from scaffold.formula.constant_folding import evaluated, literal_value
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
@@ -159,10 +159,17 @@ def literal(text: str) -> str:
 MOST_NUMBERS = 36  # of those that formulas name
 
 
-def is_stated(spec: OpSpec) -> bool:
-    """Whether a gradient is the user's, which may be wrong of calls that the tests do not make, and such calls can be chosen."""
-    stated = bool(spec.gradients or spec.backward) and spec.surrogate is None
-    return stated and spec.samples is None
+def is_asked_more(spec: OpSpec) -> bool:
+    """Whether the gradient may be wrong of calls that the tests do not make, and such calls can be chosen: it is the user's, or has branches."""
+    stated = bool(spec.gradients or spec.backward)
+    branches = spec.forward is not None and _has_branches(spec.forward)
+    return (stated or branches) and spec.surrogate is None and spec.samples is None
+
+
+def _has_branches(forward: Formula) -> bool:
+    return any(isinstance(item, If) for item in forward.statements) or any(
+        node.kind == "conditional" for node in forward.nodes()
+    )
 
 
 def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
@@ -170,7 +177,7 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
     found: dict[int, tuple[float, ...]] = {}
     named = [*_numbers(spec)][:MOST_NUMBERS]
     several = any(item.variadic for item in spec.tensors)
-    for item in spec.tensors if is_stated(spec) and not several else ():
+    for item in spec.tensors if is_asked_more(spec) and not several else ():
         domain = PLAIN.get(item.domain, Domain())
         if item.dtype == "bool":
             found[spec.index(item.name)] = (True, False)
@@ -260,7 +267,11 @@ def _around(number: float) -> tuple[float, ...]:
 
 def _others(types: set[str], usual: str) -> Iterator[Value]:
     """Other numbers than the one that the tests use, for which alone a stated gradient may be right; a tuple of them in another order."""
-    number = _read(usual)
+    kind = next((kind for kind in ("float", "int") if kind in types), "")
+    absent = usual == "None" and kind
+    number = _read(VALUES[kind] if absent else usual)
+    if absent and _is_number(number):
+        yield number
     if isinstance(number, tuple) and len(number) > 1:
         yield from (number[1:] + number[:1], number[::-1])
     if not _is_number(number):
@@ -283,8 +294,9 @@ def _words(spec: OpSpec, name: str) -> Iterator[str]:
     """The strings that the attribute is compared with."""
     for node in _nodes(spec):
         if node.kind == "compare" and any(_is_name(arg, name) for arg in node.args):
-            values = map(evaluated, node.args)
-            yield from (value for value in values if isinstance(value, str))
+            for value in map(evaluated, node.args):
+                several = value if isinstance(value, tuple) else (value,)
+                yield from (word for word in several if isinstance(word, str))
             yield UNNAMED
 
 

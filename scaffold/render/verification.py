@@ -38,7 +38,7 @@ from scaffold.render.testlimits import precision, takes_any_layout
 from scaffold.render.testvalues import (
     compared_counts,
     further_values,
-    is_stated,
+    is_asked_more,
     literal,
     tried_values,
 )
@@ -124,7 +124,7 @@ def _proof_view(
         broadcast=str(_leading(spec, derived)),
         attributes=str(further_values(spec)),
         newer=str(newer_of(spec)),
-        stated=is_stated(spec),
+        asked_more=is_asked_more(spec),
         scaled=str(_of_any_size(spec)),
         values=str(tried_values(spec)).replace("-inf", '-float("inf")'),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
@@ -139,7 +139,7 @@ def _proof_view(
 
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
     """The inputs whose values may be larger than those of the tests, where a formula of the user's may be wrong there alone."""
-    if not is_stated(spec) or any(item.variadic for item in spec.tensors):
+    if not is_asked_more(spec) or any(item.variadic for item in spec.tensors):
         return ()
     return tuple(
         spec.index(item.name)
@@ -185,7 +185,7 @@ def _further_cases(
     if spec.samples is not None:
         return
     yield from _broadcast_names(spec)
-    if is_stated(spec):
+    if is_asked_more(spec):
         yield from _of_other_counts(spec)
     usual = choose_sizes(spec, first=2)
     if not usual:
@@ -199,7 +199,7 @@ def _further_cases(
     for name in free:
         if allows(spec, usual | {name: 1}):
             yield f"{name}=1", size_arguments({name: 1})
-    if is_stated(spec) and reference is not None:
+    if is_asked_more(spec) and reference is not None:
         yield from _of_other_sizes(spec, usual, free)
 
 
@@ -245,7 +245,7 @@ def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Other shapes where some are not declared, in the hope that the forward takes them."""
-    if not (derived or is_stated(spec)) or not _is_loose(spec):
+    if not (derived or is_asked_more(spec)) or not _is_loose(spec):
         return
     for shape in GUESSES:
         yield f"shape {shape}", f'"shape": {shape}'

@@ -148,7 +148,11 @@ def test_choices_are_those_of_a_literal() -> None:
             "x if a >= 0 else 2 * x",
             {1: (-1.0, 0.0, 1.0, 3.0, -2.0, 2.25)},
         ),
-        ("x, a: float | None = None", "x if a is None else a * x", {}),
+        (
+            "x, a: float | None = None",
+            "x if a is None else a * x",
+            {1: (0.5, 1.5, -0.5, 0.0, 0.75)},
+        ),
         (
             "x, a: float | None = 2.0",
             "x if a is None else a * x",
@@ -169,6 +173,11 @@ def test_choices_are_those_of_a_literal() -> None:
         ),
         ("x, n: int = 1", "n * x", {1: (2, -2, 0, 5)}),
         ("x, how: str = 'a'", "-x if how == 'b' else x", {1: ("b", "none")}),
+        (
+            "x, how: str = 'a'",
+            "-x if how in ('b', 'c') else x",
+            {1: ("b", "c", "none")},
+        ),
         ("x[N], i[N; index(k)], k: int = 3", "-x if k == 2 else x", {}),
         ("*xs, flip: bool = False", "-sum(xs) if flip else sum(xs)", {}),
     ],

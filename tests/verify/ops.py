@@ -8,7 +8,7 @@ from typing import Any
 from scaffold.derive import derive
 from scaffold.render.verification import OP_MODULE, Verification, verification
 from scaffold.verify import Verdict
-from scaffold.verify.child.checking import check
+from scaffold.verify.child.checking import WATCHED, check
 from scaffold.verify.child.modules import load
 from scaffold.verify.prover import read_verdict
 from tests.derive.building import spec_of
@@ -38,7 +38,7 @@ def verdict(derived: frozenset[str] = frozenset(), **raw: Any) -> Verdict:
 def judged(op: str, checks: str) -> Verdict:
     """What the process says that verifies an op, without starting it."""
     load(OP_MODULE, op)
-    answer = check(load("verified_checks", checks))
+    answer = check(load("verified_checks", checks, WATCHED))
     found = read_verdict(answer)
     assert found is not None, answer
     return found

@@ -4,7 +4,7 @@ In: the module of checks, which imports the op. Out: a `Verdict` as JSON has it:
 Invariant: a failure is a case that the forward takes, and in which the op or its backward is not what it should be.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -35,6 +35,7 @@ from scaffold.verify.child.gradients import (
     own_values,
     returned_gradients,
 )
+from scaffold.verify.child.modules import one_way
 from scaffold.verify.child.refusals import (
     BROKEN,
     INFINITE,
@@ -115,11 +116,23 @@ def check(checks: Any) -> dict[str, Any]:
         _ask_further(checks, run)
     if run.failure is None and not run.refusals:
         run.notes += unfit(checks)
+    run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}
     told = {"notes": run.notes, "skipped": run.skipped, "wanted": run.wanted}
     return found | told
+
+
+WATCHED = ("reference", "surrogate")  # functions of the checks that are the forward
+GIVE = "inputs of your own prove it: --samples '@file.py:function'"
+
+
+def _unreached(checks: Any) -> Iterator[str]:
+    """What of the forward no call has run."""
+    for test, came in one_way(checks).items():
+        where = f"not ({test})" if came else test
+        yield f"nothing that was tried has {where}: what the forward does there is not proven; {GIVE}"
 
 
 def compare(checks: Any) -> dict[str, Any]:

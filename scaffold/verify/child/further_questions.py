@@ -299,7 +299,7 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
                     checks, case, make_inputs(checks, case, None), question
                 )
             questions = OF_EACH_CASE
-    for case, inputs in _other_calls(checks) if checks.STATED else ():
+    for case, inputs in _other_calls(checks) if checks.ASKED_MORE else ():
         for _, found in _asked(checks, case, inputs, second_derivatives):
             if not found.raised:  # there may be none, of a matrix without an inverse
                 yield case, found

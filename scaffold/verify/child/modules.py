@@ -1,21 +1,24 @@
-"""Text imported as a module of a name, without a file.
+"""Text imported as a module of a name, without a file; and which ways its functions have gone.
 
-In: a name and a module's source. Out: the module, imported under that name.
-Invariant: nothing is written; a traceback shows the lines of the text.
+In: a name and a module's source; names of functions whose tests are watched. Out: the module, imported under that name; the tests that
+have been one way alone. Invariant: nothing is written; a traceback shows the lines of the text.
 """
 
+import ast
 import linecache
 import sys
+from collections.abc import Collection
 from importlib.abc import ExecutionLoader
 from importlib.util import module_from_spec, spec_from_loader
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 
 class TextLoader(ExecutionLoader):
     """Loads one module, whose source it holds."""
 
-    def __init__(self, text: str, place: str) -> None:
-        self.text, self.place = text, place
+    def __init__(self, text: str, place: str, watched: Collection[str]) -> None:
+        self.text, self.place, self.watched = text, place, watched
 
     def get_source(self, fullname: str) -> str:
         return self.text
@@ -23,14 +26,63 @@ class TextLoader(ExecutionLoader):
     def get_filename(self, fullname: str) -> str:
         return self.place
 
+    def get_code(self, fullname: str) -> CodeType:
+        """The code, of which each test in a watched function says how it came out."""
+        tree = ast.parse(self.text)
+        for node in ast.walk(tree) if self.watched else ():
+            if isinstance(node, ast.FunctionDef) and node.name in self.watched:
+                _Watched().visit(node)
+        whole = ast.fix_missing_locations(tree)
+        return compile(whole, self.place, "exec", dont_inherit=True)
 
-def load(name: str, text: str) -> ModuleType:
+
+NOTED, WAYS = (
+    "noted_test",
+    "ways_of_tests",
+)  # what a watched test is given to; what it notes
+Ways = dict[str, set[bool]]  # the text of a test -> how it came out
+
+
+class _Watched(ast.NodeTransformer):
+    """Lets tests that choose a way say how they came out; one that only raises an error chooses none."""
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        return self._noted(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        refuses = all(isinstance(one, ast.Raise) for one in node.body)
+        return self.generic_visit(node) if refuses else self._noted(node)
+
+    def _noted(self, node: ast.IfExp | ast.If) -> ast.AST:
+        if isinstance(node.test, ast.Constant):
+            return self.generic_visit(node)
+        text = ast.Constant(ast.unparse(node.test))
+        self.generic_visit(node)
+        call = ast.Call(ast.Name(NOTED, ast.Load()), [text, node.test], [])
+        node.test = ast.copy_location(call, node.test)
+        return node
+
+
+def one_way(module: Any) -> dict[str, bool]:
+    """The tests of watched functions that came out one way alone, and how."""
+    ways: Ways = vars(module).get(WAYS, {})
+    return {test: next(iter(came)) for test, came in ways.items() if len(came) == 1}
+
+
+def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
     """The module, which others may import by its name from now on."""
     place = f"<{name}>"
-    spec = spec_from_loader(name, TextLoader(text, place), origin=place)
+    spec = spec_from_loader(name, TextLoader(text, place, watched), origin=place)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     linecache.cache[place] = (len(text), None, text.splitlines(True), place)
+    ways = module.__dict__[WAYS] = Ways()
+
+    def noted(test: str, value: Any) -> Any:
+        ways.setdefault(test, set()).add(bool(value))
+        return value
+
+    module.__dict__[NOTED] = noted
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module

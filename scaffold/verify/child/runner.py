@@ -80,7 +80,7 @@ def _prove(request: dict[str, Any], writing: int) -> None:
 
 
 def _verdict(request: dict[str, Any]) -> dict[str, Any]:
-    from scaffold.verify.child.checking import check
+    from scaffold.verify.child.checking import WATCHED, check
     from scaffold.verify.child.modules import load
 
     sys.path.extend(request["path"])
@@ -92,7 +92,7 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
         for name, text in request["modules"]:
             load(name, text)
         load("verified_op", request["op"])
-        checks = load("verified_checks", request["checks"])
+        checks = load("verified_checks", request["checks"], WATCHED)
     except Exception as error:  # noqa: BLE001 (whatever the user's modules raise)
         return _not_loaded(error)
     return check(checks)

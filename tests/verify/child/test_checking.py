@@ -454,3 +454,19 @@ def test_what_is_there_and_no_operator_fails(name: str) -> None:
 )
 def test_operators_and_what_is_not_there_run(name: str) -> None:
     assert no_operator([name]) is None
+
+
+def test_a_branch_that_no_call_reaches_is_told() -> None:
+    raw: dict[str, Any] = {"inputs": "x[N, D]", "derive": True}
+    reached = "x * 2 if x.sum() > 100 else x * 3"
+    assert verdict(frozenset("x"), forward=reached, **raw).notes == ()
+    beyond = "x * 2 if x.isnan().any() else x * 3"
+    (note,) = verdict(frozenset("x"), forward=beyond, **raw).notes
+    assert note.startswith("nothing that was tried has x.isnan().any(): ")
+
+
+def test_a_stated_gradient_that_forgets_a_branch_is_refused() -> None:
+    raw = {"inputs": "x[N, D]", "forward": "x * 2 if x.sum() > 100 else x * 3"}
+    found = verdict(grad={"x": "grad_output * 3"}, **raw).failure
+    assert found is not None
+    assert found.words == "wrong where all of x are about 30"

@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from scaffold.verify.child.modules import load
+from scaffold.verify.child.modules import load, one_way
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +30,23 @@ def test_a_traceback_shows_the_line() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         module.fail()
     assert "return 1 / 0  # here" in "".join(traceback.format_exception(caught.value))
+
+
+def test_the_tests_that_came_out_one_way_are_known() -> None:
+    text = """
+def watched(x):
+    if x > 3:
+        raise ValueError
+    y = 1 if x > 0 else 2 if x > -5 else 3
+    if x is None:
+        y = 4
+    return y if True else 5
+
+def other(x):
+    return 1 if x else 2
+"""
+    module = load("some_checks", text, ("watched",))
+    assert one_way(module) == {}
+    assert [module.watched(x) for x in (1, -1)] == [1, 2]
+    assert module.other(1) == 1
+    assert one_way(module) == {"x > -5": True, "x is None": False}
