@@ -53,6 +53,10 @@ class NotHere(Refusal):
     """A call that becomes several statements inside of a choice: they would run whatever is chosen."""
 
 
+class Swapped(Refusal):
+    """A call that becomes statements, which would run before what is evaluated first."""
+
+
 class Inliner:
     """Replaces calls, statement by statement; what it cannot replace is reported, once for a statement."""
 
@@ -513,7 +517,7 @@ class Sites(ast.NodeTransformer):
         if swapped:
             shown = own_name(function.name)
             message = f"'{shown}' would run before what stands in front of it"
-            raise Refusal(node, message, "give its value a name in a line above")
+            raise Swapped(node, message, "give its value a name in a line above")
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id.startswith("@") or node.id in self.known:
@@ -552,12 +556,7 @@ class Sites(ast.NodeTransformer):
 
     def _written_out(self, node: ast.expr) -> ast.expr | None:
         """The elements, where they call functions of the file, as a list."""
-        calls = [
-            item
-            for item in ast.walk(node)
-            if isinstance(item, ast.Name)
-            and (item.id.startswith("@") or item.id in self.known)
-        ]
+        calls = self._functions_in(node)
         if not calls:
             return None
         elements = elements_of(node, self.inliner.readable)
@@ -569,6 +568,37 @@ class Sites(ast.NodeTransformer):
         listed = self.visit(ast.copy_location(ast.List(elements, ast.Load()), node))
         assert isinstance(listed, ast.expr)
         return listed
+
+    def _functions_in(self, node: ast.expr) -> list[ast.Name]:
+        """The functions of the file that an expression names."""
+        return [
+            item
+            for item in ast.walk(node)
+            if isinstance(item, ast.Name)
+            and (item.id.startswith("@") or item.id in self.known)
+        ]
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """`f(x).pow_(2).sum() + f(y).sum()`: what is on the left gets a name where the steps of a call would run before it."""
+        earlier, depth = self.seen[:], self.depth
+        node.left = self.visit(node.left)
+        if not self._functions_in(node.right):
+            node.right = self.visit(node.right)
+            return node
+        inliner, right = self.inliner, copy.deepcopy(node.right)
+        before, seen = self.before[:], self.seen[:]
+        taken, made = set(inliner.taken), inliner.made
+        try:
+            node.right = self.visit(node.right)
+        except Swapped:
+            if self.conditional:
+                raise
+            inliner.taken, inliner.made, self.depth = taken, made, depth
+            self.before, node.left = self._named(before, node.left)
+            # What was seen before this is still to run after the steps of the call.
+            self.seen = seen[: len(earlier)]
+            node.right = self.visit(right)
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """`halves(x)[0]`, where the function returns `a, b`, is `a`."""
