@@ -197,7 +197,7 @@ class OpTests:
         first = next(x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
         grad_output = torch.ones_like(output, requires_grad=self.saves_nothing)
         with pytest.raises(
-            RuntimeError, match="differentiable once|differentiate twice"
+            RuntimeError, match=r"differentiable once|differentiate twice"
         ):
             gradient: Any = torch.autograd.grad(
                 output, first, grad_output, create_graph=True

@@ -275,7 +275,7 @@ class OpTests:
             self.assert_close(found, gradients(ends, every))
 
     def test_sharding(self, case: Case) -> None:
-        """Where DTensor may split the op, what two devices compute makes up the whole."""
+        """What two devices compute, each of its part, makes up the whole."""
         inputs = self.inputs(**case)
         assert self.sharding is not None
         for placements, placed in self.sharding(*inputs):

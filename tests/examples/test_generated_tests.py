@@ -76,6 +76,20 @@ def test_ruff_has_nothing_to_say_by_default(example: Example) -> None:
     assert not findings_of_ruff(example.directory)
 
 
+def test_rules_that_teams_add_have_little_to_say() -> None:
+    """Nothing but a name that a loop of the tests gives anew; styles that exclude each other are not asked."""
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
+    wide = "E,W,F,B,UP,C4,SIM,RUF,PERF,PIE,ERA,PLC,PLE,PLW,FURB,ISC,T20,RSE,G,Q"
+    found = subprocess.run(
+        [*command, "--select", wide, "--ignore", "PLW2901", "."],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not found.returncode, found.stdout
+
+
 def test_ruff_has_nothing_to_say_as_configured_here() -> None:
     command = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
     found = subprocess.run(
