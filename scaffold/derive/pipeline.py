@@ -260,7 +260,9 @@ def _lines_before_ctx(
         from scaffold.derive.write.loops import settled_loops  # the engine, as below
 
         # With dead lines gone, it is known what of a loop is read; before names are given to what stands twice.
-        program = settled_loops(source.graph, program, _outside(spec))
+        ends = frozenset(f"grad_{name}" for name in wanted)
+        program = settled_loops(source.graph, program, ends, _outside(spec))
+        program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
     return reuse, once, lines_of(laid_out(spec, maths, program), wanted)
 

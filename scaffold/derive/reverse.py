@@ -419,7 +419,7 @@ class Reverse:
         loop, program = op.loop, self.program
         first = len(loop.carries)
         known = tuple(sorted(arrived))
-        names = (loop.collected[at - first][0] for at in known if at >= first)
+        names = (loop.collected[at - first].element for at in known if at >= first)
         step = loop.step(frozenset(names))
         results = {of.removeprefix("next_") for _, of in step.results}
         before = tuple(name for name in loop.carries if name in step.reads | results)
@@ -427,7 +427,10 @@ class Reverse:
         start = first + len(loop.collected)
         values = [lists[start + loop.carries.index(name)] for name in before]
         data = LoopGradient(op, known, step, before)
-        args = (*(arrived[at] for at in known), *op.args, *values)
+        reads = list(op.args[: len(loop.tensors)])
+        for at, part in enumerate(loop.parts, first):
+            reads[at] = part.whole  # of which each step reads its part
+        args = (*(arrived[at] for at in known), *reads, *values)
         pulled = program.op("loop_backward", args, data, kind="group")
         return [
             (
@@ -436,6 +439,20 @@ class Reverse:
                     "item", (pulled,), Position(at), kind=arg.kind, shape=arg.shape
                 ),
             )
-            for at, arg in enumerate(op.args)
+            for at, arg in enumerate(op.args[: len(loop.tensors)])
             if arg.active
-        ]
+        ] + self._of_firsts(op, arrived)
+
+    def _of_firsts(self, op: Op, arrived: Mapping[int, Op]) -> Pairs:
+        """The gradients of what a loop has collected before its first step."""
+        loop, found = op.loop, Pairs()
+        firsts = iter(op.args[len(loop.tensors) :])
+        for at, result in enumerate(loop.collected, len(loop.carries)):
+            for position in range(result.firsts):
+                arg = next(firsts)
+                if at in arrived:
+                    place = -1 - position if result.flipped else position
+                    index = map(self.make.const, (result.dim, place))
+                    part = self.make.applier.named("select", arrived[at], *index)
+                    found.append((arg, exactly(self.make, part, arg)))
+        return found

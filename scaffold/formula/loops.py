@@ -15,6 +15,7 @@ import copy
 import keyword
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 from scaffold.errors import ScaffoldError
@@ -68,9 +69,10 @@ class Collected(NamedTuple):
     """What a loop collects, and how it is one tensor in the end."""
 
     element: str  # what a step adds
-    container: str  # the list, or what is written in
+    container: str  # the list
     joined: str  # the name of the whole
     flipped: bool  # the last step's part is the first one
+    buffer: bool = False  # the forward writes the parts into a tensor of its own
 
 
 class OfLoop(NamedTuple):
@@ -115,7 +117,7 @@ class _OneStep:
 
     def _before(self, above: Iterable[ast.stmt]) -> list[ast.stmt]:
         """The statements before a loop, without those that make what it collects in."""
-        made = {part.container for part in self.loops[-1].collected}
+        made = {part.container for part in self.loops[-1].collected if not part.buffer}
         return [item for item in above if not set(_assigned(item)) & made]
 
     def _step(
@@ -124,8 +126,7 @@ class _OneStep:
         header = self._header(loop.target, loop.iter)
         if header is None or loop.orelse or not all(map(_is_plain, loop.body)):
             return None
-        makers = {name: value for item in above for name, value in _made(item)}
-        collecting = _Collecting(header, makers, self._fresh)
+        collecting = _Collecting(header, above, self._fresh)
         body = [collecting.visit(item) for item in loop.body]
         joined = collecting.joins(after)
         if joined is None:
@@ -134,8 +135,7 @@ class _OneStep:
         here = len(self.loops)
         ends = ast.Tuple([header.start, header.stop], ast.Load())
         self.loops.append(OfLoop(header.at, header.backwards, collected))
-        containers = {part.container for part in collected}
-        if containers & names_in([*body]) or containers - makers.keys():
+        if collecting.elements.keys() & names_in([*body]):
             return None
         lines = [
             _assign(f"{BEGIN}_{here}", ends),
@@ -265,26 +265,28 @@ class _Collecting(ast.NodeTransformer):
     def __init__(
         self,
         header: _Header,
-        makers: Mapping[str, ast.expr],
+        above: Sequence[ast.stmt],
         fresh: Callable[[str], str],
     ) -> None:
-        self.header, self.makers, self.fresh = header, makers, fresh
+        self.header, self.fresh = header, fresh
+        self.makers = {name: value for item in above for name, value in _made(item)}
+        self.lists = dict(_lists(above))
         self.elements: dict[str, str] = {}  # a container -> what a step adds
         self.dims: dict[str, int] = {}  # of what is written in: along which dim
 
     def visit_Expr(self, item: ast.Expr) -> ast.stmt:
         match item.value:
-            case ast.Call(
-                ast.Attribute(ast.Name(name), "append"), [value], []
-            ) if name not in self.elements and _is_empty_list(self.makers.get(name)):
+            case ast.Call(ast.Attribute(ast.Name(name), "append"), [value], []) if (
+                name not in self.elements and name in self.lists
+            ):
                 return _assign(self._element(name), value)
         return item
 
     def visit_Assign(self, item: ast.Assign) -> ast.stmt:
         match item.targets, item.value:
-            case [
-                ast.Subscript(ast.Name(name), index)
-            ], value if name not in self.elements and _is_buffer(self.makers.get(name)):
+            case [ast.Subscript(ast.Name(name), index)], value if (
+                name not in self.elements and name in self.makers
+            ):
                 dim = _place(index, self.header.at)
                 if dim is not None:
                     self.dims[name] = dim
@@ -303,8 +305,10 @@ class _Collecting(ast.NodeTransformer):
             joining = _Joining(container, self.fresh)
             if container in self.dims:
                 value = _stacked(element, self.dims[container])
+                parts = self.fresh(f"{container}_parts")
                 # It is written in at the index, whichever way the loop goes.
-                part = Collected(element, container, container, self.header.backwards)
+                flipped = self.header.backwards
+                part = Collected(element, parts, container, flipped, buffer=True)
                 found.append((part, value))
                 continue
             after[:] = [joining.visit(item) for item in after]
@@ -312,11 +316,23 @@ class _Collecting(ast.NodeTransformer):
                 return None
             name, flipped, call = joining.found
             part = Collected(element, container, name, flipped)
-            listed = ast.List([ast.Name(element, ast.Load())], ast.Load())
+            several = [*self.lists[container], ast.Name(element, ast.Load())]
+            listed = ast.List(several, ast.Load())
             found.append(
                 (part, ast.Call(call.func, [listed, *call.args[1:]], call.keywords))
             )
         return found
+
+
+def _lists(above: Sequence[ast.stmt]) -> Iterator[tuple[str, list[ast.expr]]]:
+    """The lists that statements make, with what is in them where they end."""
+    for at, item in enumerate(above):
+        for name, value in _made(item):
+            if isinstance(value, ast.List):
+                later = (node for line in above[at + 1 :] for node in ast.walk(line))
+                assigned = {node.id for node in later if isinstance(node, ast.Name)}
+                if not assigned & {name, *names_in(value.elts)} or not value.elts:
+                    yield name, value.elts
 
 
 class _Joining(ast.NodeTransformer):
@@ -361,14 +377,6 @@ def _stacked(element: str, dim: int) -> ast.expr:
     listed = ast.List([ast.Name(element, ast.Load())], ast.Load())
     args: list[ast.expr] = [listed, ast.Constant(dim)]
     return ast.Call(ast.Attribute(torch, JOIN, ast.Load()), args, [])
-
-
-def _is_empty_list(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.List) and not value.elts
-
-
-def _is_buffer(value: ast.expr | None) -> bool:
-    return False  # filled in below, once what it covers is known
 
 
 def _place(index: ast.expr, name: str) -> int | None:
@@ -434,7 +442,9 @@ class _Rolling:
         count = len(loop.collected)
         body, joins = inner[: len(inner) - count - 1], inner[len(inner) - count :]
         step = self._functional(body, above)
-        if step is None:
+        buffers = [part.joined for part in loop.collected if part.buffer]
+        around = (*above, *body)
+        if step is None or any(_shares(*pair) for pair in product(around, buffers)):
             return None
         later = self._read_after(after)
         known = frozenset().union(
@@ -499,9 +509,15 @@ class _Rolling:
             for part, item in zip(loop.collected, joins, strict=True)
         ]
         names = (*carries, *(part.joined for part in loop.collected), *lists.values())
+        buffers = [part.joined for part in loop.collected if part.buffer]
+        firsts = {
+            part.container: item.value.args[1].args[:-1]
+            for part, item in zip(loop.collected, joins, strict=True)
+        }
+        before = self._before(carries, firsts, buffers, lists)
         blocks = [
             self.graph.node("lines", "", tuple(lines))
-            for lines in (self._before(carries, containers, lists), body, after)
+            for lines in (before, body, after)
         ]
         index, items = self._own(loop.at), self._items(loop, ends)
         results = self.graph.node("tuple", "", tuple(map(self._own, names)))
@@ -532,13 +548,18 @@ class _Rolling:
     def _before(
         self,
         carries: Sequence[str],
-        containers: Mapping[str, str],
+        firsts: Mapping[str, tuple[Node, ...]],
+        buffers: Sequence[str],
         lists: Mapping[str, str],
     ) -> list[Node]:
         """What the loop begins with: `h = h` of outside, `ys = []`, `hs = [h]`."""
-        graph, empty = self.graph, self.graph.node("list")
+        graph = self.graph
         begun = [self._assign(name, graph.name(name)) for name in carries]
-        begun += [self._assign(name, empty) for name in containers.values()]
+        begun += [
+            self._assign(name, graph.node("list", "", values))
+            for name, values in firsts.items()
+        ]
+        begun += [self._assign(name, graph.name(name)) for name in buffers]
         for name in carries:
             listed = graph.node("list", "", (self._own(name),))
             begun.append(self._assign(lists[name], listed))

@@ -126,21 +126,42 @@ class StepGradient(NamedTuple):
     results: tuple[tuple[str, str], ...]  # a name in the lines, the result that it is
 
 
+class LoopResult(NamedTuple):
+    """What a loop collects, stacked in the end."""
+
+    element: str  # what a step adds
+    dim: int
+    firsts: int  # how many are there before the first step: the last arguments of the loop are they
+    flipped: bool  # these come last in the end
+
+
+class LoopPart(NamedTuple):
+    """The part of a tensor that is a step's own."""
+
+    name: str
+    node: Node  # `x[:, t - 1]`
+    dim: int
+    whole: "Op"  # that `x`
+    over: (
+        Node | None
+    )  # the index of what all steps read of it, `:, :-1`; None for all of it
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """A loop as the forward has it, what its step takes, and how that is differentiated."""
 
     code: Node  # of kind `loop`
     carries: tuple[str, ...]
-    parts: tuple[tuple[str, Node, int], ...]  # `x_t`, `x[:, t]`, its dim
+    parts: tuple["LoopPart", ...]
     others: tuple[str, ...]  # tensors that each step reads
-    collected: tuple[tuple[str, int], ...]  # what a step adds, and the dim of it
+    collected: tuple["LoopResult", ...]
     step: Callable[[frozenset[str]], StepGradient]  # where those results are wanted
 
     @property
     def tensors(self) -> tuple[str, ...]:
         """What the arguments of the loop are in a step."""
-        return (*self.carries, *(part[0] for part in self.parts), *self.others)
+        return (*self.carries, *(part.name for part in self.parts), *self.others)
 
 
 class LoopGradient(NamedTuple):

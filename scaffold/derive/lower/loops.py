@@ -14,7 +14,16 @@ from typing import NamedTuple
 from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Kind, Loop, Op, Position, StepGradient, literal
+from scaffold.derive.graph.op import (
+    Kind,
+    Loop,
+    LoopPart,
+    LoopResult,
+    Op,
+    Position,
+    StepGradient,
+    literal,
+)
 from scaffold.derive.graph.shapes import Dim, Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.name_collisions import fresh
@@ -37,18 +46,26 @@ class Step(NamedTuple):
 DeriveStep = Callable[[OpSpec, Mapping[str, Shape]], Step]
 
 
+class _Collected(NamedTuple):
+    """What a loop collects."""
+
+    container: str
+    element: Node  # what a step adds
+    join: Node
+    buffer: Node | None  # what the forward writes the parts into
+    firsts: tuple[Node, ...]  # what is there before the first step
+
+
 class _Code(NamedTuple):
     """A `loop` node, taken apart; names of the loop are names again."""
 
     carries: tuple[tuple[str, Node], ...]  # with what each is before the loop
     at: str  # the name of the index
     stop: Node
-    from_zero: bool
+    start: int | None  # None for what only a call tells
     goes_back: bool
     lines: tuple[Assign, ...]
-    collected: tuple[
-        tuple[str, Node, Node], ...
-    ]  # list, what a step adds, how it is joined
+    collected: tuple[_Collected, ...]
     results: tuple[str, ...]
 
 
@@ -76,7 +93,7 @@ class LoopLowering:
         parts, code = self._with_parts(code, own)
         read = frozenset().union(
             *(item.value.names() for item in code.lines),
-            *(value.names() for _, value, _ in code.collected),
+            *(part.element.names() for part in code.collected),
         )
         outer = {name: op for name, op in self.env.items() if name in read - own}
         tensors = {name: op for name, op in outer.items() if self._is_plain_tensor(op)}
@@ -85,19 +102,20 @@ class LoopLowering:
         shapes, step = self._steady(taken)
         args = (
             *carries.values(),
-            *(part.whole for part in parts.values()),
+            *(part.read for part in parts.values()),
             *tensors.values(),
+            *(self._carry(first) for part in code.collected for first in part.firsts),
         )
         data = Loop(
             loop,
             tuple(carries),
-            tuple((name, part.node, part.dim) for name, part in parts.items()),
+            tuple(LoopPart(name, *part[1:]) for name, part in parts.items()),
             tuple(tensors),
             tuple(
-                (element, self._dim(join, code))
-                for element, (_, _, join) in zip(
-                    taken.elements, code.collected, strict=True
+                LoopResult(
+                    name, self._dim(part.join, code), len(part.firsts), code.goes_back
                 )
+                for name, part in zip(taken.elements, code.collected, strict=True)
             ),
             lambda wanted: self.derive_step(taken.spec(wanted), shapes).gradient(),
         )
@@ -147,8 +165,8 @@ class LoopLowering:
             else:
                 rest.append(replace(item, value=self.graph.rewrite(item.value, part)))
         collected = tuple(
-            (name, self.graph.rewrite(value, part), join)
-            for name, value, join in code.collected
+            item._replace(element=self.graph.rewrite(item.element, part))
+            for item in code.collected
         )
         return dict(parts.values()), code._replace(
             lines=tuple(rest), collected=collected
@@ -163,10 +181,12 @@ class LoopLowering:
                 return node, None
         parts = index.args if index.kind == "tuple" else (index,)
         op = self.env.get(name)
-        if code.at not in (part.label for part in parts) or op is None:
+        places = [
+            k for k, part in enumerate(parts) if _shift(part, code.at) is not None
+        ]
+        if len(places) != 1 or op is None:
             return node, None
-        full = self._full()
-        at = next(k for k, part in enumerate(parts) if part.label == code.at)
+        full, (at,) = self._full(), places
         above, rest = parts[:at], parts[at + 1 :]
         rank = op.shape.rank
         if len(above) == 1 and above[0].label == "..." and rank is not None:
@@ -186,17 +206,44 @@ class LoopLowering:
         return self.graph.node("slice", "", (self.graph.node("absent"),) * 3)
 
     def _part(self, node: Node, code: _Code) -> "_Part | None":
-        """`x[:, t]` of a tensor from outside, of which the loop goes over the whole dim."""
+        """`x[:, t - 1]` of a tensor from outside."""
         match node:
-            case Node("subscript", _, (Node("name", name), index)) if name in self.env:
-                whole = self.env[name]
-                dim = _place(index, code.at)
-                if dim is None or not whole.is_tensor or not code.from_zero:
-                    return None
-                if not self._is_length(whole.shape, dim, code.stop):
-                    return None
-                return _Part(whole, node, dim, _without(whole.shape, dim))
-        return None
+            case Node("subscript", _, (Node("name", name) as of, index)) if (
+                name in self.env
+            ):
+                whole, place = self.env[name], _place(index, code.at)
+            case _:
+                return None
+        if place is None or not whole.is_tensor or code.start is None:
+            return None
+        dim, shift = place
+        first = code.start + shift
+        if first < 0 or whole.shape.rank is not None and whole.shape.rank <= dim:
+            return None
+        if first == shift == 0 and self._is_length(whole.shape, dim, code.stop):
+            return _Part(whole, node, dim, whole, None)
+        ends = self._ends(
+            first, shift, self._is_length(whole.shape, dim, code.stop), code.stop
+        )
+        parts = (*(self._full(),) * dim, self.graph.node("slice", "", ends))
+        over = parts[0] if not dim else self.graph.node("tuple", "", parts)
+        read = self.value(self.graph.node("subscript", "", (of, over)))
+        return _Part(read, node, dim, whole, over)
+
+    def _ends(
+        self, first: int, shift: int, whole: bool, stop: Node
+    ) -> tuple[Node, ...]:
+        """The ends of the slice that all steps read: `1:`, `:-1`."""
+        graph, absent = self.graph, self.graph.node("absent")
+        start = graph.constant(str(first)) if first else absent
+        if whole and shift == 0:
+            return start, absent, absent
+        amount = graph.constant(str(abs(shift)))
+        if whole and shift < 0:
+            return start, graph.node("unary", "-", (amount,)), absent
+        if shift:
+            stop = graph.node("binary", "+" if shift > 0 else "-", (stop, amount))
+        return start, stop, absent
 
     def _is_length(self, shape: Shape, dim: int, stop: Node) -> bool:
         size = self.program.value_of(self.value(stop))
@@ -237,8 +284,8 @@ class LoopLowering:
         flips = listed.kind == "subscript"
         if flips != code.goes_back or not isinstance(number, int):
             raise UnsupportedError("a loop joins what it collects in another way")
-        if not code.from_zero:
-            raise UnsupportedError("a loop begins behind 0")
+        if code.start is None:
+            raise UnsupportedError("a loop begins where only a call tells")
         return number
 
     def _results(
@@ -254,17 +301,32 @@ class LoopLowering:
             shape = shapes.get(name)
             yield self._item(group, at, start.kind, shape, active=True)
         stop = self.program.size_of(self.value(code.stop))
+        length = sizes.minus(stop, code.start or 0)
         for at, element in enumerate(step.results[count:]):
-            dim = group.loop.collected[at][1]
+            _, dim, more, _ = group.loop.collected[at]
+            self._check_buffer(code.collected[at].buffer, element, dim, code)
             yield self._item(
                 group,
                 count + at,
                 element.kind,
-                _with(element.shape, dim, stop),
+                _with(element.shape, dim, sizes.plus(length, more)),
                 active=element.active,
             )
         for at, name in enumerate(carries):
             yield self._item(group, len(step.results) + at, "real", None, active=False)
+
+    def _check_buffer(
+        self, buffer: Node | None, element: Op, dim: int, code: _Code
+    ) -> None:
+        """Refuse what writes into a part of a tensor, or spreads what it writes there."""
+        if buffer is None:
+            return
+        whole = self.value(buffer)
+        same = (
+            element.shape == _without(whole.shape, dim) and element.kind == whole.kind
+        )
+        if not same or code.start or not self._is_length(whole.shape, dim, code.stop):
+            raise UnsupportedError("a loop writes into a part of a tensor")
 
     def _item(
         self, group: Op, at: int, kind: Kind, shape: Shape | None, active: bool
@@ -280,10 +342,16 @@ class LoopLowering:
 
 
 class _Part(NamedTuple):
-    whole: Op
+    read: Op  # what all steps read, part by part
     node: Node
     dim: int
-    shape: Shape | None
+    whole: Op
+    over: Node | None
+
+    @property
+    def shape(self) -> Shape | None:
+        """That of one part."""
+        return _without(self.read.shape, self.dim)
 
 
 class _Step(NamedTuple):
@@ -301,7 +369,10 @@ class _Step(NamedTuple):
     def elements(self) -> tuple[str, ...]:
         """What the parts of what is collected are called."""
         letter = _letter(self.code.at)
-        several = (name.removesuffix("s") or name for name, _, _ in self.code.collected)
+        several = (
+            part.buffer.label if part.buffer else part.container.removesuffix("s")
+            for part in self.code.collected
+        )
         return tuple(f"{name}_{letter}" for name in several)
 
     def shapes(self) -> dict[str, Shape]:
@@ -343,7 +414,7 @@ class _Step(NamedTuple):
 
     def _inputs(self) -> tuple[Input, ...]:
         """What a step takes; the carries last, so that their gradients are assigned after all that reads what came in."""
-        pairs = [(name, part.whole) for name, part in self.parts.items()]
+        pairs = [(name, part.read) for name, part in self.parts.items()]
         pairs += self.tensors.items()
         known = {item.name: item for item in self.of.attributes}
         return (
@@ -356,9 +427,9 @@ class _Step(NamedTuple):
     def _forward(self, wanted: frozenset[str]) -> Formula:
         graph, code = self.graph, self.code
         results = [graph.name(name) for name in self.carries]
-        for element, (_, value, _) in zip(self.elements, code.collected, strict=True):
-            if element in wanted:
-                results.append(cloned(graph, value))  # which the backward cannot read
+        for name, part in zip(self.elements, code.collected, strict=True):
+            if name in wanted:  # a copy, which the backward cannot read
+                results.append(cloned(graph, part.element))
         value = graph.node("tuple", "", tuple(results))
         assert self.of.forward is not None
         place = self.of.forward.location
@@ -389,15 +460,29 @@ def _letter(index: str) -> str:
     return index.strip("_") or "step"
 
 
-def _place(index: Node, name: str) -> int | None:
-    """The dim that is read at the index of a loop, and the dims before it in full: `x[:, t]`."""
+def _place(index: Node, name: str) -> tuple[int, int] | None:
+    """The dim that is read at the index of a loop, the dims before it in full, and how far from it: `x[:, t - 1]`."""
     parts = index.args if index.kind == "tuple" else (index,)
     *above, last = parts
     full = all(
         part.kind == "slice" and all(end.kind == "absent" for end in part.args)
         for part in above
     )
-    return len(above) if full and last.kind == "name" and last.label == name else None
+    shift = _shift(last, name)
+    return (len(above), shift) if full and shift is not None else None
+
+
+def _shift(index: Node, name: str) -> int | None:
+    """How far an index is from that of the loop."""
+    match index:
+        case Node("name", label) if label == name:
+            return 0
+        case Node(
+            "binary", "+" | "-" as sign, (Node("name", label), Node("constant", number))
+        ):
+            if label == name and number.isdecimal():
+                return int(number) if sign == "+" else -int(number)
+    return None
 
 
 def _without(shape: Shape, dim: int) -> Shape | None:
@@ -416,26 +501,27 @@ def _with(shape: Shape, dim: int, size: Dim) -> Shape | None:
 def _code(graph: Graph, loop: Node) -> _Code:
     before, index, items, body, after, results = loop.args
     lines, added = _step_lines(graph, body)
-    joins = dict[str, Node]()
-    for _, value in (line.args for line in after.args):
+    begun = {line.args[0].label: line.args[1] for line in before.args}
+    joins = dict[str, tuple[Node, Node | None]]()
+    for target, value in (line.args for line in after.args):
         listed = value.args[1]  # or the list from its end
-        joins[listed.label or listed.args[0].label] = value
+        joins[listed.label or listed.args[0].label] = value, begun.pop(
+            target.label, None
+        )
     ends = items.args[-1]
     goes_back = bool(ends.args) and ends.args[0].label == "range"
     ends = ends if goes_back else items
     return _Code(
-        carries=tuple(
-            (target.label, value)
-            for target, value in (line.args for line in before.args)
-            if value.kind != "list"
-        ),
+        carries=tuple(pair for pair in begun.items() if pair[1].kind != "list"),
         at=index.label,
         stop=ends.args[-1],
-        from_zero=len(ends.args) == 2,
+        start=_number(ends.args[1]) if len(ends.args) == 3 else 0,
         goes_back=goes_back,
         lines=lines,
         collected=tuple(
-            (name, value, joins[name]) for name, value in added if name in joins
+            _Collected(name, value, *joins[name], begun[name].args)
+            for name, value in added
+            if name in joins
         ),
         results=tuple(item.label for item in results.args),
     )
@@ -466,6 +552,11 @@ def _step_lines(
             element = early
         added.append((name, element))
     return tuple(lines), added
+
+
+def _number(node: Node) -> int | None:
+    plain = node.kind == "constant" and node.label.isdecimal()
+    return int(node.label) if plain else None
 
 
 def _changes(line: tuple[Node, ...], value: Node) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from scaffold.derive.backward_program import read_names
-from scaffold.derive.graph.op import Loop, LoopGradient, Op
+from scaffold.derive.graph.op import Loop, LoopGradient, LoopResult, Op
 from scaffold.derive.live_variables import without_dead
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
@@ -159,7 +159,7 @@ class LoopWriter:
 
     def _values(self) -> tuple[list[str], dict[str, Node]]:
         """What the lines read from outside of the step, and which of it has a line since several read it."""
-        loop, index, carries = self.loop, self._own(self.index), len(self.loop.carries)
+        loop, carries = self.loop, len(self.loop.carries)
         values = dict[str, Node]()
         plain = set[str]()
         for at, name in enumerate(loop.tensors):
@@ -167,16 +167,17 @@ class LoopWriter:
                 if name in self.before:
                     values[name] = self._at_step(name, late=False)
             elif at < carries + len(loop.parts):
-                _, part, _ = loop.parts[at - carries]
-                values[name] = self._part(part, self.given[at])
+                node = loop.parts[at - carries].node
+                values[name] = self._part(node, self.given[at])
             else:
                 values[name] = self.given[at]
                 plain.add(name)
         for name, of in self.results:
             values[name] = self._at_step(of.removeprefix("next_"), late=True)
-        for at, (element, dim) in enumerate(loop.collected, carries):
+        for at, result in enumerate(loop.collected, carries):
             if at in self.cotangents:
-                values[f"grad_{element}"] = self._taken(self.cotangents[at], dim, index)
+                part = self._taken(self.cotangents[at], result)
+                values[f"grad_{result.element}"] = part
         written_here = written(*self.lines)
         uses = Counter(name for item in self.lines for name in _reads(item.value))
         bound = [
@@ -188,18 +189,25 @@ class LoopWriter:
 
     def _at_step(self, carry: str, late: bool) -> Node:
         """What a carry was before a step, or behind it: `hs[t]`, `hs[t + 1]`."""
-        graph, index = self.graph, self._own(self.index)
+        listed = self.before[carry]
         if self._goes_back:
-            listed = self._flipped(self.before[carry])
-            late = not late
-        else:
-            listed = self.before[carry]
+            listed, late = self._flipped(listed), not late
+        return self.graph.node("subscript", "", (listed, self._since_start(int(late))))
+
+    def _since_start(self, more: int = 0) -> Node:
+        """How many steps the index is behind the first one, and more: `t - 1 + more` of `range(1, T)`."""
+        graph, index = self.graph, self._own(self.index)
         ends = (self.items.args[1] if self._goes_back else self.items).args
-        if late:
-            index = graph.node("binary", "+", (index, graph.constant("1")))
-        if len(ends) == 3:
-            index = graph.node("binary", "-", (index, ends[1]))
-        return graph.node("subscript", "", (listed, index))
+        start = ends[1] if len(ends) == 3 else graph.constant("0")
+        if not start.label.isdecimal():
+            since = graph.node("binary", "-", (index, start))
+            more_ = graph.constant(str(more))
+            return graph.node("binary", "+", (since, more_)) if more else since
+        shift = more - int(start.label)
+        if not shift:
+            return index
+        sign = "+" if shift > 0 else "-"
+        return graph.node("binary", sign, (index, graph.constant(str(abs(shift)))))
 
     def _part(self, part: Node, whole: Node) -> Node:
         """`x[:, t]` of the tensor as it is written here."""
@@ -213,9 +221,10 @@ class LoopWriter:
         )
         return self.graph.node("subscript", "", (whole, index))
 
-    def _taken(self, whole: Node, dim: int, index: Node) -> Node:
+    def _taken(self, whole: Node, of: LoopResult) -> Node:
         """The part of a cotangent that belongs to a step."""
-        graph = self.graph
+        graph, dim = self.graph, of.dim
+        index = self._since_start(0 if of.flipped else of.firsts)
         absent = graph.node("absent")
         full = graph.node("slice", "", (absent,) * 3)
         parts: tuple[Node, ...] = (graph.constant("..."), index)
@@ -242,11 +251,14 @@ class LoopWriter:
         several = self._own(fresh(f"grads_{stem}", self.taken))
         self.taken.add(several.label)
         before.append(self._line(several.label, graph.node("list")))
-        _, _, dim = self.loop.parts[at - carries]
+        part = self.loop.parts[at - carries]
         listed = several if self._goes_back else self._flipped(several)
-        whole = self._torch("stack", listed, graph.constant(str(dim)))
-        if not self.loop.collected:  # no step, and nothing that refuses none
-            zeros = self._zeros_like(of)
+        whole = self._torch("stack", listed, graph.constant(str(part.dim)))
+        if all(
+            result.firsts for result in self.loop.collected
+        ):  # no step, and nothing that refuses none
+            read = part.over and graph.node("subscript", "", (of, part.over))
+            zeros = self._zeros_like(read or of)
             whole = graph.node("conditional", "", (several, whole, zeros))
         after.append(self._line(name, whole))
         method = graph.node("attribute", "append", (several,))
@@ -293,10 +305,9 @@ def _reads(node: Node) -> list[str]:
 
 
 def settled_loops(
-    graph: Graph, program: Statements, taken: frozenset[str]
+    graph: Graph, program: Statements, ends: frozenset[str], taken: frozenset[str]
 ) -> Statements:
-    """The program, each loop of which computes only what is read after it, in names that hide nothing."""
-    ends = frozenset(name for name in written(*program) if name.startswith("grad_"))
+    """The program, each loop of which computes only what is read after it or is one of the `ends`, in names that hide nothing."""
     outside = taken | read_names(*program) | written(*program)
     kept = list[Statement]()
     for item in reversed(program):

@@ -36,8 +36,8 @@ PUBLISHED: tuple[Case, ...] = (
     *(*GATES, *LATER_NORMS, *DENSITIES, *MIXERS, *ROTATIONS, *CAMERAS),
     *SCIENCES,
     *RECENT,
-    *LOOPS,
     *(*CHECKED, *SCANS, *SCATTERS, *ROUNDING, *SPIKES, *SIGNALS, *TRAINING),
+    *LOOPS,
 )
 
 # Something is detached on the way, so that the gradient is not that of finite differences.
