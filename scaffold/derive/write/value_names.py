@@ -258,6 +258,8 @@ class Namer:
                 *(words or (f"{op.rule.lower().rstrip('_')}_grad",)),
             ]
         if (normalized := self._normalized(op)) is not None:
+            if normalized.facts.operator == "-":  # `x - mean`
+                normalized = normalized.args[0]
             return [*self._with_name("{}_hat", normalized), "normalized"]
         if (spread := _spread(op)) is not None:
             return [spread]

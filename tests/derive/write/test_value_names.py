@@ -225,6 +225,12 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
             "return x / torch.sqrt(x.var(-1, keepdim=True) + eps) * weight",
             {"std", "x_hat", "grad_x_hat"},
         ),
+        (
+            "x[..., D], weight[D], eps=1e-5",
+            "var = (x - x.mean(-1, keepdim=True)).pow(2).mean(-1, keepdim=True)\n"
+            "return (x - x.mean(-1, keepdim=True)) * torch.rsqrt(var + eps) * weight",
+            {"rstd", "x_hat", "grad_x_hat"},
+        ),
         ("p[N, 4]", "return torch.exp(1 - p) * (1 - p) ** 2", {"one_minus_p"}),
     ],
 )
