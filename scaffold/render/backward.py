@@ -51,8 +51,13 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
 
 
 def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
-    """The test that one of the inputs needs its gradient, in call order."""
+    """The test that one of the inputs needs its gradient, in call order: three or more that stand side by side are a slice."""
     listed = [item for item in spec.differentiable if item.name in set(names)]
+    first = spec.index(listed[0].name)
+    places = [spec.index(item.name) for item in listed]
+    side_by_side = places == [*range(first, first + len(listed))]
+    if len(listed) > 2 and side_by_side and not any(item.variadic for item in listed):
+        return f"any(ctx.needs_input_grad[{first or ''}:{first + len(listed)}])"
     return " or ".join(
         (
             f"any({needed(spec, item.name, flat)})"
