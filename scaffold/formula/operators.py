@@ -9,7 +9,9 @@ It is no sandbox: what a formula imports is the user's own code, and is not look
 """
 
 import ast
+import copy
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
@@ -375,3 +377,86 @@ def meant(space: str | None, name: str) -> str | None:
     paths = (f"{item}.{one}" for item in spaces for one in table()[item].operators)
     near = near or did_you_mean(name, sorted(map(_short, paths)), ALIKE)
     return near or "scaffold rules list names what there is"
+
+
+# --- Modules without parameters, which are functions.
+
+FUNCTIONS = frozenset(
+    {"CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "ELU"}
+    | {"GELU", "HuberLoss", "KLDivLoss", "L1Loss", "LeakyReLU", "LogSoftmax"}
+    | {"MSELoss", "MarginRankingLoss", "Mish", "NLLLoss", "PairwiseDistance"}
+    | {"ReLU", "SELU", "SiLU", "Sigmoid", "SmoothL1Loss", "SoftMarginLoss"}
+    | {"Softmax", "Softplus", "Softsign", "Tanh", "TripletMarginLoss"}
+)
+OF_DIM = frozenset({"CosineSimilarity", "LogSoftmax", "Softmax"})  # nn.Softmax(-1)
+
+
+def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
+    """The statements with `F.mse_loss(x, y)` in the place of `nn.MSELoss()(x, y)`, or of `criterion(x, y)` after `criterion = nn.MSELoss()`."""
+    nodes = [node for item in body for node in ast.walk(item)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    if "nn" in taken or not any(map(_made_of, calls)):
+        return body
+    called = Counter(node.func.id for node in calls if isinstance(node.func, ast.Name))
+    names = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    made = {
+        name: value
+        for item in nodes
+        if isinstance(item, ast.Assign)
+        for name, value in _named_module(item)
+        if names[name] == called[name] + 1 and name not in taken
+    }
+    found = _Functions(made).visit(ast.Module(copy.deepcopy(body), []))
+    return list(found.body)
+
+
+def _named_module(item: ast.Assign) -> Iterator[tuple[str, ast.Call]]:
+    match item:
+        case ast.Assign([ast.Name(name)], ast.Call() as value) if _made_of(value):
+            yield name, value
+
+
+def _made_of(call: ast.Call) -> ast.Attribute | None:
+    """The function that a module is which a call makes, with nothing but keywords, or a dim."""
+    match call.func:
+        case ast.Attribute(
+            ast.Name("nn") | ast.Attribute(ast.Name("torch"), "nn"), name
+        ) if (name in FUNCTIONS):
+            pass
+        case _:
+            return None
+    if call.args and (len(call.args) > 1 or name not in OF_DIM):
+        return None
+    word = name.lower()
+    for module, short in (("torch.nn.functional", "F"), ("torch", "torch")):
+        for known in sorted(table()[module].operators):
+            if known.replace("_", "") in (word, word.removesuffix("loss")):
+                return ast.Attribute(ast.Name(short, ast.Load()), known, ast.Load())
+    return None
+
+
+class _Functions(ast.NodeTransformer):
+    """Calls the function of each module; `made` are those that have a name."""
+
+    def __init__(self, made: Mapping[str, ast.Call]) -> None:
+        self.made = made
+
+    def visit_Assign(self, item: ast.Assign) -> ast.Assign | None:
+        target = item.targets[0]
+        if isinstance(target, ast.Name) and target.id in self.made:
+            return None
+        self.generic_visit(item)
+        return item
+
+    def visit_Call(self, call: ast.Call) -> ast.Call:
+        self.generic_visit(call)
+        module = call.func
+        if isinstance(module, ast.Name):
+            module = self.made.get(module.id, module)
+        function = _made_of(module) if isinstance(module, ast.Call) else None
+        if function is None or not isinstance(module, ast.Call):
+            return call
+        given = [ast.keyword("dim", dim) for dim in module.args]
+        words = [*call.keywords, *given, *copy.deepcopy(module.keywords)]
+        made = ast.copy_location(ast.Call(function, call.args, words), call)
+        return ast.fix_missing_locations(made)

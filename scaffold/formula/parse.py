@@ -13,7 +13,7 @@ from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.loops import with_loops_as_assignments
-from scaffold.formula.operators import not_operators
+from scaffold.formula.operators import not_operators, with_functions
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
 from scaffold.formula.statements import StatementParser
@@ -42,6 +42,8 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     program = program_of(text, scope)
     if scope.targets is not None:
         program = program._replace(body=_assigning(program.body, scope.targets))
+    if scope.kept:
+        program = program._replace(body=with_functions(program.body, scope.names))
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))

@@ -1,14 +1,26 @@
 """The names that formulas may say, and those that are refused at their place."""
 
+import ast
+import inspect
 import math
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula.operators import judged, judged_value, table
+from scaffold.formula.operators import (
+    FUNCTIONS,
+    judged,
+    judged_value,
+    table,
+    with_functions,
+)
 from scaffold.primitives import built_in_primitives, full_name
 from scaffold.spec.imports import newer_of
 from tests.derive.building import spec_of
@@ -257,3 +269,55 @@ def test_no_name_is_both() -> None:
     for space, names in table().items():
         assert not names.operators & names.others, space
     assert table()["math"].operators >= {"pi", "sqrt"} and math.pi
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_module_without_parameters_is_its_function(name: str) -> None:
+    (item,) = with_functions(ast.parse(f"nn.{name}()(x)").body, ())
+    call = item.value.func  # type: ignore[attr-defined]
+    function = getattr({"F": F, "torch": torch}[call.value.id], call.attr)
+    module = inspect.signature(getattr(nn, name)).parameters.values()
+    words = {
+        item.name: item.default
+        for item in module
+        if item.kind != item.VAR_KEYWORD and item.kind != item.VAR_POSITIONAL
+    }
+    torch.manual_seed(0)
+    several = (
+        3
+        if "Triplet" in name
+        else 2 if name.endswith(("Loss", "Similarity", "Distance")) else 1
+    )
+    values = [torch.rand(3, 4) for _ in range(several)]
+    if name in ("CosineEmbeddingLoss", "MarginRankingLoss"):
+        values.append(
+            torch.tensor([1, -1, 1]) if "Cosine" in name else torch.ones(3, 4)
+        )
+    if name == "NLLLoss":
+        values[1] = torch.tensor([0, 3, 1])
+    with warnings.catch_warnings(action="ignore"):
+        torch.testing.assert_close(
+            function(*values, **words), getattr(nn, name)()(*values)
+        )
+
+
+@pytest.mark.parametrize(
+    ("source", "straight"),
+    [
+        ("c = nn.MSELoss(reduction='sum')\ny = c(a, b) + c(b, a)", "y = F.mse_loss(a, b, reduction='sum') + F.mse_loss(b, a, reduction='sum')"),
+        ("y = torch.nn.Softmax(-1)(x)", "y = F.softmax(x, dim=-1)"),
+        ("y = nn.Softplus(beta=b)(x) * nn.Tanh()(x)", "y = F.softplus(x, beta=b) * F.tanh(x)"),
+    ],
+)  # fmt: skip
+def test_modules_are_called_as_functions(source: str, straight: str) -> None:
+    body = with_functions(ast.parse(source).body, ("x",))
+    assert "\n".join(map(ast.unparse, body)) == straight
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["y = nn.Linear(3, 4)(x)", "y = nn.Softplus(2)(x)", "c = nn.GELU()\ny = f(c)", "y = nn.Dropout()(x)"],
+)  # fmt: skip
+def test_other_modules_stay(source: str) -> None:
+    body = with_functions(ast.parse(source).body, ("x",))
+    assert "\n".join(map(ast.unparse, body)) == source
