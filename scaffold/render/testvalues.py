@@ -133,7 +133,8 @@ def _is_called(spec: OpSpec, item: Attribute) -> bool:
 def _nodes(spec: OpSpec) -> Iterator[Node]:
     """Every node of the forward, and of the gradients as they are stated."""
     stated = (formula for _, formula in spec.gradients)
-    for formula in (spec.forward, spec.backward, *stated):
+    surrogate = spec.surrogate.forward if spec.surrogate else None
+    for formula in (spec.forward, surrogate, spec.backward, *stated):
         if formula is not None:
             yield from formula.nodes()
 
@@ -163,7 +164,8 @@ def is_asked_more(spec: OpSpec) -> bool:
     """Whether the gradient may be wrong of calls that the tests do not make, and such calls can be chosen: it is the user's, or has branches."""
     stated = bool(spec.gradients or spec.backward)
     branches = spec.forward is not None and _has_branches(spec.forward)
-    return (stated or branches) and spec.surrogate is None and spec.samples is None
+    known = spec.surrogate is None or spec.surrogate.forward is not None
+    return (stated or branches) and known and spec.samples is None
 
 
 def _has_branches(forward: Formula) -> bool:

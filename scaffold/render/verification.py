@@ -55,6 +55,7 @@ TOLERANCE = {  # of a forward that computes less precisely than its inputs are
 OWN_FORWARD, OWN_SURROGATE = "own_forward", "own_surrogate"  # names of the module's
 MANY = 5  # optional inputs up to which all combinations are tried of a gradient that is stated
 ELEMENTS = 2048  # of a tensor with all of the dims, about
+MOST_BY_DIFFERENCES = 128  # ... where each element takes two calls
 MOST_SIZES = 20  # choices of sizes of a gradient that is stated
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
 
@@ -199,8 +200,9 @@ def _further_cases(
     for name in free:
         if allows(spec, usual | {name: 1}):
             yield f"{name}=1", size_arguments({name: 1})
-    if is_asked_more(spec) and reference is not None:
-        yield from _of_other_sizes(spec, usual, free)
+    if is_asked_more(spec):
+        most = ELEMENTS if reference is not None else MOST_BY_DIFFERENCES
+        yield from _of_other_sizes(spec, usual, free, most)
 
 
 def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
@@ -219,15 +221,13 @@ def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 
 def _of_other_sizes(
-    spec: OpSpec, usual: dict[str, int], free: Sequence[str]
+    spec: OpSpec, usual: dict[str, int], free: Sequence[str], most: int
 ) -> Iterator[tuple[str, str]]:
     """All sizes equal, all 1, large ones; each alone as large as a number that a formula compares something with, and larger."""
-    large = int(ELEMENTS ** (1 / len(free))) if free else 0
+    large = int(most ** (1 / len(free))) if free else 0
     named = (size for count in compared_counts(spec) for size in (count, count + 1))
     chosen = [dict.fromkeys(free, size) for size in (3, 1, large)]
-    chosen += [
-        {name: s} for s in dict.fromkeys(named) if s <= ELEMENTS for name in free
-    ]
+    chosen += [{name: s} for s in dict.fromkeys(named) if s <= most for name in free]
     for sizes in chosen[: MOST_SIZES if free else 0]:
         if allows(spec, usual | sizes):
             words = ", ".join(f"{name}={size}" for name, size in sizes.items())

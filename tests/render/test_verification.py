@@ -81,17 +81,24 @@ def assigned(text: str, name: str) -> object:
 
 
 def test_each_named_size_has_another_value_and_1() -> None:
-    further = assigned(checks_of(SPECS["linear"]), "FURTHER_CASES")
-    assert further == {
-        "larger-sizes": {"I": 7, "O": 8},
-        "I=1": {"I": 1},
-        "O=1": {"O": 1},
+    spec = spec_of("x[N, D]", forward="x * 2", derive=True)
+    assert assigned(checks_of(spec), "FURTHER_CASES") == {
+        "larger-sizes": {"N": 7, "D": 8},
+        "N=1": {"N": 1},
+        "D=1": {"D": 1},
     }
 
 
+def test_a_stated_gradient_has_more_leading_dims_and_sizes() -> None:
+    further = assigned(checks_of(SPECS["linear"]), "FURTHER_CASES")
+    assert [*further][:2] == ["three leading dims", "four leading dims"]
+    assert [*further][-3:] == ["I=3, O=3", "I=1, O=1", "I=45, O=45"]
+    spec = spec_of("x[N]", forward="x", grad={"x": "0 if len(x) > 9 else grad_output"})
+    assert {"N=9", "N=10"} <= assigned(checks_of(spec), "FURTHER_CASES").keys()
+
+
 def test_leading_dims_of_several_names_broadcast_each_in_all_its_inputs() -> None:
-    grads = {"x": "grad_output", "y": "grad_output", "z": "grad_output"}
-    spec = spec_of("x[*a], y[*b], z[*a]", forward="x + y + z", grad=grads)
+    spec = spec_of("x[*a], y[*b], z[*a]", forward="x + y + z", derive=True)
     checks = checks_of(spec)
     assert assigned(checks, "BROADCAST") == {}
     assert assigned(checks, "FURTHER_CASES") == {
@@ -120,14 +127,15 @@ def test_a_condition_on_the_sizes_holds_of_all_of_them() -> None:
     assert further == {"larger-sizes": {"H": 8, "D": 7}, "D=1": {"D": 1}}
 
 
-def test_shapes_that_are_not_declared_are_guessed_where_gradients_are_derived() -> None:
+def test_shapes_that_are_not_declared_are_guessed() -> None:
     spec = spec_of(
         "x, y", forward="x + y", grad={"x": "grad_output", "y": "grad_output"}
     )
     derived = checks_of(spec, frozenset({"x", "y"}))
     for names in (frozenset[str](), frozenset({"x"})):
         stated = checks_of(spec, names)  # a formula may count on equal shapes
-        assert assigned(stated, "FURTHER_CASES") == assigned(stated, "BROADCAST") == {}
+        assert assigned(stated, "BROADCAST") == {}
+        assert "shape (3, 3)" in str(assigned(stated, "FURTHER_CASES"))
     assert assigned(derived, "BROADCAST") == {0: 0, 1: 0}
     assert "shape (3, 3)" in str(assigned(derived, "FURTHER_CASES"))
     assert assigned(derived, "LOOSE") is True

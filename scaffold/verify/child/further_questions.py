@@ -33,6 +33,7 @@ SCALES = (
     0,
     None,
 )  # of the gradients of outputs; None is a 1 that is expanded
+SLOPE = 1e-3  # the part of a slope that differences are off by
 LARGE = 8  # times the values of the tests, which are seldom beyond 2
 NEAR = 0.01  # the part of a number by which values are off that are about it
 STEP = 1e-5  # to either side of a kink
@@ -281,16 +282,86 @@ def _difference(
     return None
 
 
+def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether the backward of what autograd does not see is linear in the gradients of the outputs."""
+    usual = _firsts(checks, checks.OPERATOR, inputs)
+    for scale in SCALES[:2]:
+        found = _firsts(checks, checks.OPERATOR, inputs, scale)
+        for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
+            finite = two.isfinite()
+            if not torch.allclose(one[finite] / scale, two[finite], **AS_EXACT):
+                words = f"wrong where grad_output is {scale:g} times as large"
+                return Answer(name, words)
+    return None
+
+
+def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether gradients in single precision are, roughly, those in double precision."""
+    single = [_as_type(x, torch.float32) for x in inputs]
+    try:
+        found = _firsts(checks, checks.OPERATOR, single)
+    except Exception:  # noqa: BLE001 (it may take double precision alone)
+        return None
+    usual = _firsts(checks, checks.OPERATOR, inputs)
+    for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
+        if not (one - two).norm() <= FEW_DIGITS * (two.norm() + 1):
+            return Answer(name, "wrong in float32: it is another one than in float64")
+    return None
+
+
+def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether a gradient has the slope, along one direction, of differences, for values and sizes that the tests have not."""
+    if checks.SURROGATE:
+        return None
+    for words, changed in _drawn(checks, inputs):
+        if words.startswith("some of"):
+            continue  # differences say nothing of a kink
+        for name in _wanted(checks, changed):
+            if not _has_its_slope(checks, changed, name):
+                return Answer(name, f"wrong where {words}")
+    return None
+
+
+def _has_its_slope(checks: Any, inputs: Sequence[Any], name: str) -> bool:
+    """Whether differences on both sides agree with each other, and not with the gradient."""
+    at = value_names(checks, len(inputs)).index(name)
+    value = inputs[at].detach()
+    gradient = _firsts(checks, checks.OPERATOR, inputs)[
+        _wanted(checks, inputs).index(name)
+    ]
+    seed_generator(5)
+    direction = torch.randn_like(value) * value.abs().clamp(min=1)
+    sums = []
+    for sign in (0, 1, -1):
+        moved = [*inputs]
+        moved[at] = value + sign * STEP * direction
+        with torch.no_grad():
+            ends, weights = _ends(checks, checks.OPERATOR, moved)
+            sums.append(_summed(ends, weights))
+    if not torch.stack(sums).isfinite().all():
+        return True
+    middle, above, below = sums
+    right, left = (above - middle) / STEP, (middle - below) / STEP
+    slope = (gradient.conj() * direction).sum().real
+    allowed = SLOPE * (right.abs() + left.abs() + 1)
+    if not (right - left).abs() <= allowed:
+        return True  # a kink, or no digits
+    return bool(((right + left) / 2 - slope).abs() <= allowed)
+
+
 Question = Callable[[Any, Sequence[Any]], Answer | None]
 OF_EACH_CASE = (second_derivatives, single_precision)
 OF_ONE_CASE = (other_values, few_digits, other_grad_outputs, other_layouts)
+OF_NO_REFERENCE = (linear_alone, slopes_alone, types_alone)
 
 
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
     """What the questions find in cases that the forward takes and that have a gradient; those that cost more are asked of one."""
-    if not checks.HAS_GRADIENT or checks.REFERENCE is None:
+    if not checks.HAS_GRADIENT:
         return
     questions: tuple[Question, ...] = (*OF_EACH_CASE, *OF_ONE_CASE)
+    if checks.REFERENCE is None:
+        questions = OF_NO_REFERENCE
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
         if not refusal(checks, case, None).words:
@@ -298,8 +369,9 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
                 yield from _asked(
                     checks, case, make_inputs(checks, case, None), question
                 )
-            questions = OF_EACH_CASE
-    for case, inputs in _other_calls(checks) if checks.ASKED_MORE else ():
+            questions = OF_EACH_CASE if checks.REFERENCE else ()
+    more = checks.ASKED_MORE and checks.REFERENCE is not None
+    for case, inputs in _other_calls(checks) if more else ():
         for _, found in _asked(checks, case, inputs, second_derivatives):
             if not found.raised:  # there may be none, of a matrix without an inverse
                 yield case, found

@@ -184,3 +184,35 @@ def test_a_second_derivative_that_is_wrong_in_one_call_is_refused(
     assert found is not None
     assert found.words == "right, but its own derivative is not"
     assert found.case == case
+
+
+@pytest.mark.parametrize(
+    ("grad", "said"),
+    [
+        ("", ""),
+        (".clamp(-40, 40)", "wrong where grad_output is 1e+06 times as large"),
+        (" * (1 + (x.abs() > 9))", "wrong where values are 8 times"),
+        (" * (1 + (x.dtype == torch.float32))", "wrong in float32"),
+        (" * (2 if x.shape[0] > 100 else 1)", "factor 2"),
+    ],
+)
+def test_what_autograd_does_not_see_is_asked_by_differences(
+    grad: str, said: str
+) -> None:
+    """Of NumPy, or a kernel, nothing else says what its gradient is."""
+    values = "x.detach().numpy()"
+    raw: dict[str, Any] = {
+        "inputs": "x[N]",
+        "forward": f"torch.from_numpy(np.where({values} > 0, {values} * 2, {values}))",
+        "import_": ["numpy as np"],
+    }
+    right = "grad_output * torch.where(x > 0, 2.0, 1.0)"
+    found = failure({"x": f"({right}){grad}"}, **raw)
+    assert found.startswith(f"grad_x: {said}") if said else found == ""
+
+
+def test_a_surrogate_is_asked_more_of_the_function_whose_derivative_it_takes() -> None:
+    raw = {"inputs": "x[N]", "forward": "torch.sign(x)", "surrogate": "x.clamp(-5, 5)"}
+    assert failure({"x": "grad_output * (x.abs() <= 5)"}, **raw) == ""
+    said = failure({"x": "grad_output"}, **raw)
+    assert said == "grad_x: wrong where values are 8 times those of the tests"
