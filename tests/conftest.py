@@ -14,18 +14,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
 from scaffold.verify import processes
+from tests.executed.suites import Suites
 from tests.seeds import seed_this_device_alone
 from tests.warm import running_server
-
-if TYPE_CHECKING:
-    from tests.executed.suites import Suites
 
 # The tensors of tests are small, and tests share the cores: threads would only wait for each other, which costs as much as
 # work. torch heeds it when it is imported, here and in processes that tests start.
@@ -89,21 +87,20 @@ def part_of(name: str, parts: int) -> int:
     return crc32(name.encode()) % parts
 
 
-@pytest.fixture(scope="session")
-def suites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suites]:
-    """Runs generated tests."""
-    from tests.executed.suites import running_suites  # most tests do without torch
-
-    with running_suites(tmp_path_factory.mktemp("reports")) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True, scope="session")
-def warm_processes() -> Iterator[None]:
+def warm_processes() -> Iterator[SimpleNamespace]:
     """What `scaffold.verify` starts in this process has torch from the start: to import it takes longer than most proofs."""
     with pytest.MonkeyPatch.context() as patch, running_server() as warm:
         patch.setattr(processes, "subprocess", warm)
-        yield
+        yield warm
+
+
+@pytest.fixture(scope="session")
+def suites(
+    warm_processes: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
+) -> Suites:
+    """Runs generated tests."""
+    return Suites(warm_processes.Popen, tmp_path_factory.mktemp("reports"))
 
 
 @pytest.fixture

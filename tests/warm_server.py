@@ -10,12 +10,16 @@ import os
 import runpy
 import socket
 import sys
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPILING = ("suite", "testing")  # what runs tests of ops, which compile them
+COMPILING = {"suite", "testing", "suite_run"}  # what runs tests of ops, which compile
 SIZE = 1 << 20  # bytes of a request, most of which are the environment
 
 
@@ -29,7 +33,7 @@ def serve(connection: socket.socket) -> None:
             status = os.waitpid(request["wait"], 0)[1]
             answer = os.waitstatus_to_exitcode(status)
         else:
-            if Path(request["argv"][-1]).stem in COMPILING:
+            if COMPILING.intersection(Path(word).stem for word in request["argv"][:2]):
                 _ready_to_compile()
             answer = _forked(connection, request, streams)
         connection.send(b"%d" % answer)
@@ -38,8 +42,17 @@ def serve(connection: socket.socket) -> None:
 @cache
 def _ready_to_compile() -> None:
     """Import what every run of tests imports, once: the compiler of torch takes longer than the tests of a small op."""
-    import pytest  # noqa: F401
+    import pytest
     import torch
+
+    plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    with (
+        TemporaryDirectory() as empty,
+        redirect_stdout(StringIO()),
+        patch.dict(os.environ, plain),
+    ):
+        options = ["-c", os.devnull, "--rootdir=.", f"--junitxml={empty}/x"]
+        pytest.main(["-p", "no:cacheprovider", "--collect-only", *options, empty])
 
     double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
     double(torch.ones(1, requires_grad=True))
@@ -105,5 +118,6 @@ if __name__ == "__main__":
     import scaffold.verify.child.rule_runs  # noqa: F401
 
     torch.set_num_threads(1)
+    runpy.run_path(str(ROOT / "tests/seeds.py"))["seed_this_device_alone"]()
     gc.freeze()  # no garbage: the processes need not look at it
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -3,19 +3,18 @@
 In: a directory with test files. Out: a `Report`. Invariant: every directory is tested by a process of its own.
 """
 
-import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
-from tests.executed import suite_server
+RUN = str(Path(__file__).with_name("suite_run.py"))
 
 
 @dataclass(frozen=True)
@@ -39,47 +38,31 @@ WITHOUT_COMPILING = ("-k", "not compile")
 
 
 class Suites:
-    """Runs the tests of a directory, as `pytest` does there."""
+    """Runs the tests of a directory, as `pytest` does there; `start` starts a process, as Popen does."""
 
-    def __init__(self, server: "subprocess.Popen[str]", reports: Path) -> None:
-        self._server, self._reports, self._count = server, reports, 0
+    def __init__(self, start: Callable[..., Any], reports: Path) -> None:
+        self._start, self._reports, self._count = start, reports, 0
+        self._environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("PYTEST_", "PYTHONPATH"))
+        }
+        self._environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 
     def run(self, directory: Path, *options: str) -> Report:
         """The report of all tests below the directory; they leave nothing behind there."""
         self._count += 1
         report = self._reports / f"{self._count}.xml"
-        request = {
-            "directory": str(directory),
-            "options": list(options),
-            "report": str(report),
-        }
-        assert self._server.stdin and self._server.stdout
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        status = self._server.stdout.readline()
+        pipe = subprocess.PIPE
+        with self._start(
+            [sys.executable, "-u", RUN, str(directory), str(report), *options],
+            env=self._environment,
+            **dict.fromkeys(("stdin", "stdout", "stderr"), pipe),
+        ) as process:
+            status = process.wait()
         output = report.with_suffix(".log").read_text()
         assert report.exists(), f"pytest ended with {status}{output}"
         return Report(_outcomes(report), output)
-
-
-@contextmanager
-def running_suites(reports: Path) -> Iterator[Suites]:
-    """A server of test runs, which ends with the context."""
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("PYTEST_", "PYTHONPATH"))
-    }
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    command = [sys.executable, "-P", suite_server.__file__]
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        yield Suites(server, reports)
 
 
 def _outcomes(report: Path) -> dict[str, str]:
