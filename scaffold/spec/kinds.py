@@ -124,12 +124,37 @@ def check_value(
     """Whether the value of a key is of its kind; the hint says how to write one."""
     before = len(problems)
     if not kind.accepts(value):
+        hint = hint or _respelt(path[-1], value, kind)
         problems.at(path, f"'{path[-1]}' must be {kind.what}", hint)
     elif kind.choices:
         _check_words(path, value, kind.choices, problems)
     for place, text in _texts(path, value):
         _check_characters(place, path[-1], text, problems)
     return len(problems) == before
+
+
+SAID = {"yes": "true", "on": "true", "true": "true"}
+SAID |= {"no": "false", "off": "false", "false": "false"}
+
+
+def _respelt(key: str, value: Any, kind: Kind) -> str | None:
+    """What to write for a value that says it all, and is of another kind: a sole name for a list of them."""
+    text = value if isinstance(value, str) else ""
+    name, equals, formula = (part.strip() for part in text.partition("="))
+    if _is_texts(value) and kind.accepts(joined := ", ".join(value)):
+        return f"write: {key} = {_quoted(joined)}"
+    if text.lower() in SAID and kind.accepts(True):
+        return f"write: {key} = {SAID[text.lower()]}"
+    if text and kind.accepts([text]):
+        every = text.split(",") if kind.metavar == "NAMES" else [text]
+        return f"write: {key} = {[item.strip() for item in every]}"
+    if equals and kind.accepts({name: formula}):
+        return f"write: {key} = {{ {name} = {_quoted(formula)} }}"
+    return None
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if "'" in text else f"'{text}'"
 
 
 def _check_words(

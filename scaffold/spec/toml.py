@@ -386,7 +386,19 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         if isinstance(error, RecursionError):
             message = "it is nested too deeply"
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
-        raise ScaffoldError(message, Location(path, line, column)) from None
+        hint = _quoted(text.split("\n")[line - 1]) if found else None
+        raise ScaffoldError(message, Location(path, line, column), hint) from None
+
+
+def _quoted(line: str) -> str | None:
+    """What to write for a line like `forward = x * 2` or `inputs: 'x'`."""
+    match = re.fullmatch(r"\s*([\w-]+)\s*([=:])\s*(\S.*?)\s*", line)
+    if match is None:
+        return None
+    key, mark, value = match.groups()
+    bare = re.match(r"[\[{'\"]", value) is None
+    shown = f"'{value}'" if bare and "'" not in value else value
+    return f"write: {key} = {shown}" if bare or mark == ":" else None
 
 
 def _end(text: str) -> tuple[int, int]:
@@ -410,7 +422,8 @@ def read_ops(text: str, path: str) -> tuple[Entry, ...]:
     for name, raw in ops.items():
         if not isinstance(raw, dict):
             place = places(("ops", name), key=True)
-            problems.append(ScaffoldError(f"'ops.{name}' must be a table", place))
+            message = f"'ops.{name}' must be a table"
+            problems.append(ScaffoldError(message, place, f"[ops.{name}]"))
     raise_all(sorted(problems, key=lambda item: item.location or Location(path)))
     below = ((name, raw, places.below(("ops", name))) for name, raw in ops.items())
     return tuple(Entry(name, raw, place) for name, raw, place in below)

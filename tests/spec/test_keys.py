@@ -10,9 +10,11 @@ from tests.spec.written import complaints, op
     [
         ("imputs = 'x'", ["2:1: unknown key 'imputs' in op 'foo'\nhint: did you mean 'inputs'?"]),
         ("inputs = 3", ["2:10: 'inputs' must be a string"]),
-        ("inputs = 'x'\nmodule = 'no'", ["3:11: 'module' must be true or false"]),
-        ("inputs = 'x'\ndirty = 'x'", ["3:10: 'dirty' must be a list of strings"]),
+        ("inputs = 'x'\nmodule = 'no'", ["3:11: 'module' must be true or false\nhint: write: module = false"]),
+        ("inputs = 'x'\ndirty = 'x'", ["3:10: 'dirty' must be a list of strings\nhint: write: dirty = ['x']"]),
         ("inputs = 'x'\nrequire = [1]", ["3:11: 'require' must be a list of strings"]),
+        ("inputs = 'x'\ngrad = 'x = y'", ["3:9: 'grad' must be a table of strings\nhint: write: grad = { x = 'y' }"]),
+        ("inputs = ['x', 'y']", ["2:10: 'inputs' must be a string\nhint: write: inputs = 'x, y'"]),
         ("inputs = 'x'\ngrad = 'x'", ["3:9: 'grad' must be a table of strings"]),
         ("inputs = 'x'\ngrad.x = 1", ["3:1: 'grad' must be a table of strings"]),
         ("inputs = 'x'\nsurrogate = 1", ["3:13: 'surrogate' must be true, false or a string"]),

@@ -85,7 +85,11 @@ def test_ops_come_with_their_places() -> None:
             "[ops.a]\n[opps.b]\n",
             "ops.toml:2:2: unknown table 'opps'\nhint: did you mean 'ops'?",
         ),
-        ("[ops]\na = 1\n", "ops.toml:2:1: 'ops.a' must be a table"),
+        ("[ops]\na = 1\n", "ops.toml:2:1: 'ops.a' must be a table\nhint: [ops.a]"),
+        (
+            "a = x * 2",
+            "ops.toml:1:5: not valid TOML: invalid value\nhint: write: a = 'x * 2'",
+        ),
         ("ops = 1", "ops.toml:1:1: 'ops' must be a table\nhint: [ops.NAME]"),
         ("a = ", "ops.toml:1:5: not valid TOML: invalid value"),
         ("a = 'x", 'ops.toml:1:7: not valid TOML: expected "\'"'),
