@@ -83,6 +83,8 @@ class Kinds:
                 return "array" if name in self.arrays else self.of_name(name)
             case Node("constant" | "slice" | "absent"):
                 return "scalar"
+            case Node("loop" | "own"):  # of a loop only what its lines say tells
+                return "tensor"
             case Node("tuple" | "list"):
                 return self._common_kind(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):

@@ -451,7 +451,7 @@ class _Rolling:
             self.inputs, *(bound(item.target) for item in assignments(above))
         )
         carries = _carries(step, known, later)
-        if carries is None or loop.at in later:
+        if carries is None or loop.at in later or _changes(after, carries):
             return None
         return self._assembled(loop, ends, step, joins, carries)
 
@@ -635,6 +635,19 @@ def _shares(item: Statement, name: str) -> bool:
     shared = sharing(item.value) - {name}
     holds = name in sharing(item.value) and bound(item.target) != {name}
     return holds or bool(shared) and name in bound(item.target) and not item.operator
+
+
+def _changes(after: Sequence[Statement], carries: Iterable[str]) -> bool:
+    """Whether memory of what a loop carries may change behind it: the backward reads what it was."""
+    held = set(carries)
+    for item in assignments(after):
+        in_place = item.operator or item.target.kind == "subscript"
+        changed = bound(item.target) if in_place else frozenset[str]()
+        if held & changed.union(changed_in_place(item.value)):
+            return True
+        if held & sharing(item.value):
+            held |= bound(item.target)
+    return False
 
 
 def _read(lines: Iterable[Statement]) -> frozenset[str]:

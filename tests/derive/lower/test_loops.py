@@ -1,0 +1,156 @@
+"""Loops of a forward: derived and right, or left to autograd as a whole where anything of them is another matter."""
+
+import textwrap
+
+import pytest
+import torch
+
+from scaffold.derive import derive
+from tests.derive.building import backward_of, draft_of, load, reference, spec_of
+from tests.derive.published.loops import LOOPS
+
+CELL = "h = torch.tanh(h * w + x[:, t])"
+START = "h = torch.zeros_like(x[:, 0])"
+SCAN = f"{START}\nfor t in range(x.shape[1]):\n    {CELL}\n"
+INPUTS = "x[B, T, D], w[D]"
+
+
+def backward(forward: str, inputs: str = INPUTS) -> str:
+    """The backward of a loop that is derived; '' where autograd differentiates the forward."""
+    spec = spec_of(inputs, forward=forward, derive=True)
+    derivation = derive(spec)
+    if any("as a whole" in note for note in derivation.notes) or derivation.missing:
+        return ""
+    return backward_of(draft_of(spec, derivation))
+
+
+def test_published_loops_are_derived() -> None:
+    whole = set()
+    for case in LOOPS:
+        options = {"forward": case.forward, "outputs": case.outputs}
+        notes = derive(spec_of(case.inputs, derive=True, **options)).notes
+        whole |= {case.name for note in notes if "as a whole" in note}
+    # One joins by cat, one chooses.
+    assert whole == {"masked_rnn_loop", "if_first_loop"} and len(LOOPS) > 35
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        f"{SCAN}return h",
+        # what is begun with, and what a step takes from the one before
+        f"{START}\ng = h\nfor t in range(x.shape[1]):\n    g = h * w\n    {CELL}\nreturn g * h",
+        (
+            "h = x[:, 0] * w\nys = [h, h.sin()]\nfor t in range(2, x.shape[1]):\n"
+            "    h = torch.sin(h + x[:, t])\n    ys.append(h * w)\nreturn torch.stack(ys, -1)"
+        ),
+        # values that are other ones by the end of a step
+        (
+            f"{START}\nys = []\nfor t in range(x.shape[1]):\n    ys.append(h * w)\n    {CELL}\n"
+            "return torch.stack(ys, 1) * h.unsqueeze(1)"
+        ),
+        # two loops, the second the other way round
+        (
+            f"{START}\nys = []\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
+            "y = torch.stack(ys, 1)\ng = h\nzs = []\nfor t in reversed(range(x.shape[1])):\n"
+            "    g = torch.tanh(g * y[:, t])\n    zs.append(g)\nreturn torch.stack(zs[::-1], 1) + y"
+        ),
+        # constants to autograd
+        (
+            f"{START}\nfor t in range(x.shape[1]):\n    h = torch.sin(h.detach() * w) + h * x[:, t]\n"
+            "return h"
+        ),
+        (
+            f"{START}\nfor t in range(1, x.shape[1]):\n    h = torch.tanh(h * w + x[:, t] * x[:, t - 1])\n"
+            "return h"
+        ),
+        # names of the loop that stand for something else outside
+        (
+            "grad_h = x[:, 0].exp()\nhs = grad_h * w\nfor t in range(x.shape[1]):\n"
+            "    grad_h = torch.sin(grad_h * w) + x[:, t]\nreturn grad_h * hs"
+        ),
+        (
+            f"{START}\nout = torch.zeros_like(x)\nfor t in range(x.shape[1]):\n    {CELL}\n"
+            "    out[:, t] = h\nreturn (out * x).tanh()"
+        ),
+    ],
+)
+def test_the_gradients_are_those_of_autograd(forward: str) -> None:
+    assert "for t in " in backward(forward)
+    module = load(draft_of(spec_of(INPUTS, forward=forward, derive=True)))
+    plain = reference(["x", "w"], forward)
+    for steps in (3, 2):
+        inputs = [torch.rand(2, steps, 3), torch.rand(3)]
+        x, w = (item.double().requires_grad_() for item in inputs)
+        ends = [plain(x, w), module.some_op(x, w)]
+        found = [torch.autograd.grad(end.square().sum(), (x, w)) for end in ends]
+        torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        f"{SCAN}h *= 2\nreturn h.sin()",  # the list of what was carried holds it
+        f"{SCAN}y = h.view(-1)\ny.mul_(2)\nreturn h",
+        (
+            f"{START}\nys = []\nfor t in range(x.shape[1]):\n    h += x[:, t]\n    ys.append(h)\n"
+            "return torch.stack(ys, 1) * w"
+        ),
+        f"{START}\ng = h\nfor t in range(x.shape[1]):\n    h += x[:, t] * w\nreturn g * h",
+        (
+            f"{START}\nout = torch.zeros_like(x)\nfor t in range(1, x.shape[1]):\n    {CELL}\n"
+            "    out[:, t] = h\nreturn out"
+        ),  # a part of it is left
+        (
+            f"{START}\nout = torch.zeros_like(x)\nfor t in range(x.shape[1]):\n    {CELL}\n"
+            "    out[:, t] = h.mean()\nreturn out"
+        ),  # what is written spreads
+        f"{START}\nfor t in range(x.shape[1]):\n    {CELL}\n    h = F.dropout(h)\nreturn h",
+        f"{START}\nfor t in range(x.shape[1]):\n    if t > 0:\n        {CELL}\nreturn h",
+        f"{START}\nfor t in range(x.shape[1]):\n    y = x[:, t] * w\nreturn h * y",
+        (
+            f"{START}\nys = []\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
+            "return torch.stack(ys, 1) * ys[-1].unsqueeze(1)"
+        ),
+    ],
+)
+def test_another_loop_is_left_to_autograd(forward: str) -> None:
+    assert not backward(forward)
+
+
+def test_what_nothing_reads_is_not_computed_again() -> None:
+    """Of a linear recurrence no state is needed, nor what is made to be written in."""
+    forward = (
+        "y = torch.zeros_like(x)\nh = torch.zeros_like(x[:, 0])\n"
+        "for t in reversed(range(x.shape[1])):\n    h = x[:, t] + gamma * h\n    y[:, t] = h\nreturn y"
+    )
+    text = backward(forward, "x[B, T], gamma: float")
+    assert text.count("for ") == 1 and "y =" not in text
+
+
+def test_the_backward_reads_as_one_writes_it() -> None:
+    inputs = "x[B, T, I], W[I, H], U[H, H], h0[B, H]"
+    forward = (
+        "h = h0\nys = []\nfor t in range(x.shape[1]):\n"
+        "    h = torch.tanh(x[:, t] @ W + h @ U)\n    ys.append(h)\nreturn torch.stack(ys, 1)"
+    )
+    lines = """
+        h = h0
+        hs = [h]
+        for t in range(x.shape[1]):
+            h = torch.tanh(x[:, t] @ W + h @ U)
+            hs.append(h)
+        grad_h = torch.zeros_like(hs[-1])
+        grads_x = []
+        grad_W = torch.zeros_like(W)
+        grad_U = torch.zeros_like(U)
+        for t in reversed(range(x.shape[1])):
+            new_h = hs[t + 1]
+            grad_h = (grad_h + grad_output[:, t]) * (1 - new_h * new_h)
+            grads_x.append(grad_h @ W.mT)
+            grad_W = grad_W + x[:, t].mT @ grad_h
+            grad_U = grad_U + hs[t].mT @ grad_h
+            grad_h = grad_h @ U.mT
+        grad_x = torch.stack(grads_x[::-1], 1)
+"""
+    assert textwrap.dedent(lines).strip() in backward(forward, inputs)
