@@ -58,8 +58,8 @@ class RmsNormJvpFunctionWithJvp(RmsNormJvpFunction):
         x, weight = ctx.saved_tensors
         inv_rms = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)
         x_hat = x * inv_rms
-        inner = (2 * tangent_x * x_hat).mean(-1, keepdim=True)
-        tangent_x_hat = inv_rms * (tangent_x - 0.5 * x_hat * inner)
+        inner = (tangent_x * x_hat).mean(-1, keepdim=True)
+        tangent_x_hat = inv_rms * (tangent_x - x_hat * inner)
         tangent_output: Tensor = tangent_x_hat * weight + x_hat * tangent_weight
         return tangent_output
 

@@ -305,8 +305,13 @@ class Forward:
     def _of_call(self, op: Op) -> Op | None:
         """By autograd of the one call: its gradient is linear, and the gradient of that is the tangent."""
         source = op.args[0] if op.rule == "item" else op
-        active = [arg for arg in tensors(source.args) if arg in self.tangents]
-        args = tuple(dict.fromkeys(active))
+        rule = self.table.of_op(source.rule)
+        if rule is not None:  # what has no gradient has no tangent: PyTorch raises
+            pairs = zip(rule.parameters, source.args, strict=True)
+            known = [x for item, x in pairs if item.name not in rule.facts.nondiff]
+        else:
+            known = [*source.args]
+        args = tuple(x for x in dict.fromkeys(tensors(known)) if x in self.tangents)
         if not args:
             return None
         if any(self.program.may_be_absent(arg) for arg in args if arg.rule == "input"):
@@ -357,8 +362,10 @@ class _Replaced:
     def _part(self, views: tuple[Op, ...], inner: Op, arg: Op) -> Op:
         if self._reads(arg):
             return self._spread(views, arg)
-        if not arg.is_tensor or arg.shape != inner.shape:
+        if not arg.is_tensor:
             return arg
+        if arg.shape != inner.shape:
+            raise UnsupportedError(f"{inner.rule} of two shapes in a gradient")
         for view in reversed(views):
             arg = self._viewed(view, _narrow(view), arg)
         return arg

@@ -201,3 +201,25 @@ def test_what_cannot_be_derived(inputs: str, forward: str, reason: str) -> None:
 def test_a_skeleton_has_a_jvp_to_write() -> None:
     text = text_of(spec_of("x", forward_ad=True))
     assert 'raise NotImplementedError("some_op: write jvp")' in text
+
+
+def test_a_weight_without_a_gradient_has_no_tangent() -> None:
+    """PyTorch differentiates the weights of classes in no way, and raises where it is asked to."""
+    forward = "F.cross_entropy(x, t, w)"
+    spec = spec_of("x[N, C], t[N; index(C)], w[C]", forward=forward, forward_ad=True)
+    op = load(draft_of(spec)).some_op
+    x, tangent = torch.randn(2, 4, 3, dtype=torch.double)
+    w, of_w = torch.rand(2, 3, dtype=torch.double)
+    t = torch.tensor([0, 1, 2, 1])
+
+    def pushed(call: Any) -> Any:
+        return torch.func.jvp(lambda x, w: call(x, t, w), (x, w), (tangent, of_w))
+
+    torch.testing.assert_close(pushed(op), pushed(torch.nn.functional.cross_entropy))
+
+
+def test_a_number_is_taken_out_of_a_mean() -> None:
+    forward = "x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)"
+    text = text_of(spec_of("x[N, D]", forward=forward, forward_ad=True))
+    assert "inner = (tangent_x * x).mean(-1, keepdim=True)\n" in text
+    assert "inv_rms * (tangent_x - x * inner * inv_rms**2)\n" in text

@@ -482,13 +482,13 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
     products = make.deep_products
     term = products.of(a)
     outer = term._replace(
-        number=1,
         tensors=tuple(op for op in term.tensors if shapes.fits(op.shape, left)),
         below=tuple(op for op in term.below if shapes.fits(op.shape, left)),
         statics=(),
         static_below=(),
     )
-    if not (outer.tensors or outer.below) or outer == term:
+    same = outer.number in (1, -1) and not (outer.tensors or outer.below)
+    if same or outer == term:
         return None
     rest = products.op(term.without(outer))
     if rest.shape != a.shape or rest.kind != a.kind or of_default_dtype(rest):
