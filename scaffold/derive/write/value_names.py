@@ -268,7 +268,7 @@ class Namer:
         if op.facts.operator == "**" and is_number(op.args[1], 2):
             return [*self._with_name("{}_sq", op.args[0]), "squared"]
         if op.rule == "sum" and _is_product_of_two(op.args[0]):
-            return ["dot", *_roles_of(op.facts.words)]
+            return ["dot"]
         if op in self.denominators and op.facts.operator:
             return ["denom"]
         if op.rule == "cond":
