@@ -361,10 +361,9 @@ class _Known(NamedTuple):
     safe: Safety
     scheduler: Scheduler
     shapes: Owners
-    users: Mapping[Op, list[Op]]
     owners: Mapping[Op, list[str]]
     first_below: Mapping[str, frozenset[Op]]  # each root, what no earlier one is above
-    denominators: Collection[Op]
+    namer: Namer
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
@@ -377,6 +376,16 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
     takes_none = emission.applier.takes_none
     safe = Safety(emission.optional, held, takes_none, present, program.ops)
     pairs = [(op, regions[name]) for name, op in roots.items()]
+    owners = owners_of(roots)
+    namer = Namer(
+        emission.taken,
+        {**held, **emission.own},
+        emission.of,
+        emission.via,
+        users_of(emission.of),
+        owners,
+        denominators_of(program.ops),
+    )
     return _Known(
         roots,
         regions,
@@ -384,10 +393,9 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         safe,
         Scheduler(pairs, held, safe),
         shape_owners(program, safe.needs),
-        users_of(emission.of),
-        owners_of(roots),
+        owners,
         _first_below(roots),
-        denominators_of(program.ops),
+        namer,
     )
 
 
@@ -414,7 +422,7 @@ class _Writer:
         held = emission.held
         self.plan: Schedule = known.scheduler(forced)
         self.names: dict[Op, str] = dict(held)
-        self.namer = self._namer()
+        self.namer = known.namer.afresh(emission.taken)
         self.pulled: dict[Op, tuple[str, ...]] = {}
         self._name_all()
         emission.over.clear()
@@ -423,18 +431,6 @@ class _Writer:
         self.words = self._printer({**held, **emission.own})
         self.printers: dict[Region, Printer] = {}
         self.long: list[tuple[Op, int, Printer]] = []
-
-    def _namer(self) -> Namer:
-        emission = self.emission
-        return Namer(
-            set(emission.taken),
-            {**emission.held, **emission.own},
-            emission.of,
-            emission.via,
-            self.known.users,
-            self.known.owners,
-            self.known.denominators,
-        )
 
     def _printer(
         self, names: dict[Op, str], temporaries: Temporaries | None = None

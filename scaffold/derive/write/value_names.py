@@ -8,6 +8,7 @@ and none is a builtin's or a keyword's. An expression that stands twice in the f
 import builtins
 import keyword
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 
 from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.name_collisions import numbered
@@ -72,9 +73,16 @@ class Namer:
         self.negated = {g.args[0]: op for g, op in of.items() if _is_negative(g)}
         self.count = len({name for names in owners.values() for name in names})
         self.known: dict[Op, bool] = {}
+        self.roles: dict[Op, list[str]] = {}
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
         self.whole = set[Op]()  # those that get a name
+
+    def afresh(self, taken: Iterable[str]) -> "Namer":
+        """One that begins anew, with these names taken; what is known of the ops it shares."""
+        other = copy(self)
+        other.taken, other.alike, other.whole = {*taken}, {}, set()
+        return other
 
     def tell_apart(self, ops: Iterable[Op]) -> None:
         """Choose names for those of the ops that play one role for several inputs: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
@@ -242,6 +250,11 @@ class Namer:
         return [*dict.fromkeys(found), *self._roles(value)]
 
     def _roles(self, op: Op) -> list[str]:
+        if op not in self.roles:
+            self.roles[op] = self._roles_played(op)
+        return self.roles[op]
+
+    def _roles_played(self, op: Op) -> list[str]:
         if op.kind == "bool" and op.facts.category == "constant":
             return ["mask", "condition"]
         if is_one_hot(op):
