@@ -1,0 +1,471 @@
+"""Tests of the custom operator gated_recurrence."""
+
+import copy
+import gc
+import itertools
+import pickle
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+from gated_recurrence import GatedRecurrence, GatedRecurrenceFunction, gated_recurrence
+
+Case = dict[str, Any]
+Cases = dict[str, Case]
+Options = dict[str, Any]
+Inputs = tuple[Any, ...]
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
+    """What a call returned, also where that is one tensor."""
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+
+def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
+    """Backpropagate grad_outputs that are not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_outputs = [permuted(torch.randn_like(output)) for output in outputs]
+    return torch.autograd.grad(outputs, needed, grad_outputs, materialize_grads=True)
+
+
+class OpTests:
+    """Subclass it: say which op it is, and what differs from the defaults."""
+
+    op: ClassVar[Callable[..., Any]]  # called with every value in its place
+    function: ClassVar[type[torch.autograd.Function]]
+    make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
+    reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
+    surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    differentiable: ClassVar[tuple[str, ...]] = ()
+    cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
+    empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
+    refused: ClassVar[Sequence[tuple[Any, ...]]] = ()  # input, its change, the message
+
+    has_gradient: ClassVar[bool] = True
+    ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
+    changed_in_place: ClassVar[tuple[str, ...]] = ()
+    layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
+
+    supports_batched_gradcheck: ClassVar[bool] = True
+    supports_double_backward: ClassVar[bool] = True
+    unsupported_of_empty: ClassVar[Sequence[str]] = ()
+    gradcheck_options: ClassVar[Options] = {}
+    rtol: ClassVar[float | None] = None  # of all other comparisons
+    atol: ClassVar[float | None] = None
+    autocast: ClassVar[str] = ""  # what the op does there: lower, float32 or region
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """The cases, the layouts, and the inputs that a call may need gradients of."""
+        if "case" in metafunc.fixturenames:
+            names = [*self.cases, *self.empty_cases]
+            metafunc.parametrize("case", names, indirect=True)
+        if "layout" in metafunc.fixturenames:
+            metafunc.parametrize("layout", self.layouts)
+        if "needs" in metafunc.fixturenames:
+            count = len(self.differentiable)
+            counts = range(1, count + 1) if count <= 4 else (1, count - 1, count)
+            groups = [itertools.combinations(self.differentiable, n) for n in counts]
+            metafunc.parametrize("needs", [*itertools.chain(*groups)], ids="+".join)
+
+    @pytest.fixture
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        """Arguments of `inputs`; an empty tensor only where PyTorch allows it."""
+        if request.param in self.cases:
+            return self.cases[request.param]
+        arguments = self.empty_cases[request.param]
+        inputs = self.inputs(**arguments)
+        expected = self.surrogate or self.reference
+        try:
+            values = as_tuple((expected or self.op)(*inputs))
+            if not values:
+                pytest.skip("forward returns nothing")
+            if expected and self.has_gradient:
+                values += self.expected_gradients(inputs)
+        except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+            pytest.skip(f"PyTorch: {error}")
+        if not all(value.isfinite().all() for value in values):
+            pytest.skip("not finite")
+        return arguments
+
+    def inputs(
+        self,
+        *,
+        absent: Collection[str] = (),
+        closed: Collection[str] = (),
+        needs: Collection[str] | None = None,
+        layout: Callable[[Tensor], Tensor] = torch.clone,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> Inputs:
+        """Make the inputs in call order; those in `needs` require grad."""
+        torch.manual_seed(seed)
+        needed = self.differentiable if needs is None else needs
+        made: dict[str, Any] = self.make(**arguments) | dict.fromkeys(absent)
+        for name, value in made.items():
+            if isinstance(value, Tensor):
+                value = value & False if name in closed else value
+                made[name] = layout(value).requires_grad_(name in needed)
+        return tuple(made.values())
+
+    def changes(self, name: str) -> bool:
+        """Whether the op changes an input in place, perhaps as one of several."""
+        return name.partition("[")[0] in self.changed_in_place
+
+    def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
+        """The outputs that have a gradient."""
+        every = as_tuple(outputs)
+        return tuple(every[index] for index in self.ends) if self.ends else every
+
+    def run(self, *inputs: Any) -> tuple[Tensor, ...]:
+        """The outputs of the op that have a gradient."""
+        return self.differentiable_outputs(self.op(*inputs))
+
+    def expected_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Those of the reference, some of whose outputs may require no grad."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        outputs = self.differentiable_outputs(expected(*inputs))
+        attached = [
+            output if output.requires_grad else output.detach().requires_grad_()
+            for output in outputs
+        ]
+        return gradients(attached, inputs)
+
+    def assert_close(self, actual: Any, expected: Any) -> None:
+        """Compare as closely as the op computes."""
+        assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
+
+    def test_forward_matches_reference(self, case: Case) -> None:
+        inputs = self.inputs(**case)
+        assert self.reference is not None
+        actual = self.op(*inputs)
+        self.assert_close(actual, self.reference(*inputs))
+
+    def test_other_shapes_are_refused(self) -> None:
+        """Backward is written for the declared shapes."""
+        names = list(self.make())
+        for name, change, *message in self.refused:
+            wrong = [*self.inputs()]
+            wrong[names.index(name)] = change(wrong[names.index(name)])
+            with pytest.raises(ValueError, match="^" + (message or [rf"{name}\["])[0]):
+                self.op(*wrong)
+
+    def test_gradcheck(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        empty = case in self.empty_cases.values()
+        unsupported = self.unsupported_of_empty if empty else ()
+        options = self.gradcheck_options
+        batched = (
+            self.supports_batched_gradcheck and "batched_gradcheck" not in unsupported
+        )
+        assert gradcheck(
+            self.run,
+            inputs,
+            check_batched_grad=batched,
+            check_grad_dtypes=True,
+            **options,
+        )
+        if self.supports_double_backward and "double_backward" not in unsupported:
+            assert gradgradcheck(self.run, inputs, **options)
+
+    def test_gradients_match_reference(
+        self, case: Case, layout: Callable[[Tensor], Tensor]
+    ) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        expected = self.expected_gradients(inputs)
+        self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
+        """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+        Autograd sums a gradient that is too large: gradcheck cannot see a missing sum.
+        """
+        inputs = self.inputs(**case, needs=needs, layout=self.layouts[-1])
+        if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+            return  # the input that is needed is absent
+        function: Any = self.function
+        returned: list[tuple[Any, ...]] = []
+
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            found = function.backward(ctx, *grad_outputs)
+            returned.append(found if isinstance(found, tuple) else (found,))
+            return found
+
+        methods = {"backward": staticmethod(backward)}
+        recorder: Any = type("Recorder", (function,), methods)
+        declared = len(as_tuple(self.op(*inputs)))
+        outputs = as_tuple(recorder.apply(*inputs))[:declared]
+        gradients(self.differentiable_outputs(outputs), inputs)
+        for at, (value, gradient) in enumerate(zip(inputs, returned[-1], strict=True)):
+            needed = isinstance(value, Tensor) and value.requires_grad
+            wanted = (value.shape, value.dtype) if needed else None
+            found = None if gradient is None else (gradient.shape, gradient.dtype)
+            assert found == wanted, f"gradient {at} is {found}, not {wanted}"
+
+    def test_output_is_freed_without_gc(self) -> None:
+        """An output on ctx would make a reference cycle."""
+        gc.disable()
+        try:
+            outputs = as_tuple(self.op(*self.inputs()))
+            alive = [weakref.ref(output) for output in outputs]
+            del outputs
+            assert all(output() is None for output in alive)
+        finally:
+            gc.enable()
+
+    def test_input_changed_after_forward(self) -> None:
+        """Backward refuses or gives the old gradient; a tensor on ctx does neither."""
+        for position, name in enumerate(self.make()):
+            if not self.changes(name):
+                self.check_changed(lambda inputs, _, at=position: inputs[at])
+
+    def check_changed(self, pick: Callable[..., Any]) -> None:
+        """Change a tensor, picked of inputs and outputs, between the passes."""
+        inputs = self.inputs()
+        expected = gradients(self.run(*inputs), inputs)
+        outputs = as_tuple(self.op(*inputs))
+        changed = pick(inputs, outputs)
+        if not isinstance(changed, Tensor):
+            return
+        with torch.no_grad():
+            changed.zero_()
+        try:
+            actual = gradients(self.differentiable_outputs(outputs), inputs)
+        except RuntimeError as error:
+            assert "inplace" in str(error)
+        else:
+            self.assert_close(actual, expected)
+
+    def loss(self, *inputs: Any) -> Tensor:
+        """One number that depends on every output that has a gradient."""
+        return torch.stack([x.abs().square().sum() for x in self.run(*inputs)]).sum()
+
+    def argnums(self, inputs: Inputs) -> tuple[int, ...]:
+        """The positions of the differentiable inputs."""
+        named = enumerate(zip(self.make(), inputs, strict=True))
+        return tuple(
+            position
+            for position, (name, value) in named
+            if name in self.differentiable and isinstance(value, Tensor)
+        )
+
+    def test_vmap_of_grad(self) -> None:
+        samples = [self.inputs(needs=(), seed=seed) for seed in range(3)]
+        gradient = torch.func.grad(self.loss, argnums=self.argnums(samples[0]))
+        in_dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
+        batch = [
+            torch.stack(values) if in_dim == 0 else values[0]
+            for in_dim, values in zip(in_dims, zip(*samples, strict=True), strict=True)
+        ]
+        mapped = torch.func.vmap(gradient, in_dims, randomness="same")
+        expected = zip(*(gradient(*sample) for sample in samples), strict=True)
+        stacked = tuple(torch.stack(values) for values in expected)
+        self.assert_close(mapped(*batch), stacked)
+
+    def test_jacrev(self) -> None:
+        def flat(*inputs: Any) -> Tensor:
+            return torch.cat([output.flatten() for output in self.run(*inputs)])
+
+        inputs = self.inputs()
+        argnums = self.argnums(inputs)
+        needed = [inputs[position] for position in argnums]
+        rows = [
+            torch.autograd.grad(element, needed, retain_graph=True)
+            for element in flat(*inputs)
+        ]
+        actual = torch.func.jacrev(flat, argnums=argnums)(*inputs)
+        expected = tuple(torch.stack(values) for values in zip(*rows, strict=True))
+        self.assert_close(actual, expected)
+
+    def test_compile(self) -> None:
+        inputs = self.inputs()
+        op = self.op
+        compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
+        actual, expected = compiled(*inputs), op(*inputs)
+        self.assert_close(actual, expected)
+        found = gradients(self.differentiable_outputs(actual), inputs)
+        ends = self.differentiable_outputs(expected)
+        self.assert_close(found, gradients(ends, inputs))
+
+    def rounded(self, *dtypes: torch.dtype, **arguments: Any) -> Inputs:
+        """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+        pairs = zip(self.inputs(**arguments), itertools.cycle(dtypes), strict=False)
+        return tuple(
+            (
+                x.detach().bfloat16().to(dtype).requires_grad_(x.requires_grad)
+                if isinstance(x, Tensor) and x.is_floating_point()
+                else x
+            )
+            for x, dtype in pairs
+        )
+
+    def rounded_gradients(
+        self, outputs: Sequence[Tensor], inputs: Inputs
+    ) -> tuple[Tensor, ...]:
+        """The gradients of a loss in float64."""
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        torch.manual_seed(1)
+        weights = [torch.randn(x.shape).bfloat16().to(x.device) for x in outputs]
+        pairs = zip(outputs, weights, strict=True)
+        loss = torch.stack([(x.double() * weight).sum() for x, weight in pairs]).sum()
+        return torch.autograd.grad(loss, needed, materialize_grads=True)
+
+    def assert_as_exact(
+        self,
+        actual: Sequence[Tensor],
+        plain: Sequence[Tensor],
+        exact: Sequence[Tensor],
+        low: torch.dtype,
+    ) -> None:
+        """Err at most three times as much as plain PyTorch, and some roundings."""
+        least = 16 * torch.finfo(torch.float).eps  # of what is zero but for roundings
+        low_eps = 8 * torch.finfo(low).eps
+        for one, other, right in zip(actual, plain, exact, strict=True):
+            fits = bool((right.abs() < torch.finfo(low).max).all())
+            if right.numel() and fits and other.isfinite().all():
+                error = (other.double() - right).abs().max()
+                size = right.abs().max()
+                roundings = least + low_eps * (size if size > least else 1)
+                assert (one.double() - right).abs().max() <= 3 * error + roundings
+
+    @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
+    def test_autocast(self, low: torch.dtype) -> None:
+        """Outputs and gradients are as exact as those of plain PyTorch."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        function = expected
+        cases = [x for x in self.cases.values() if {*x} <= {"absent", "sample"}]
+        dtypes = [(torch.float,), (low,), (low, torch.float)]
+        for case, given in itertools.product(cases, dtypes):
+            inputs = self.rounded(*given, **case)
+            doubles = self.rounded(torch.double, **case)
+            right = self.differentiable_outputs(function(*doubles))
+            with torch.autocast("cpu", dtype=low):
+                try:
+                    plain = self.differentiable_outputs(function(*inputs))
+                except RuntimeError as error:
+                    pytest.skip(f"plain PyTorch raises: {error}")
+                actual = self.run(*inputs)
+            if not self.surrogate:
+                self.assert_as_exact(actual, plain, right, low)
+            try:
+                wanted = self.rounded_gradients(plain, inputs)
+                exact = self.rounded_gradients(right, doubles)
+            except RuntimeError:
+                continue  # plain PyTorch has no such derivative
+            found = self.rounded_gradients(actual, inputs)
+            self.assert_as_exact(found, wanted, exact, low)
+
+
+class ModuleTests:
+    """Subclass it: say how the module is built, and what it owns of the op's inputs."""
+
+    op_tests: ClassVar[type[OpTests]]
+    build: ClassVar[Callable[..., nn.Module]]
+    owned: ClassVar[tuple[str, ...]] = ()  # inputs that are parameters or buffers
+    optional: ClassVar[tuple[str, ...]] = ()  # those that the constructor can leave out
+    attributes: ClassVar[tuple[str, ...]] = ()  # what a copy has beside those
+    given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
+    given_by_keyword: ClassVar[tuple[str, ...]] = ()
+    updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """With and without each input that is optional."""
+        if "options" in metafunc.fixturenames:
+            switches = itertools.product([True, False], repeat=len(self.optional))
+            options = [dict(zip(self.optional, s, strict=True)) for s in switches]
+            named = [" ".join(f"{k}={v}" for k, v in each.items()) for each in options]
+            ids = [name or "default" for name in named]
+            metafunc.parametrize("options", options, ids=ids)
+
+    def inputs(self) -> dict[str, Any]:
+        """Those of the op, by name, and copies of what it changes in place."""
+        tests = self.op_tests()
+        named = dict(zip(tests.make(), tests.inputs(), strict=True))
+        return {k: v.clone() if tests.changes(k) else v for k, v in named.items()}
+
+    def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
+        """What the module gives for the inputs that it does not own."""
+        given = [
+            value
+            for name, value in inputs.items()
+            if name.partition("[")[0] in self.given
+        ]
+        named = {name: inputs[name] for name in self.given_by_keyword}
+        return module(*given, **named)
+
+    def test_module_copies(self, options: dict[str, bool]) -> None:
+        module = self.build(**options)
+        loaded = self.build(**options)
+        loaded.load_state_dict(module.state_dict())
+        for copied in (
+            loaded,
+            copy.deepcopy(module),
+            pickle.loads(pickle.dumps(module)),
+        ):
+            assert_close(copied.state_dict(), module.state_dict())
+            for name in self.attributes:
+                assert getattr(copied, name) == getattr(module, name)
+
+    def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        tests, inputs = self.op_tests(), self.inputs()
+        module = self.build(**options).train(not self.updated)
+        state = {name: inputs[name] for name in self.owned}
+        module.load_state_dict(state, strict=not self.optional)
+        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        expected = tests.op(*operands.values())
+        tests.assert_close(self.call(module, inputs), expected)
+
+
+class TestGatedRecurrence(OpTests):
+    op = staticmethod(gated_recurrence)
+    function = GatedRecurrenceFunction
+    differentiable = ("gate", "x", "read")
+    autocast = "float32"
+    refused = (
+        ("gate", lambda gate: gate[None]),
+        ("x", lambda x: torch.cat([x] * 2, dim=-1)),
+        ("read", lambda read: torch.cat([read] * 2, dim=-1)),
+    )
+    cases: ClassVar[Cases] = {"base": {}, "other-sizes": {"B": 3, "T": 4, "D": 5}}
+    empty_cases: ClassVar[Cases] = {"B=0": {"B": 0}, "T=0": {"T": 0}, "D=0": {"D": 0}}
+
+    @staticmethod
+    def make(*, B: int = 2, T: int = 3, D: int = 4) -> dict[str, Any]:
+        return {
+            "gate": torch.randn(B, T, D, dtype=torch.double),
+            "x": torch.randn(B, T, D, dtype=torch.double),
+            "read": torch.randn(B, T, D, dtype=torch.double),
+        }
+
+    @staticmethod
+    def reference(gate: Tensor, x: Tensor, read: Tensor) -> Tensor:
+        """gated_recurrence in plain PyTorch."""
+        h = torch.zeros_like(x[:, 0])
+        outputs = []
+        for t in range(x.shape[1]):
+            h = gate[:, t] * h + x[:, t]
+            outputs.append((h * read[:, t]).sum(-1))
+        return torch.stack(outputs, 1)
+
+
+class TestGatedRecurrenceModule(ModuleTests):
+    op_tests = TestGatedRecurrence
+    given = ("gate", "x", "read")
+
+    @staticmethod
+    def build() -> GatedRecurrence:
+        return GatedRecurrence()
