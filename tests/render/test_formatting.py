@@ -78,7 +78,7 @@ def test_pieces_together_are_the_whole(source: str, length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", in_every_run(FILES, FILES[::12]), ids=lambda path: str(path.name)
+    "path", in_every_run(FILES, FILES[::24]), ids=lambda path: str(path.name)
 )
 def test_generated_files_are_in_pieces_what_they_are_whole(path: Path) -> None:
     text = path.read_text()
