@@ -466,7 +466,8 @@ def test_a_branch_that_no_call_reaches_is_told() -> None:
 
 
 def test_a_stated_gradient_that_forgets_a_branch_is_refused() -> None:
-    raw = {"inputs": "x[N, D]", "forward": "x * 2 if x.sum() > 100 else x * 3"}
+    forward = "x * 2 if x.sum() > 100 else x * 3"
+    raw: dict[str, Any] = {"inputs": "x[N, D]", "forward": forward}
     found = verdict(grad={"x": "grad_output * 3"}, **raw).failure
     assert found is not None
     assert found.words == "wrong where all of x are about 30"
