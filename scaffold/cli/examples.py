@@ -96,9 +96,10 @@ def examples(words: WORDS = None, format_: FORMAT = "text") -> None:
     """
     check_format(format_)
     known = read_examples()
-    found = find_examples(words or [], known) if words else list(known.values())
+    words = [word for one in words or [] for word in one.split()]
+    found = find_examples(words, known) if words else list(known.values())
     if not found:
-        raise _unknown(words or [], known)
+        raise _unknown(words, known)
     if format_ == "json":
         show_object({"examples": [_as_data(item) for item in found]})
     elif words:

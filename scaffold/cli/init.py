@@ -8,6 +8,7 @@ added it is a configuration that loads. A second run changes nothing. Of the tre
 import os
 import posixpath
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -126,7 +127,10 @@ def _problems(directory: str, policy: str, ci: str | None) -> list[ScaffoldError
         found += check_choice("--ci", ci, CI)
     if not os.path.isdir(directory):
         message = f"'{directory}' is not a directory"
-        found.append(ScaffoldError(message, Location("DIR")))
+        hint = None
+        if not os.path.exists(directory):
+            hint = f"make it first: mkdir -p {shlex.quote(directory)}"
+        found.append(ScaffoldError(message, Location("DIR"), hint))
     return found
 
 

@@ -339,8 +339,12 @@ class _Reader:
             if isinstance(item, Attribute) and item.annotation == "int"
         }
         found = []
-        for position in range(len(self.raw.get("require", ()))):
+        for position, text in enumerate(self.raw.get("require", ())):
             path = ("require", str(position))
+            if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n]+)", text):
+                hint = f"write: '{assigned[1]} == {assigned[2]}'"
+                self.problems.at(path, "a condition compares sizes", hint)
+                continue
             formula = self._formula(path, sizes)
             if formula is not None and formula.statements:
                 self.problems.at(path, "a condition is one expression")

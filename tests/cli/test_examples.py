@@ -85,6 +85,7 @@ def test_what_a_newcomer_types_finds_it(typed: str, name: str, tmp_path: Path) -
     assert name in [item.name for item in found]
     assert len(found) <= 4, "few enough to read"
     out = scaffold(tmp_path, "examples", *typed.split()).out
+    assert out == scaffold(tmp_path, "examples", typed).out, "in quotes, too"
     assert EXAMPLES[name].command.strip() in out
 
 
