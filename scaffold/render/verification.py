@@ -48,6 +48,7 @@ from scaffold.spec.op_spec import DType
 
 OP_MODULE = "verified_op"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
+OF_A_STATED_GRADIENT = ("()", "(2, 1, 3, 2)")  # ranks that a formula may not count on
 TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "single": {"atol": "1e-5", "rtol": "1e-4"},
     "half": {"atol": "1e-2", "rtol": "2e-2"},
@@ -247,7 +248,8 @@ def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]
     """Other shapes where some are not declared, in the hope that the forward takes them."""
     if not (derived or is_asked_more(spec)) or not _is_loose(spec):
         return
-    for shape in GUESSES:
+    stated = OF_A_STATED_GRADIENT if is_asked_more(spec) and not derived else ()
+    for shape in (*GUESSES, *stated):
         yield f"shape {shape}", f'"shape": {shape}'
     if leading_names(spec):  # as `shape` is by default
         yield "equal shapes", leading_arguments(spec, (2, 3))

@@ -216,3 +216,11 @@ def test_a_surrogate_is_asked_more_of_the_function_whose_derivative_it_takes() -
     assert failure({"x": "grad_output * (x.abs() <= 5)"}, **raw) == ""
     said = failure({"x": "grad_output"}, **raw)
     assert said == "grad_x: wrong where values are 8 times those of the tests"
+
+
+@pytest.mark.parametrize("rank", [0, 1, 4])
+def test_a_gradient_that_is_wrong_of_another_rank_than_the_tests_is_refused(
+    rank: int,
+) -> None:
+    wrong = f"grad_output * 2 * x * (2 if x.ndim == {rank} else 1)"
+    assert failure({"x": wrong}, inputs="x", forward="x * x") == "grad_x: factor 2"
