@@ -608,11 +608,18 @@ def _lists(nodes: Iterable[ast.AST]) -> frozenset[str]:
     found, others = set[str](), set[str]()
     for node in nodes:
         match node:
-            case ast.Assign([ast.Name(name)], ast.List()):
+            case ast.Assign([ast.Name(name)], value) if _is_list(value):
                 found.add(name)
             case ast.Assign([ast.Name()], ast.Name(name)):
                 others.add(name)
     return frozenset(found - others)
+
+
+def _is_list(value: ast.expr) -> bool:
+    """Whether a value is a list that is written out, whichever way a choice goes: `[x] if include_input else []`."""
+    if isinstance(value, ast.IfExp):
+        return _is_list(value.body) and _is_list(value.orelse)
+    return isinstance(value, ast.List)
 
 
 def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:

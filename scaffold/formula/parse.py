@@ -47,6 +47,10 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))
+        if any(
+            map(_grows_a_list, straight)
+        ):  # of which no straight line says what is in it
+            straight = straightened(program.body)
         found = _reason(straight)
         if found is not None:
             body = VerbatimParser(text, program, scope, graph)
@@ -61,6 +65,16 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)
     return straight_body.formula()
+
+
+def _grows_a_list(item: ast.stmt) -> bool:
+    """Whether a list gets an element: one that is not written out, or has another name."""
+    match item:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(), name))):
+            return name in ("append", "extend", "insert")
+        case ast.If(_, body, orelse):
+            return any(map(_grows_a_list, (*body, *orelse)))
+    return False
 
 
 def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:

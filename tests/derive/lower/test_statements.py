@@ -129,3 +129,19 @@ def test_a_sum_of_sizes_is_no_size(inputs: str, sizes: str, method: str) -> None
         calls.append((tensor(2, 3, 4), tensor(2, 1, 5), 1))
     text = check_forward(f"{inputs}, n: int = 2", forward, calls, derive=True)
     assert "vjp" not in text
+
+
+GROWN = """
+xs = {0}
+for i in range(2):
+    for f in (torch.sin, torch.cos):
+        xs.append(f(x * 2**i))
+return torch.cat(xs, -1)
+"""
+
+
+@pytest.mark.parametrize("start", ["[x]", "[x] if n > 1 else []", "list((x, x))"])
+def test_a_list_that_grows_in_a_loop(start: str) -> None:
+    forward = GROWN.format(start)
+    text = check_forward("x, n: int = 1", forward, [(tensor(2, 3), 1), (tensor(3), 2)])
+    assert ("vjp" in text) == (start != "[x]")
