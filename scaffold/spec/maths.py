@@ -341,7 +341,7 @@ class _Reader:
         found = []
         for position, text in enumerate(self.raw.get("require", ())):
             path = ("require", str(position))
-            if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n]+)", text):
+            if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
                 hint = f"write: '{assigned[1]} == {assigned[2]}'"
                 self.problems.at(path, "a condition compares sizes", hint)
                 continue
