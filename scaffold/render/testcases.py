@@ -66,7 +66,7 @@ HELPERS = frozenset(
 
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
     """The Function, the functional form, the rule for sharding and the module, each under a name that is free."""
-    names = [spec.function_name, spec.name, SHARDING]
+    names = [spec.function_name, spec.name, *([SHARDING] if spec.sharding else [])]
     names += [spec.module_name] if spec.module is not None else []
     imports = [Import(module, name, _alias(name)) for name in names]
     if imports[1].alias == spec.function_name:  # as an op in library style has it

@@ -18,7 +18,7 @@ def test_names_that_hide_nothing_stay() -> None:
 
 
 def test_the_op_is_renamed_where_it_hides_a_helper() -> None:
-    module, function, wrapper = op_imports(spec("make", "Questions"), "ops.make")
+    function, wrapper, module = op_imports(spec("make", "Questions"), "ops.make")
     assert (module.name, module.alias) == ("Questions", "QuestionsOp")
     assert function.alias is None
     assert (wrapper.module, wrapper.name, wrapper.alias) == (
