@@ -194,7 +194,8 @@ def _check_case(
         found = _attempt(judged, "backward")
         run.cases += 1
         if found is not None and found.raised and _is_aside(checks, case, found):
-            run.notes += _note(checks, case, found, inputs) if not run.notes else []
+            told = run.notes or _is_another_number(case) and found.subject == OWN
+            run.notes += [] if told else _note(checks, case, found, inputs)
             return
         if found is not None:
             run.failure = _failure(checks, found, title, inputs, needs)
@@ -453,18 +454,19 @@ def _check_own_gradients(
 def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
     """What backward returns, by contract and by value."""
     returned, error = returned_gradients(checks, inputs)
-    if returned is None:
-        if error is not None:
-            raise error
+    if returned is None and error is None:
         return Found("backward", "is never called, though an input requires grad")
-    if len(returned) != len(inputs):
-        counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
-        return Found("backward", "another number of gradients", *counts)
     names = value_names(checks, len(inputs))
     try:
         expected = expected_gradients(checks, inputs, names)
-    except RuntimeError as error:
-        return Found(OWN, raised(error), raised=True)
+    except RuntimeError as own:
+        return Found(OWN, raised(own), raised=True)
+    if returned is None:
+        assert error is not None
+        raise error
+    if len(returned) != len(inputs):
+        counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
+        return Found("backward", "another number of gradients", *counts)
     if case.further and not all(
         bool(one.isfinite().all()) for one in expected.values()
     ):

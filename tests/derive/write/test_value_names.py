@@ -216,8 +216,10 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
         ),
         (  # on one side of a choice it is the cotangent of the same value
             "p[N], q[N], flat=False",
-            "h = p * q\ny = torch.sin(h) * torch.exp(h)\n"
-            "if flat:\n    y = y.sum()\nreturn y",
+            (
+                "h = p * q\ny = torch.sin(h) * torch.exp(h)\n"
+                "if flat:\n    y = y.sum()\nreturn y"
+            ),
             {"grad_h"},
         ),
         (  # roots that have names
@@ -227,8 +229,10 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
         ),
         (
             "x[..., D], weight[D], eps=1e-5",
-            "var = (x - x.mean(-1, keepdim=True)).pow(2).mean(-1, keepdim=True)\n"
-            "return (x - x.mean(-1, keepdim=True)) * torch.rsqrt(var + eps) * weight",
+            (
+                "var = (x - x.mean(-1, keepdim=True)).pow(2).mean(-1, keepdim=True)\n"
+                "return (x - x.mean(-1, keepdim=True)) * torch.rsqrt(var + eps) * weight"
+            ),
             {"rstd", "x_hat", "grad_x_hat"},
         ),
         ("p[N, 4]", "return torch.exp(1 - p) * (1 - p) ** 2", {"one_minus_p"}),

@@ -471,3 +471,13 @@ def test_a_stated_gradient_that_forgets_a_branch_is_refused() -> None:
     found = verdict(grad={"x": "grad_output * 3"}, **raw).failure
     assert found is not None
     assert found.words == "wrong where all of x are about 30"
+
+
+def test_a_number_with_which_pytorchs_own_backward_raises_is_left_alone() -> None:
+    """`index_select` of an empty dim raises, in autograd's backward too."""
+    found = verdict(
+        inputs="x[N, D], segment[N; index(3)], count: int = 3",
+        forward="x.new_zeros(count, x.shape[1]).index_add(0, segment, x)",
+        derive=True,
+    )
+    assert found.failure is None and found.notes == ()
