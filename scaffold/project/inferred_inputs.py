@@ -6,13 +6,19 @@ eps or an index is refused, with the whole of `--inputs` to copy: a guess would 
 """
 
 import ast
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Literal, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import BUILTINS, Scope, Text
 from scaffold.formula.constant_folding import BINARY
-from scaffold.formula.definitions import defaults, dotted_name, resolve
+from scaffold.formula.definitions import (
+    defaults,
+    dotted_name,
+    parameters,
+    resolve,
+)
 from scaffold.formula.module_forward import modules_named, starts
 from scaffold.formula.operators import (
     ARRAYS,
@@ -34,7 +40,9 @@ from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
 from scaffold.spec.module import parse_init
+from scaffold.spec.op_spec import Dim, TensorInput
 from scaffold.spec.problems import Locate
+from scaffold.spec.signature import parse_inputs
 
 Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
@@ -60,13 +68,17 @@ class Inferred(NamedTuple):
     buffers: tuple[str, ...] = ()
     init: Mapping[str, str] = {}
     unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
+    stated: bool = False  # the inputs are the user's: the rest is said of them
+    notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
 
     def added_to(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """A table with what it leaves out, which comes first in it; of a module only where there is one."""
         if raw.get("module") is False:
             return {"inputs": self.inputs, **raw}
-        lists = {"params": [*self.params], "buffers": [*self.buffers]}
-        listed = {key: names for key, names in lists.items() if names}
+        said = {*raw.get("params", ()), *raw.get("buffers", ())}
+        lists = {"params": self.params, "buffers": self.buffers}
+        kept = {key: [*filterfalse(said.__contains__, lists[key])] for key in lists}
+        listed = {key: names for key, names in kept.items() if names}
         found = {"inputs": self.inputs, **listed, **raw}
         owned = {*found.get("params", ()), *found.get("buffers", ())}
         init = {name: text for name, text in self.init.items() if name in owned}
@@ -143,7 +155,12 @@ def _of_function(
     return _with_starts(_entries(known, program, write), origin, name)
 
 
-def _with_starts(inferred: Inferred, origin: Origin, name: str) -> Inferred:
+def _with_starts(
+    inferred: Inferred,
+    origin: Origin,
+    name: str,
+    dims: Mapping[str, tuple[Dim, ...] | None] = {},
+) -> Inferred:
     """The inputs of an nn.Module, with how its `__init__` starts those that it owns."""
     owned = (*inferred.params, *inferred.buffers)
     if not owned:
@@ -152,12 +169,82 @@ def _with_starts(inferred: Inferred, origin: Origin, name: str) -> Inferred:
     init, unkept = dict[str, str](), list[str]()
     for parameter, text in starts(layer).items():
         try:
-            parse_init(parameter, text, Location("__init__"), None)
+            parse_init(parameter, text, Location("__init__"), dims.get(parameter))
         except ScaffoldError:
             unkept += [parameter] if parameter in owned else []
         else:
             init |= {parameter: text} if parameter in owned else {}
     return inferred._replace(init=init, unkept=tuple(unkept))
+
+
+# --- What an nn.Module says of inputs that are stated.
+
+
+def of_stated_inputs(
+    raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
+) -> Inferred | None:
+    """Which of the stated inputs an nn.Module of a file owns, and how they start; None of any other forward.
+
+    What is amiss in inputs or file is told when the op is built.
+    """
+    stated, inputs = raw.get("forward"), raw.get("inputs")
+    if not isinstance(stated, str) or not isinstance(inputs, str):
+        return None
+    if not stated.lstrip().startswith("@"):
+        return None
+    try:
+        found = read_reference(stated, "forward", locate(("forward",)), read)
+        every = parse_inputs(inputs, locate(("inputs",)))
+    except ScaffoldError:
+        return None
+    origin = found.text.origin
+    if origin is None or "." not in (origin.function or ""):
+        return None  # `Norm.forward` alone is a method
+    assert origin.function is not None
+    node = origin.definitions.functions[origin.function]
+    said = {item.arg: _annotation(item.annotation) for item in node.args.kwonlyargs}
+    changed = raw.get("dirty", ())
+    tensors = [item for item in every if isinstance(item, TensorInput)]
+    fitting = [one for one in tensors if not one.variadic and one.name not in changed]
+    params = [item.name for item in fitting if item.differentiable]
+    buffers = [item.name for item in fitting if not item.optional]
+    params = [name for name in params if said.get(name) == "Parameter"]
+    buffers = [name for name in buffers if said.get(name) == "Buffer"]
+    if len({*params, *buffers}) == len(tensors):  # the module has to take one
+        params, buffers = [], []
+    names = {item.name for item in every}
+    notes = [
+        *_unowned(said, names - {*params, *buffers}),
+        *_fixed(origin, origin.function, names),
+    ]
+    known = Inferred(inputs, (*params,), (*buffers,), stated=True, notes=(*notes,))
+    dims = {item.name: item.dims for item in fitting}
+    return _with_starts(known, origin, origin.function, dims)
+
+
+def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
+    """What the inputs say is none of those that the module of the file owns."""
+    for name, kind in said.items():
+        if kind in OWNED and name in names:
+            yield f"{name} is a {kind.lower()} in the file, and cannot be one as --inputs has it"
+
+
+def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
+    """The attributes that are left out of the inputs, and so have the value that `__init__` says."""
+    node = origin.definitions.functions[name]
+    given = defaults(node.args)
+    (layer,) = modules_named(origin.module, name)
+    own = {
+        item.arg
+        for method in layer.body
+        if isinstance(method, ast.FunctionDef) and method.name == "forward"
+        for item in parameters(method.args)
+    }
+    for item in node.args.kwonlyargs:
+        if item.arg in names or item.arg in own or item.arg not in given:
+            continue
+        value = _source(given[item.arg], origin)
+        yield f"self.{item.arg} is {value} always: --inputs leaves it out"
 
 
 # --- What an annotation or a default says.

@@ -206,6 +206,10 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
     owned = [f"{what}: {', '.join(names)}" for what, names in named if names]
     shown = f" ({'; '.join(owned)})" if owned else ""
     notes = [f"inputs taken from the forward: {known.inputs}{shown}"]
+    if known.stated:
+        said = f"the module is that of the file{shown}"
+        notes = [said] if owned and specified.spec.module is not None else []
+        notes += known.notes
     if known.unkept and specified.spec.module is not None:
         names = ", ".join(known.unkept)
         said = f"how __init__ starts {names} is not taken over"

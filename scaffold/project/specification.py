@@ -360,10 +360,16 @@ def _built(
 
 
 def _inferred(said: Said, read: Reader) -> "Inferred | None":
-    """The inputs that are left to the forward to tell."""
-    if {"inputs", "schema"} & said.raw.keys() or "forward" not in said.raw:
+    """The inputs that are left to the forward to tell; of stated ones what the nn.Module of a file says of them."""
+    if "schema" in said.raw or "forward" not in said.raw:
         return None
-    from scaffold.project.inferred_inputs import inferred_inputs  # most ops state them
+    if "inputs" in said.raw:
+        if not str(said.raw["forward"]).lstrip().startswith("@"):
+            return None  # most ops
+        from scaffold.project.inferred_inputs import of_stated_inputs
+
+        return of_stated_inputs(said.raw, said.locate, read)
+    from scaffold.project.inferred_inputs import inferred_inputs
 
     return inferred_inputs(said.raw, said.locate, read)
 

@@ -274,6 +274,30 @@ def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
     assert done.code == 0 and "starts" not in done.err
 
 
+def test_stated_inputs_lose_nothing_of_what_the_module_says(tmp_path: Path) -> None:
+    """It owns what it did, which starts as it did; what is not taken over is told."""
+    (tmp_path / "layers.py").write_text(
+        LAYER.replace("torch.ones(dim)", "torch.full((dim,), 3.0)")
+    )
+    asked = ("--forward", "@layers.py:Norm", "--no-verify", "--stdout")
+    stated = "x[..., D], mean[D], weight[D], eps: float = 1e-6"
+    done = new_op(tmp_path, "--inputs", stated, *asked, name="norm")
+    assert done.err.splitlines()[:2] == [
+        "note: the module is that of the file (parameters: weight; buffers: mean)",
+        "note: self.shift is None always: --inputs leaves it out",
+    ]
+    assert "nn.init.constant_(self.weight, 3.0)" in done.out
+    assert "register_buffer(" in done.out and "zeros_(self.mean)" in done.out
+    stated = "x[..., D], mean[D]?, weight[D], shift[D]"
+    own = ("--params", "weight", "--init", "weight=ones")
+    done = new_op(tmp_path, "--inputs", stated, *own, *asked, name="norm")
+    assert "note: mean is a buffer in the file, and cannot be one as " in done.err
+    assert "note: self.eps is 1e-6 always: --inputs leaves it out" in done.err
+    assert "nn.init.ones_(self.weight)" in done.out and "self.shift" not in done.out
+    done = new_op(tmp_path, "--inputs", stated, "--no-module", *asked, name="norm")
+    assert done.code == 0, done.err
+
+
 def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
     """Names and all; what the op's own table says an attribute is may stand where a tensor may, and is taken for one."""
     for case in CASES:
