@@ -611,7 +611,15 @@ class _Rolling:
                 "subscript", "", (listed, graph.node("slice", "", ends))
             )
         callee, _, *rest = call.args
-        return graph.node("call", "", (callee, listed, *rest), call.keywords)
+        whole = graph.node("call", "", (callee, listed, *rest), call.keywords)
+        if not part.buffer:
+            return whole
+        # Of no step there is nothing to stack, and the forward's own tensor stays.
+        return graph.node(
+            "conditional",
+            "",
+            (self._own(part.container), whole, self._own(part.joined)),
+        )
 
 
 def _position(lines: Sequence[Statement], marker: str) -> int | None:

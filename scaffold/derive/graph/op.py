@@ -133,6 +133,7 @@ class LoopResult(NamedTuple):
     dim: int
     firsts: int  # how many are there before the first step: the last arguments of the loop are they
     flipped: bool  # these come last in the end
+    may_be_empty: bool  # the forward works without any step
 
 
 class LoopPart(NamedTuple):

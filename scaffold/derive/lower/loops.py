@@ -113,7 +113,11 @@ class LoopLowering:
             tuple(tensors),
             tuple(
                 LoopResult(
-                    name, self._dim(part.join, code), len(part.firsts), code.goes_back
+                    name,
+                    self._dim(part.join, code),
+                    len(part.firsts),
+                    code.goes_back,
+                    may_be_empty=bool(part.firsts) or part.buffer is not None,
                 )
                 for name, part in zip(taken.elements, code.collected, strict=True)
             ),
@@ -303,7 +307,7 @@ class LoopLowering:
         stop = self.program.size_of(self.value(code.stop))
         length = sizes.minus(stop, code.start or 0)
         for at, element in enumerate(step.results[count:]):
-            _, dim, more, _ = group.loop.collected[at]
+            _, dim, more, *_ = group.loop.collected[at]
             self._check_buffer(code.collected[at].buffer, element, dim, code)
             yield self._item(
                 group,
@@ -504,6 +508,8 @@ def _code(graph: Graph, loop: Node) -> _Code:
     begun = {line.args[0].label: line.args[1] for line in before.args}
     joins = dict[str, tuple[Node, Node | None]]()
     for target, value in (line.args for line in after.args):
+        if value.kind == "conditional":  # `torch.stack(ys, 1) if ys else out`
+            value = value.args[1]
         listed = value.args[1]  # or the list from its end
         joins[listed.label or listed.args[0].label] = value, begun.pop(
             target.label, None

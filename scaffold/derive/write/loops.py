@@ -255,7 +255,7 @@ class LoopWriter:
         listed = several if self._goes_back else self._flipped(several)
         whole = self._torch("stack", listed, graph.constant(str(part.dim)))
         if all(
-            result.firsts for result in self.loop.collected
+            result.may_be_empty for result in self.loop.collected
         ):  # no step, and nothing that refuses none
             read = part.over and graph.node("subscript", "", (of, part.over))
             zeros = self._zeros_like(read or of)

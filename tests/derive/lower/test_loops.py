@@ -118,6 +118,27 @@ def test_another_loop_is_left_to_autograd(forward: str) -> None:
     assert not backward(forward)
 
 
+def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> None:
+    start = START.replace("x[:, 0]", "w.expand(x.shape[0], -1)")
+    forward = (
+        f"{start}\nout = torch.zeros_like(x)\nfor t in range(x.shape[1]):\n    {CELL}\n"
+        "    out[:, t] = h\nreturn (out * w).sum(1) + h * w"
+    )
+    assert "if grads_x else torch.zeros_like(x)" in backward(forward)
+    module = load(draft_of(spec_of(INPUTS, forward=forward, derive=True)))
+    for steps in (2, 0):
+        x, w = torch.rand(2, steps, 3), torch.rand(3)
+        pair = x.double().requires_grad_(), w.double().requires_grad_()
+        ends = [reference(["x", "w"], forward)(*pair), module.some_op(*pair)]
+        found = [
+            torch.autograd.grad(end.square().sum(), pair, materialize_grads=True)
+            for end in ends
+        ]
+        torch.testing.assert_close(*found)
+    stacked = SCAN.replace(START, f"{START}\nys = []") + "    ys.append(h)\n"
+    assert "if grads_x" not in backward(f"{stacked}return torch.stack(ys, 1)")
+
+
 def test_what_nothing_reads_is_not_computed_again() -> None:
     """Of a linear recurrence no state is needed, nor what is made to be written in."""
     forward = (
