@@ -101,7 +101,7 @@ class _OneStep:
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt] | None:
         """The statements, with one step of each loop."""
         found: list[ast.stmt] = []
-        rest = [copy.deepcopy(item) for item in body]
+        rest = [one for item in body for one in _apart(copy.deepcopy(item))]
         while rest:
             item = rest.pop(0)
             if isinstance(item, ast.For):
@@ -242,6 +242,21 @@ def _is_plain(item: ast.stmt) -> bool:
     return isinstance(item, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr)
 
 
+def _apart(item: ast.stmt) -> Iterator[ast.stmt]:
+    """`h, ys = torch.zeros(n), []` as a line for each, so that the list has one; another statement as it is."""
+    match item:
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if (
+            len(targets) == len(values)
+            and all(isinstance(target, ast.Name) for target in targets)
+            and any(isinstance(value, ast.List) for value in values)
+            and not names_in(targets) & names_in(values)
+        ):
+            for target, value in zip(targets, values, strict=True):
+                yield ast.copy_location(ast.Assign([target], value), item)
+        case _:
+            yield item
+
+
 def _assign(name: str, value: ast.expr) -> ast.Assign:
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
@@ -260,7 +275,7 @@ def _assigned(item: ast.stmt) -> Iterator[str]:
 
 
 class _Collecting(ast.NodeTransformer):
-    """Gives what a step collects a name: `ys.append(h)` becomes `y = h`."""
+    """Gives what a step collects a name: `ys.append(h)` becomes `y = h`, and so does `ys += [h]`."""
 
     def __init__(
         self,
@@ -278,6 +293,16 @@ class _Collecting(ast.NodeTransformer):
         match item.value:
             case ast.Call(ast.Attribute(ast.Name(name), "append"), [value], []) if (
                 name not in self.elements and name in self.lists
+            ):
+                return _assign(self._element(name), value)
+        return item
+
+    def visit_AugAssign(self, item: ast.AugAssign) -> ast.stmt:
+        match item:
+            case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([value])) if (
+                name not in self.elements
+                and name in self.lists
+                and not isinstance(value, ast.Starred)
             ):
                 return _assign(self._element(name), value)
         return item

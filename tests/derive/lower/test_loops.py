@@ -64,6 +64,15 @@ def test_published_loops_are_derived() -> None:
             f"{START}\nfor t in range(1, x.shape[1]):\n    h = torch.tanh(h * w + x[:, t] * x[:, t - 1])\n"
             "return h"
         ),
+        # lists as one may write them, too
+        (
+            f"h, ys = torch.zeros_like(x[:, 0]), []\nfor t in range(x.shape[1]):\n    {CELL}\n"
+            "    ys += [h * w]\nreturn torch.stack(ys, 1)"
+        ),
+        (
+            f"{START}\nys, zs = [], [h.cos()]\nfor t in range(x.shape[1]):\n    {CELL}\n    ys += [h]\n"
+            "    zs.append(h * w)\nreturn torch.stack(ys, 1).sum(1) + torch.stack(zs, 1).prod(1)"
+        ),
         # names of the loop that stand for something else outside
         (
             "grad_h = x[:, 0].exp()\nhs = grad_h * w\nfor t in range(x.shape[1]):\n"
@@ -108,6 +117,10 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
         f"{START}\nfor t in range(x.shape[1]):\n    {CELL}\n    h = F.dropout(h)\nreturn h",
         f"{START}\nfor t in range(x.shape[1]):\n    if t > 0:\n        {CELL}\nreturn h",
         f"{START}\nfor t in range(x.shape[1]):\n    y = x[:, t] * w\nreturn h * y",
+        (
+            f"{START}\nys = []\nys += [h + w]\nfor t in range(x.shape[1]):\n    {CELL}\n    ys += [h]\n"
+            "return torch.stack(ys, 1)"
+        ),  # what is there before the first step stands on a line of its own
         (
             f"{START}\nys = []\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
             "return torch.stack(ys, 1) * ys[-1].unsqueeze(1)"
