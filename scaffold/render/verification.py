@@ -225,10 +225,17 @@ def _of_other_sizes(
     spec: OpSpec, usual: dict[str, int], free: Sequence[str], most: int
 ) -> Iterator[tuple[str, str]]:
     """All sizes equal, all 1, large ones; each alone as large as a number that a formula compares something with, and larger."""
-    large = int(most ** (1 / len(free))) if free else 0
+    several = [spec.dims(item.name) or () for item in spec.tensors]
+    times = {name: max(dims.count(name) for dims in several) for name in free}
+    large = int(most ** (1 / sum(times.values()))) if free else 0
     named = (size for count in compared_counts(spec) for size in (count, count + 1))
     chosen = [dict.fromkeys(free, size) for size in (3, 1, large)]
-    chosen += [{name: s} for s in dict.fromkeys(named) if s <= most for name in free]
+    chosen += [
+        {name: size}
+        for size in dict.fromkeys(named)
+        for name in free
+        if size ** times[name] <= most
+    ]
     for sizes in chosen[: MOST_SIZES if free else 0]:
         if allows(spec, usual | sizes):
             words = ", ".join(f"{name}={size}" for name, size in sizes.items())

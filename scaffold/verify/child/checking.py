@@ -39,6 +39,7 @@ from scaffold.verify.child.modules import one_way
 from scaffold.verify.child.refusals import (
     BROKEN,
     INFINITE,
+    SINGULAR,
     Layout,
     Refusal,
     is_bound,
@@ -224,7 +225,6 @@ def _is_another_number(case: Case) -> bool:
     return any(type(value) in (int, float) for value in values)
 
 
-SINGULAR = "raised _LinAlgError"
 OWN = "PyTorch's own backward"
 ORIGINAL_OWN = "its own backward"  # of the Function that an op is compared with
 

@@ -19,6 +19,7 @@ from scaffold.verify.child.gradients import as_tuple
 
 Layout = Callable[[Tensor], Tensor] | None
 INFINITE = "is not finite"
+SINGULAR = "raised _LinAlgError"  # of a matrix without an inverse
 NO_TENSOR = "gives no tensor"
 # Domains as the tests draw from them: the word, the least value and how many there are above it.
 RANGES = (("unit", 0.1, 0.8), ("positive", 0.5, 1.0))

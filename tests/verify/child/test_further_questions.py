@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.verify.ops import verdict
+from tests.verify.ops import texts, verdict
 
 PRODUCT = {"inputs": "x[N], y[N]", "forward": "x * y"}
 
@@ -132,6 +132,39 @@ def test_another_slope_at_a_kink_is_told() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("inputs", "forward", "grad"),
+    [
+        # Equal elements of a row, which only moves of another sign each tell apart.
+        (
+            "x[N, D]",
+            "x.std(-1)",
+            (
+                "grad_output.unsqueeze(-1) * (x - x.mean(-1, keepdim=True)) "
+                "/ ((x.shape[-1] - 1) * output.unsqueeze(-1))"
+            ),
+        ),
+        # A row without an element that is not masked: its softmax is no number.
+        (
+            "x[N, D], m[N, D; bool]",
+            "torch.softmax(x.masked_fill(m, float('-inf')), -1)",
+            "output * (grad_output - (grad_output * output).sum(-1, keepdim=True))",
+        ),
+        # Expanded rows are equal, and a matrix of them has no inverse.
+        ("x[N, N; spd]", "torch.logdet(x)", "grad_output * torch.linalg.inv(x).mT"),
+        (
+            "x[N, D; distinct]",
+            "x.amax(0)",
+            "grad_output * (x == output)",
+        ),
+    ],
+)
+def test_a_gradient_is_right_where_its_forward_is_no_number_or_has_a_kink(
+    inputs: str, forward: str, grad: str
+) -> None:
+    assert failure({"x": grad}, inputs=inputs, forward=forward) == ""
+
+
 def test_values_are_no_larger_than_a_domain_has_them() -> None:
     raw = {"inputs": "p[N, D; unit]", "forward": "torch.asin(p)"}
     assert failure({"p": "grad_output / torch.sqrt(1 - p * p)"}, **raw) == ""
@@ -224,3 +257,14 @@ def test_a_gradient_that_is_wrong_of_another_rank_than_the_tests_is_refused(
 ) -> None:
     wrong = f"grad_output * 2 * x * (2 if x.ndim == {rank} else 1)"
     assert failure({"x": wrong}, inputs="x", forward="x * x") == "grad_x: factor 2"
+
+
+def test_a_matrix_whose_dims_are_one_size_is_no_larger_than_others() -> None:
+    raw = {
+        "inputs": "x[N, N]",
+        "forward": "x * x",
+        "grad": {"x": "grad_output * 2 * x"},
+    }
+    checks = texts(**raw).checks
+    assert '"N=45"' in checks
+    assert '"N=2048"' not in checks
