@@ -209,7 +209,7 @@ def _numbers(spec: OpSpec) -> Iterator[float]:
         yield (one + another) / 2
 
 
-UNNAMED = "none"  # a string that is none of those that are compared: often an `else`
+UNNAMED = ("none", "other")  # of which one is no string that is compared: an `else`
 
 
 def compared_counts(spec: OpSpec) -> tuple[int, ...]:
@@ -293,13 +293,20 @@ def _read(text: str) -> object:
 
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:
-    """The strings that the attribute is compared with."""
-    for node in _nodes(spec):
-        if node.kind == "compare" and any(_is_name(arg, name) for arg in node.args):
-            for value in map(evaluated, node.args):
-                several = value if isinstance(value, tuple) else (value,)
-                yield from (word for word in several if isinstance(word, str))
-            yield UNNAMED
+    """The strings that the attribute is compared with, and another one."""
+    comparisons = (node for node in _nodes(spec) if node.kind == "compare")
+    several = [
+        node.args
+        for node in comparisons
+        if any(_is_name(arg, name) for arg in node.args)
+    ]
+    values = [evaluated(arg) for args in several for arg in args]
+    flat = [
+        x for value in values for x in (value if isinstance(value, tuple) else (value,))
+    ]
+    words = [word for word in flat if isinstance(word, str)]
+    yield from words
+    yield from [word for word in UNNAMED if several and word not in words][:1]
 
 
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:

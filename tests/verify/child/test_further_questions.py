@@ -46,6 +46,17 @@ def test_a_string_that_the_forward_compares_is_tried() -> None:
     assert said == "grad_x: factor 2"
 
 
+def test_a_string_that_is_none_of_those_that_are_compared_is_tried() -> None:
+    raw = {
+        "inputs": "x[N], reduction: str = 'mean'",
+        "forward": "x if reduction == 'none' else x.mean() if reduction == 'mean' else x.sum()",
+    }
+    grad = (
+        "grad_output * torch.ones_like(x) / (1 if reduction == 'none' else x.numel())"
+    )
+    assert failure({"x": grad}, **raw) == "grad_x: factor 1/2"
+
+
 def test_a_shape_that_holds_for_the_default_alone_may_be_declared() -> None:
     found = verdict(
         frozenset("x"),
@@ -260,7 +271,7 @@ def test_a_gradient_that_is_wrong_of_another_rank_than_the_tests_is_refused(
 
 
 def test_a_matrix_whose_dims_are_one_size_is_no_larger_than_others() -> None:
-    raw = {
+    raw: Any = {
         "inputs": "x[N, N]",
         "forward": "x * x",
         "grad": {"x": "grad_output * 2 * x"},
