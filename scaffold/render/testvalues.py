@@ -193,13 +193,7 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
 
 def _numbers(spec: OpSpec) -> Iterator[float]:
     """Each number of a formula, on both sides of 0 and beyond it; what lies between two of them."""
-    formulas = (
-        spec.forward,
-        spec.backward,
-        *(formula for _, formula in spec.gradients),
-    )
-    nodes = (node for formula in formulas if formula for node in formula.nodes())
-    values = [evaluated(node) for node in nodes if node.kind == "constant"]
+    values = [evaluated(node) for node in _nodes(spec) if node.kind == "constant"]
     values += [_read(attribute_value(spec, one)) for one in spec.attributes]
     numbers = {abs(float(x)) for x in values if _is_number(x)}
     several = sorted((x for x in numbers if 0 < x < inf), reverse=True)
