@@ -3,7 +3,7 @@
 In: the syntax of a file and what '@file.py:Norm' names. Out: a function like `forward` whose keyword-only parameters are the
 attributes that it reads, each with what `__init__` says of it: `weight: Parameter`, `mean: Buffer`, `eps: float = 1e-5`; the
 methods that it calls, likewise. Invariant: what a function cannot do is refused at its place: to change `self`, to call another
-module. Positions stay those of the file.
+module that has parameters. Positions stay those of the file.
 """
 
 import ast
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.formula.definitions import Definitions, defaults, dotted_name, parameters
+from scaffold.formula.operators import made_of
 from scaffold.formula.text import Refusal
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
@@ -121,7 +122,10 @@ class _Reader(ast.NodeTransformer):
         known = self.of.attributes.get(node.attr)
         if known is not None and known.module is not None:
             shown = ast.unparse(known.module)
-            hint = "call what it computes: F.linear(x, self.weight, self.bias) instead of nn.Linear"
+            hint = (
+                "call what it computes, with parameters of this module: "
+                "F.linear(x, self.weight), where __init__ has self.weight = nn.Parameter(...)"
+            )
             raise Refusal(node, f"'self.{node.attr}' is another module: {shown}", hint)
         self.read.setdefault(node.attr, node)
         return ast.copy_location(ast.Name(node.attr, ast.Load()), node)
@@ -130,6 +134,13 @@ class _Reader(ast.NodeTransformer):
         match node.func:
             case ast.Attribute(ast.Name("self"), name) if name in self.of.methods:
                 return self.call(node, name)
+            case ast.Attribute(ast.Name("self"), name) if module := self.function_of(
+                name
+            ):
+                node.func = module
+                node.args = [self.visit(item) for item in node.args]
+                node.keywords = [self.visit(item) for item in node.keywords]
+                return node
             case ast.Attribute(ast.Name("self"), name) if (
                 name not in self.of.attributes
             ):
@@ -139,6 +150,15 @@ class _Reader(ast.NodeTransformer):
                 raise Refusal(node, message, "write out what it computes")
         self.generic_visit(node)
         return node
+
+    def function_of(self, name: str) -> ast.Call | None:
+        """The call that makes a module without parameters, all of it said by constants: `nn.GELU()` of `self.act`."""
+        known = self.of.attributes.get(name, Attribute())
+        module = known.module
+        if known.may_lack or not isinstance(module, ast.Call) or not made_of(module):
+            return None
+        given = [*module.args, *(word.value for word in module.keywords)]
+        return copy.deepcopy(module) if all(map(_is_literal, given)) else None
 
     def call(self, node: ast.Call, name: str) -> ast.expr:
         """A call of a method of the same class, with the attributes that it reads."""
@@ -162,6 +182,11 @@ class _Reader(ast.NodeTransformer):
             hint = "read its attributes: self.weight"
             raise Refusal(node, f"the forward hands '{node.id}' on", hint)
         return node
+
+
+def _is_literal(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant)
 
 
 def _is_alias(item: ast.stmt) -> bool:
@@ -202,6 +227,7 @@ def _attributes(
         {item.arg: item.annotation for item in parameters(given)} if given else {}
     )
     values = defaults(given) if given else {}
+    before = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
         for name, value in _assigned(node):
             known = found.get(name, Attribute())
@@ -209,7 +235,11 @@ def _attributes(
                 found[name] = known._replace(may_lack=True)
                 continue
             new = _of_value(value, annotations, values)
+            if new.module is not None and name in before:  # it is one of two
+                either = ast.BoolOp(ast.Or(), [before[name], new.module])
+                new = new._replace(module=either)
             lacks = known.may_lack or new.may_lack
+            before[name] = value
             found[name] = new._replace(
                 may_lack=lacks, annotation=new.annotation or known.annotation
             )

@@ -395,7 +395,7 @@ def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stm
     """The statements with `F.mse_loss(x, y)` in the place of `nn.MSELoss()(x, y)`, or of `criterion(x, y)` after `criterion = nn.MSELoss()`."""
     nodes = [node for item in body for node in ast.walk(item)]
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    if "nn" in taken or not any(map(_made_of, calls)):
+    if "nn" in taken or not any(map(made_of, calls)):
         return body
     called = Counter(node.func.id for node in calls if isinstance(node.func, ast.Name))
     names = Counter(node.id for node in nodes if isinstance(node, ast.Name))
@@ -412,11 +412,11 @@ def with_functions(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stm
 
 def _named_module(item: ast.Assign) -> Iterator[tuple[str, ast.Call]]:
     match item:
-        case ast.Assign([ast.Name(name)], ast.Call() as value) if _made_of(value):
+        case ast.Assign([ast.Name(name)], ast.Call() as value) if made_of(value):
             yield name, value
 
 
-def _made_of(call: ast.Call) -> ast.Attribute | None:
+def made_of(call: ast.Call) -> ast.Attribute | None:
     """The function that a module is which a call makes, with nothing but keywords, or a dim."""
     match call.func:
         case ast.Attribute(
@@ -453,7 +453,7 @@ class _Functions(ast.NodeTransformer):
         module = call.func
         if isinstance(module, ast.Name):
             module = self.made.get(module.id, module)
-        function = _made_of(module) if isinstance(module, ast.Call) else None
+        function = made_of(module) if isinstance(module, ast.Call) else None
         if function is None or not isinstance(module, ast.Call):
             return call
         given = [ast.keyword("dim", dim) for dim in module.args]

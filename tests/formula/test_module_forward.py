@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from scaffold.errors import ScaffoldError
-from scaffold.formula import function_in
+from scaffold.formula import Graph, Scope, emit, function_in, parse
 from scaffold.formula.module_forward import module_forward, modules_named, starts
 
 NORM = """
@@ -95,6 +95,21 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
             body("return self.linear(x)", init="self.linear = nn.Linear(3, 4)"),
             "5:16: 'self.linear' is another module: nn.Linear(3, 4)",
         ),
+        (
+            body("return self.act(x)", init="self.act = nn.GELU(approximate=mode)"),
+            "5:16: 'self.act' is another module: nn.GELU(approximate=mode)",
+        ),
+        (
+            body(
+                "return self.act(x)",
+                init="self.act = nn.GELU(); self.act = nn.ReLU()",
+            ),
+            "5:16: 'self.act' is another module: nn.GELU() or nn.ReLU()",
+        ),
+        (
+            body("return self.act(x)", init="self.act = nn.GELU() if mode else None"),
+            "5:16: 'self.act' is another module: nn.GELU()",
+        ),
         (body("return x") + body("return x").replace("N(", "M("), "several classes"),
     ],
 )
@@ -105,6 +120,21 @@ def test_what_no_function_can_do_is_refused_at_its_place(
         function_in(source, "ops.py", None, "forward")
     assert said in str(caught.value)
     assert caught.value.hint
+
+
+def test_a_module_without_parameters_is_read_as_what_it_computes() -> None:
+    source = body(
+        "return self.act(x) + self.soft(x)",
+        init="self.act = nn.GELU(approximate='tanh'); self.soft = nn.Softmax(-1)",
+    )
+    found = function_in(source, "ops.py", None, "forward")
+    assert found.parameters == ("x",)
+    formula = parse(found.text, Scope(frozenset({"x"}), kept=True), Graph())
+    assert (
+        formula.result
+        and emit(formula.result)
+        == "F.gelu(x, approximate='tanh') + F.softmax(x, dim=-1)"
+    )
 
 
 def test_a_function_of_that_name_goes_first() -> None:
