@@ -158,7 +158,9 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 # How inputs are written: it stands in no other place that a newcomer sees.
 _INPUTS = {
     "x": "a tensor of any shape",
-    "x[N, D]": "of this shape; [..., D]: any leading dims; [*shape]: any dims",
+    "x[N, D]": "of this shape",
+    "x[..., D]": "any leading dims, each input's own: they broadcast",
+    "x[*batch, D]": "any leading dims, the same wherever the name stands",
     "x[N, half]": "sizes are names or numbers; for D // 2: --require 'D == 2 * half'",
     "bias[D]?": "may be None",
     "mask[N; bool]": "bool or int; index(C): integers below C",

@@ -63,8 +63,7 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
         raise ScaffoldError(message, second.place, hint)
     for word in found:
         if word.text != ANY_DIMS and word != words[0]:
-            rest = ", ".join(other.text for other in words if other != word)
-            hint = f"write: [{word.text}, {rest}]"
+            hint = "give each dim a name, or leave the shape out"
             raise ScaffoldError(f"'{word.text}' must stand first", word.place, hint)
 
 

@@ -220,7 +220,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x[*a, *b]", f"7: a shape cannot hold both '*a' and '*b'\n{ONE_OF}"),
         ("x[*a, ...]", f"7: a shape cannot hold both '*a' and '...'\n{ONE_OF}"),
         ("x[..., *a]", f"8: a shape cannot hold both '...' and '*a'\n{ONE_OF}"),
-        ("x[N, *batch, D]", "6: '*batch' must stand first\nhint: write: [*batch, N, D]"),
+        ("x[N, *batch, D]", "6: '*batch' must stand first\nhint: give each dim a name, or leave the shape out"),
         ("x[...batch, D]", "6: expected ',' or ']', found 'batch'\nhint: leading dims that have a name: '*batch'"),
         ("x[*, D]", "4: expected the name of the leading dims, found ','\nhint: write: 'q[*batch, S, D]'"),
         ("x[*2]", "4: expected the name of the leading dims, found '2'\nhint: write: 'q[*batch, S, D]'"),
