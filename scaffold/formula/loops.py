@@ -35,6 +35,7 @@ from scaffold.formula.substitution import names_in
 from scaffold.formula.text import Scope, Text
 
 JOIN, PARTS = "stack", "unbind"
+SHORTEST = "min"
 BEGIN, END = "loop_begins", "loop_ends"
 
 
@@ -189,9 +190,10 @@ class _OneStep:
             (target, _element(tensor, dim, index))
             for target, (tensor, dim) in zip(targets, known, strict=True)
         )
-        (tensor, dim), *_ = known
-        shape = ast.Attribute(tensor, "shape", ast.Load())
-        stop = ast.Subscript(shape, ast.Constant(dim), ast.Load())
+        lengths = [_length(*part) for part in known]
+        stop, *others = lengths
+        if others:  # a zip ends with the shortest
+            stop = ast.Call(ast.Name(SHORTEST, ast.Load()), lengths, [])
         return _Header(index, ast.Constant(0), stop, False, elements)
 
 
@@ -229,6 +231,11 @@ def _sequence(item: ast.expr) -> tuple[ast.expr, int] | None:
         case ast.Name(), [ast.Constant(int(value))]:
             return tensor, value
     return None
+
+
+def _length(tensor: ast.expr, dim: int) -> ast.expr:
+    shape = ast.Attribute(tensor, "shape", ast.Load())
+    return ast.Subscript(shape, ast.Constant(dim), ast.Load())
 
 
 def _element(tensor: ast.expr, dim: int, index: str) -> ast.expr:

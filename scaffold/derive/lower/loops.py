@@ -87,7 +87,7 @@ class LoopLowering:
 
     def results(self, loop: Node) -> tuple[Op, ...]:
         """The op of each result of a loop."""
-        code = _code(self.graph, loop)
+        code = self._with_known_length(_code(self.graph, loop))
         carries = {name: self._carry(start) for name, start in code.carries}
         own = {code.at, *carries, *written(*code.lines)}
         parts, code = self._with_parts(code, own)
@@ -126,6 +126,19 @@ class LoopLowering:
         active = any(arg.active for arg in args)
         group = self.program.op("loop", args, data, kind="group", active=active)
         return tuple(self._results(code, group, step, shapes, carries))
+
+    def _with_known_length(self, code: _Code) -> _Code:
+        """That of a loop over a zip of tensors of the same length: that of the first of them."""
+        match code.stop:
+            case Node("call", _, (Node("name", "min"), first, *others)):
+                length = self._length(first)
+                same = all(self._length(item) == length for item in others)
+                return code._replace(stop=first) if same and length else code
+        return code
+
+    def _length(self, size: Node) -> Dim | None:
+        """The size that `x.shape[1]` is, where it is known."""
+        return self.program.size_of(self.program.value_of(self.value(size)))
 
     def _carry(self, start: Node) -> Op:
         found = self.value(start)

@@ -152,6 +152,26 @@ def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> Non
     assert "if grads_x" not in backward(f"{stacked}return torch.stack(ys, 1)")
 
 
+def test_a_zip_ends_with_the_shortest() -> None:
+    forward = (
+        "h = torch.zeros_like(x[:, 0])\nfor x_t, m_t in zip(x.unbind(1), m.unbind(1)):\n"
+        "    h = h * 0.5 + x_t * 2 + m_t\nreturn h.sin()"
+    )
+    for inputs in ("x[B, T, D], m[B, S, D; const]", "x, m"):
+        spec = spec_of(inputs, forward=forward, derive=True)
+        assert "for step in " in backward(forward, inputs)
+        module, plain = load(draft_of(spec)), reference(["x", "m"], forward)
+        for steps, others in ((5, 3), (1, 4), (2, 2)):
+            x = torch.rand(2, steps, 3).double().requires_grad_()
+            m = torch.rand(2, others, 3).double().requires_grad_("const" not in inputs)
+            given = (x, m) if m.requires_grad else (x,)
+            ends = [plain(x, m), module.some_op(x, m)]
+            found = [torch.autograd.grad(end.square().sum(), given) for end in ends]
+            torch.testing.assert_close(*found)
+    same = backward(forward, "x[B, T, D], m[B, T, D]")
+    assert "slice_scatter" not in same
+
+
 def test_what_nothing_reads_is_not_computed_again() -> None:
     """Of a linear recurrence no state is needed, nor what is made to be written in."""
     forward = (
