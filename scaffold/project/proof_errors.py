@@ -38,6 +38,7 @@ OTHERS = (
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 _OPTION = re.compile(r"--(inputs|outputs|samples)\b")
+_INSTANCE = re.compile(r", for instance '[^']*'")
 _GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
 
 
@@ -47,6 +48,7 @@ class Subject(NamedTuple):
     spec: OpSpec
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     locate: Locate  # of the keys that the user gave
+    owned: tuple[str, ...] = ()  # inputs whose shapes an nn.Module of a file states
 
 
 def error_of(
@@ -92,6 +94,9 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
+    if failure.hint and subject.owned:  # shapes that fit are perhaps not the file's
+        stated = " and ".join(subject.owned)
+        return _INSTANCE.sub(f", of {stated} those that __init__ gives", failure.hint)
     if failure.hint or failure.subject in SAID:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()

@@ -271,7 +271,9 @@ def request_of(generated: Generated, op: str, checks: str) -> Request:
 
 
 def _subject(generated: Generated) -> Subject:
-    return Subject(generated.spec, generated.derived, generated.specified.locate)
+    known = generated.specified.inferred
+    owned = (*known.params, *known.buffers) if known and not known.stated else ()
+    return Subject(generated.spec, generated.derived, generated.specified.locate, owned)
 
 
 UNKNOWN = "no record tells how it was written: scaffold sync"
