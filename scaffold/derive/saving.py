@@ -378,14 +378,18 @@ def facet_of(item: TensorInput | Output, name: str, facet: str) -> str:
 def _all_for(
     missing: frozenset[str], spec: OpSpec, handed: Transfer, names: ContextNames
 ) -> tuple[tuple[Saved, ...], tuple[Kept, ...]]:
-    """What an unwritten gradient may want: every tensor input and every attribute."""
+    """What an unwritten gradient may want: every attribute, and every tensor input but those that the forward changes.
+
+    Of these only what they are afterwards could be saved, under the name of what they were.
+    """
     found = {item.name: item for item in handed.saved}
-    for item in spec.tensors:
+    tensors = [item for item in spec.tensors if item.name not in spec.dirty]
+    for item in tensors:
         serves = found[item.name].serves if item.name in found else frozenset()
         saved = Saved(item.name, "input", serves | missing, item.name)
         found[item.name] = saved
-    ordered = [found.pop(item.name) for item in spec.tensors if not item.variadic]
-    last = [found.pop(item.name) for item in spec.tensors if item.variadic]
+    ordered = [found.pop(item.name) for item in tensors if not item.variadic]
+    last = [found.pop(item.name) for item in tensors if item.variadic]
     kept = {item.name: item for item in handed.kept}
     for attribute in spec.attributes:
         name = names.attribute(attribute.name)

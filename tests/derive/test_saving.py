@@ -138,6 +138,14 @@ def test_variadic_tensors_are_saved_last() -> None:
     assert [item.name for item in found.saved] == ["w", "output", "tensors"]
 
 
+def test_what_forward_changes_is_not_saved_for_a_gradient_that_is_to_be_written() -> (
+    None
+):
+    forward = "x.mul_(g).clamp_(-1, 1)"
+    found = derived("x, g", forward=forward, dirty=["x"], derive=True)
+    assert found.missing == {"x", "g"} and saved(found) == {"g": {"x", "g"}}
+
+
 def test_names_on_ctx_are_its_own() -> None:
     names = ContextNames(
         spec_of("x, x_shape: float, shape_of_x: int, saved_tensors: int")
