@@ -169,14 +169,6 @@ class VerbatimParser(StatementParser):
             return self.expressions.parse(target)
         return super()._target(target)
 
-    def resolve(self, node: ast.Name) -> None:
-        """Complain of a name that is not known at this point."""
-        if not node.id.startswith("@"):
-            super().resolve(node)
-            return
-        message = f"'{node.id[1:]}' is called in a loop, where it cannot be replaced"
-        self.fail(node, message, "call it in a statement of its own: name = ...")
-
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
         """The statement of the sketch, behind what its comprehensions draw."""
         before, self.drawn = self.drawn, []

@@ -43,11 +43,11 @@ def test_of_a_product() -> None:
 
 
 def test_what_is_kept_of_a_shape_is_read_on_ctx() -> None:
-    found = drawn("x[..., D], weight[D]", "x * weight")
+    found = drawn("x[..., D], bias[D]", "x + bias")
     (kept,) = (item for item in found.items if item.lines[0].startswith("ctx."))
     assert kept.detail == ("no tensor",)
     assert any(
-        line.startswith(f"{kept.lines[0]} -> grad_weight") for line in edges(found)
+        line.startswith(f"{kept.lines[0]} -> grad_bias") for line in edges(found)
     )
 
 

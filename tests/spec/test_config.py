@@ -150,7 +150,10 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
         ("line-length = 8", "2:15: 'line-length' must be a number from 40 up"),
         (
             "parameter-names = 'w'",
-            "2:20: 'parameter-names' must be a list of strings",
+            (
+                "2:20: 'parameter-names' must be a list of strings\n"
+                "hint: write: parameter-names = ['w']"
+            ),
         ),
         (
             "parameter-names = ['w', 'grad_w']",

@@ -103,7 +103,8 @@ def test_what_a_module_cannot_own(text: str, found: list[str]) -> None:
 def test_a_module_takes_at_least_one_tensor() -> None:
     text = "inputs = 'x, w'\nparams = ['x', 'w']"
     message = "the module would own every tensor and take none"
-    assert complaints(text) == [f"3:10: {message}"]
+    hint = "leave out what its forward takes, or the module"
+    assert complaints(text) == [f"3:10: {message}\nhint: {hint}"]
 
 
 @pytest.mark.parametrize(

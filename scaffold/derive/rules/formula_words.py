@@ -628,6 +628,8 @@ def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
         if literal(count) != 1:
             dims.append(len(sizes))
             sizes.append(count)
+            if any(item.rule in ("size", "shape") for item in count.walk()):
+                raise UnsupportedError("how often what was repeated")  # 0 if empty
             if not isinstance(literal(count), int):  # it may be 0
                 count = program.called("max", count, make.const(1))
             whole = program.python("binary", "//", whole, count)

@@ -134,7 +134,8 @@ class LoopWriter:
             gather = gathers.get(name)
             if gather is None or name in read_names(*self.lines[position + 1 :]):
                 target = graph.rewrite(item.target, inside)
-                yield graph.node("assign", "", (target, value))
+                if value is not target:
+                    yield graph.node("assign", "", (target, value))
                 value = target
             if gather is not None:
                 yield gather(value)
@@ -314,7 +315,8 @@ def settled_loops(
         later = ends | read_names(*kept)
         if isinstance(item, Assign) and item.value.kind == "loop":
             item = _without_unread(graph, item, later)
-            item = _with_own_names(graph, item, outside, later)
+            if item.value.kind == "loop":
+                item = _with_own_names(graph, item, outside, later)
         if kept and _begins(item, kept[-1], ends | read_names(*kept[:-1])):
             kept[-1] = _begun(graph, item, kept[-1])
         else:
@@ -349,6 +351,13 @@ def _without_unread(graph: Graph, item: Assign, live: frozenset[str]) -> Assign:
         for block in (before, body, after)
     ]
     targets, owns = (tuple(each) for each in zip(*pairs, strict=True))
+    if not blocks[1].args:  # of `x = x + t` the cotangent of x is what it was
+        starts = {line.args[0].label: line.args[1] for line in blocks[0].args}
+        values = tuple(starts[own.label] for own in owns)
+        if len(pairs) == 1:
+            return replace(item, target=targets[0], value=values[0])
+        target, value = (graph.node("tuple", "", each) for each in (targets, values))
+        return replace(item, target=target, value=value)
     value = graph.node(
         "loop",
         "",

@@ -208,3 +208,20 @@ def test_the_backward_reads_as_one_writes_it() -> None:
         grad_x = torch.stack(grads_x[::-1], 1)
 """
     assert textwrap.dedent(lines).strip() in backward(forward, inputs)
+
+
+@pytest.mark.parametrize(
+    ("forward", "lines"),
+    [
+        ("for t in range(T):\n    x = x + t\nreturn x", ["grad_x = grad_output"]),
+        (
+            "for t in range(T):\n    x = x + t\n    w = w - t\nreturn x * w",
+            ["grad_new_x = grad_output * new_w", "grad_new_w = grad_output * new_x"],
+        ),
+    ],
+)
+def test_a_loop_that_leaves_its_cotangents_as_they_are_is_none(
+    forward: str, lines: list[str]
+) -> None:
+    text = backward(forward, "x[N], w[N], T: int")
+    assert "reversed" not in text and all(line in text for line in lines)
