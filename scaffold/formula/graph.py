@@ -225,6 +225,9 @@ class Kept:
     statements: tuple[Statement, ...]  # a sketch: what the code does to its names
     returned: tuple[Node, ...]  # of every return, the last one of the code last
     straight: "Formula | None" = None  # the same with each loop as one assignment
+    obstacle: str = (
+        ""  # what in a loop makes that impossible, where it is a known thing
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,26 @@ def with_loops_as_assignments(
     return replace(formula, statements=statements) if statements else None
 
 
+OBSTACLES: Mapping[type[ast.AST], str] = {
+    ast.Break: "a break",
+    ast.Continue: "a continue",
+    ast.For: "a loop in it",
+    ast.While: "a loop in it",
+    ast.If: "a choice, which torch.where between values is not",
+}
+
+
+def obstacle(body: Iterable[ast.stmt]) -> str:
+    """What in a loop no step may have; '' where it is something else."""
+    nodes = (node for item in body for node in ast.walk(item))
+    loops = [node for node in nodes if isinstance(node, ast.For)]
+    inner = [node for loop in loops for node in ast.walk(loop) if node is not loop]
+    for kind, said in OBSTACLES.items():  # a choice with a break is told as a break
+        if any(isinstance(node, kind) for node in inner):
+            return said
+    return ""
+
+
 # --- One step of each loop in the place of the loop, so that the parser of straight lines reads it.
 #
 # In: the syntax of a forward. Out: the same with markers around one step of each loop, whose index is the first one. Invariant: the

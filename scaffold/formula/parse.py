@@ -12,7 +12,7 @@ from itertools import chain
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
-from scaffold.formula.loops import with_loops_as_assignments
+from scaffold.formula.loops import obstacle, with_loops_as_assignments
 from scaffold.formula.operators import not_operators, with_functions
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
@@ -60,7 +60,9 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
             rolled = with_loops_as_assignments(
                 text, program._replace(body=straight), scope, graph
             )
-            return replace(formula, kept=replace(formula.kept, straight=rolled))
+            why = "" if rolled else obstacle(straight)
+            kept = replace(formula.kept, straight=rolled, obstacle=why)
+            return replace(formula, kept=kept)
         program = program._replace(body=straight)
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)

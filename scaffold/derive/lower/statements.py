@@ -77,7 +77,9 @@ def lower(
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active. `shapes` are known of inputs that nobody declares."""
     if spec.kept is not None:
-        raise UnsupportedError(spec.kept.reason)
+        kept = spec.kept
+        why = f" with {kept.obstacle}" if kept.obstacle else ""
+        raise UnsupportedError(f"{kept.reason}{why}")
     lines = (*forward.statements, *ended(forward.results))
     inputs = inputs_of(spec, applier.program, wanted, shapes)
     writes, results = checked(spec, lines), len(forward.results)

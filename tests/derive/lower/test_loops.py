@@ -152,6 +152,22 @@ def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> Non
     assert "if grads_x" not in backward(f"{stacked}return torch.stack(ys, 1)")
 
 
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("    if t > 0:\n        h = h * w\n", "with a choice, which torch.where"),
+        ("    h = h * w\n    if h.sum() > 3:\n        break\n", "with a break"),
+        ("    for _ in range(x.shape[2]):\n        h = h * w\n", "with a loop in it"),
+    ],
+)
+def test_the_note_says_what_a_loop_has_that_is_not_derived(
+    step: str, said: str
+) -> None:
+    forward = f"{START}\nfor t in range(x.shape[1]):\n{step}return h"
+    (note,) = derive(spec_of(INPUTS, forward=forward, derive=True)).notes
+    assert f"there is a loop {said}" in note
+
+
 def test_a_zip_ends_with_the_shortest() -> None:
     forward = (
         "h = torch.zeros_like(x[:, 0])\nfor x_t, m_t in zip(x.unbind(1), m.unbind(1)):\n"
