@@ -279,3 +279,13 @@ def test_a_matrix_whose_dims_are_one_size_is_no_larger_than_others() -> None:
     checks = texts(**raw).checks
     assert '"N=45"' in checks
     assert '"N=2048"' not in checks
+
+
+def test_a_gradient_beyond_float16_in_another_order_is_no_fault() -> None:
+    """The sum without the scale is larger than the one with it."""
+    found = verdict(
+        inputs="x[N, H, W, D], gamma[1, 1, 1, D], scale[1]",
+        forward="gamma * (x * torch.norm(x, p=2, dim=(1, 2), keepdim=True)) * scale + x",
+        derive=True,
+    )
+    assert found.failure is None
