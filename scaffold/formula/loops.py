@@ -45,7 +45,7 @@ def with_loops_as_assignments(
     """The formula of a forward with loops, each as one assignment; None where one is of another shape."""
     if scope.targets is not None:
         return None
-    unrolling = _OneStep(program.body)
+    unrolling = _OneStep(program.body, scope.names)
     flat = unrolling.block(program.body)
     if flat is None or not unrolling.loops:
         return None
@@ -115,8 +115,12 @@ class _Header(NamedTuple):
 
 
 class _OneStep:
-    def __init__(self, body: Sequence[ast.stmt]) -> None:
+    def __init__(self, body: Sequence[ast.stmt], inputs: Iterable[str]) -> None:
         self.taken = set(names_in(body))
+        nodes = (node for item in body for node in ast.walk(item))
+        names = (node for node in nodes if isinstance(node, ast.Name))
+        assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        self.hidden = assigned.union(inputs)  # builtins by these names
         self.loops: list[OfLoop] = []
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt] | None:
@@ -146,6 +150,8 @@ class _OneStep:
     ) -> list[ast.stmt] | None:
         header = self._header(loop.target, loop.iter)
         if header is None or loop.orelse or not all(map(_is_plain, loop.body)):
+            return None
+        if _assigns_what_it_goes_over(loop, header):
             return None
         collecting = _Collecting(header, above, self._fresh)
         body = [collecting.visit(item) for item in loop.body]
@@ -212,6 +218,8 @@ class _OneStep:
         )
         lengths = [_length(*part) for part in known]
         stop, *others = lengths
+        if others and SHORTEST in self.hidden:
+            return None
         if others:  # a zip ends with the shortest
             stop = ast.Call(ast.Name(SHORTEST, ast.Load()), lengths, [])
         return _Header(index, ast.Constant(0), stop, False, elements)
@@ -256,6 +264,15 @@ def _sequence(item: ast.expr) -> tuple[ast.expr, int] | None:
 def _length(tensor: ast.expr, dim: int) -> ast.expr:
     shape = ast.Attribute(tensor, "shape", ast.Load())
     return ast.Subscript(shape, ast.Constant(dim), ast.Load())
+
+
+def _assigns_what_it_goes_over(loop: ast.For, header: _Header) -> bool:
+    """Whether a step gives its index, or a tensor whose parts it takes, another value: `for x in x.unbind(1)`."""
+    kept = {header.at}.union(*(names_in([value]) for _, value in header.elements))
+    targets = [target for target, _ in header.elements]
+    nodes = (node for item in (*targets, *loop.body) for node in ast.walk(item))
+    assigned = (node for node in nodes if isinstance(node, ast.Name))
+    return any(isinstance(node.ctx, ast.Store) and node.id in kept for node in assigned)
 
 
 def _element(tensor: ast.expr, dim: int, index: str) -> ast.expr:
@@ -383,7 +400,7 @@ def _lists(above: Sequence[ast.stmt]) -> Iterator[tuple[str, list[ast.expr]]]:
             if isinstance(value, ast.List):
                 later = (node for line in above[at + 1 :] for node in ast.walk(line))
                 assigned = {node.id for node in later if isinstance(node, ast.Name)}
-                if not assigned & {name, *names_in(value.elts)} or not value.elts:
+                if not assigned & {name, *names_in(value.elts)}:
                     yield name, value.elts
 
 

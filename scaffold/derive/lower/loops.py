@@ -19,12 +19,13 @@ from scaffold.derive.graph.op import (
     Loop,
     LoopPart,
     LoopResult,
+    OfShape,
     Op,
     Position,
     StepGradient,
     literal,
 )
-from scaffold.derive.graph.shapes import Dim, Shape, is_lead
+from scaffold.derive.graph.shapes import Dim, NamedSize, Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import Assign, Formula, Graph, Node, written
@@ -111,16 +112,7 @@ class LoopLowering:
             tuple(carries),
             tuple(LoopPart(name, *part[1:]) for name, part in parts.items()),
             tuple(tensors),
-            tuple(
-                LoopResult(
-                    name,
-                    self._dim(part.join, code),
-                    len(part.firsts),
-                    code.goes_back,
-                    may_be_empty=bool(part.firsts) or part.buffer is not None,
-                )
-                for name, part in zip(taken.elements, code.collected, strict=True)
-            ),
+            tuple(self._collected(taken)),
             lambda wanted: self.derive_step(taken.spec(wanted), shapes).gradient(),
         )
         active = any(arg.active for arg in args)
@@ -139,6 +131,16 @@ class LoopLowering:
     def _length(self, size: Node) -> Dim | None:
         """The size that `x.shape[1]` is, where it is known."""
         return self.program.size_of(self.program.value_of(self.value(size)))
+
+    def _collected(self, taken: "_Step") -> Iterator[LoopResult]:
+        for name, part in zip(taken.elements, taken.code.collected, strict=True):
+            yield LoopResult(
+                name,
+                self._dim(part.join, taken.code),
+                len(part.firsts),
+                taken.code.goes_back,
+                may_be_empty=bool(part.firsts) or part.buffer is not None,
+            )
 
     def _carry(self, start: Node) -> Op:
         found = self.value(start)
@@ -165,7 +167,7 @@ class LoopLowering:
         def part(node: Node) -> Node | None:
             node, rest = self._taken_apart(node, code)
             if node not in parts:
-                found = self._part(node, code)
+                found = self._part(node, code, own)
                 if found is None:
                     return None
                 called = fresh(f"{node.args[0].label}_{_letter(code.at)}", taken)
@@ -176,7 +178,7 @@ class LoopLowering:
 
         rest = list[Assign]()
         for item in code.lines:
-            found = self._part(item.value, code) if _is_only(item, code) else None
+            found = self._part(item.value, code, own) if _is_only(item, code) else None
             if found is not None and item.value not in parts:
                 parts[item.value] = item.target.label, found  # the user's own name
             else:
@@ -222,11 +224,11 @@ class LoopLowering:
     def _full(self) -> Node:
         return self.graph.node("slice", "", (self.graph.node("absent"),) * 3)
 
-    def _part(self, node: Node, code: _Code) -> "_Part | None":
-        """`x[:, t - 1]` of a tensor from outside."""
+    def _part(self, node: Node, code: _Code, own: set[str]) -> "_Part | None":
+        """`x[:, t - 1]` of a tensor from outside, which no step makes another one."""
         match node:
             case Node("subscript", _, (Node("name", name) as of, index)) if (
-                name in self.env
+                name in self.env and name not in own
             ):
                 whole, place = self.env[name], _place(index, code.at)
             case _:
@@ -269,24 +271,31 @@ class LoopLowering:
                 return False
             return self.program.size_of(size) == shape.dims[dim]
         return (
-            size.rule == "size" and size.asked == shape and literal(size.args[0]) == dim
+            size.rule == "size"
+            and isinstance(size.data, OfShape)
+            and size.asked == shape
+            and literal(size.args[0]) == dim
         )
 
     def _steady(self, taken: "_Step") -> tuple[dict[str, Shape], Step]:
         """The step, and the shapes of what it takes: those that are the same in every step."""
+        if not taken.outputs or taken.has_name_twice():
+            raise UnsupportedError("a loop leaves nothing, or has a name twice")
         shapes = taken.shapes()
         wanted = frozenset(taken.elements)
-        step = self.derive_step(taken.spec(wanted), shapes)
-        changing = [
-            name
-            for name, result in zip(taken.carries, step.results, strict=False)
-            if name in shapes and result.shape != shapes[name]
-        ]
-        if changing:
+        while True:
+            step = self.derive_step(taken.spec(wanted), shapes)
+            changing = [
+                name
+                for name, result in zip(taken.carries, step.results, strict=False)
+                if name in shapes and result.shape != shapes[name]
+            ]
+            if not changing:
+                break
+            # What another carry makes of these may have another shape too.
             shapes = {
                 name: shape for name, shape in shapes.items() if name not in changing
             }
-            step = self.derive_step(taken.spec(wanted), shapes)
         pairs = zip(taken.carries.values(), step.results, strict=False)
         if any(start.kind != result.kind for start, result in pairs):
             raise UnsupportedError("a loop carries tensors of several kinds")
@@ -322,15 +331,34 @@ class LoopLowering:
         for at, element in enumerate(step.results[count:]):
             _, dim, more, *_ = group.loop.collected[at]
             self._check_buffer(code.collected[at].buffer, element, dim, code)
+            shape = _with(element.shape, dim, sizes.plus(length, more))
+            if more and not self._has_each_step(code):
+                shape = None
             yield self._item(
-                group,
-                count + at,
-                element.kind,
-                _with(element.shape, dim, sizes.plus(length, more)),
-                active=element.active,
+                group, count + at, element.kind, shape, active=element.active
             )
         for at, name in enumerate(carries):
             yield self._item(group, len(step.results) + at, "real", None, active=False)
+
+    def _has_each_step(self, code: _Code) -> bool:
+        """Whether the steps are as many as the ends of the loop are apart, which `range(2, 1)` has not."""
+        size = self.program.size_of(self.value(code.stop))
+        if isinstance(size, int):
+            return code.start is not None and size >= code.start
+        if not isinstance(size, NamedSize):
+            return False
+        return code.start == 0 or code.start == 1 and self._has_one(size, code)
+
+    def _has_one(self, size: NamedSize, code: _Code) -> bool:
+        """Whether a size is one or more: what the loop begins with was taken from that dim, `h = x[:, 0]`."""
+        firsts = (first for part in code.collected for first in part.firsts)
+        return any(
+            op.rule == "select"
+            and size in (op.args[0].shape.dims or ())
+            and size not in (op.shape.dims or (size,))
+            for first in firsts
+            for op in self.value(first).walk()
+        )
 
     def _check_buffer(
         self, buffer: Node | None, element: Op, dim: int, code: _Code
@@ -383,6 +411,11 @@ class _Step(NamedTuple):
     statics: Mapping[str, Op]
 
     @property
+    def taken(self) -> frozenset[str]:
+        """The names of what a step takes."""
+        return frozenset((*self.carries, *self.parts, *self.tensors, *self.statics))
+
+    @property
     def elements(self) -> tuple[str, ...]:
         """What the parts of what is collected are called."""
         letter = _letter(self.code.at)
@@ -390,7 +423,19 @@ class _Step(NamedTuple):
             part.buffer.label if part.buffer else part.container.removesuffix("s")
             for part in self.code.collected
         )
-        return tuple(f"{name}_{letter}" for name in several)
+        found = list[str]()
+        for name in several:
+            found.append(fresh(f"{name}_{letter}", {*self.taken, *found}))
+        return tuple(found)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (*(f"next_{name}" for name in self.carries), *self.elements)
+
+    def has_name_twice(self) -> bool:
+        """Whether a name of the step is one of its gradients or results too."""
+        gradients = {f"grad_{name}" for name in (*self.taken, *self.outputs)}
+        return not self.taken.isdisjoint(gradients.union(self.outputs))
 
     def shapes(self) -> dict[str, Shape]:
         """The shapes that are told by names."""

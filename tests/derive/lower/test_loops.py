@@ -82,6 +82,26 @@ def test_published_loops_are_derived() -> None:
             f"{START}\nout = torch.zeros_like(x)\nfor t in range(x.shape[1]):\n    {CELL}\n"
             "    out[:, t] = h\nreturn (out * x).tanh()"
         ),
+        # tensors whose parts are read, which each step makes other ones
+        f"{START}\nfor t in range(x.shape[1]):\n    x = x * w\n    h = torch.sin(h + x[:, t])\nreturn h",
+        (
+            f"{START}\nz = x * w\nfor t in range(x.shape[1]):\n"
+            "    z = torch.sin(x * (h * w)[:, None])\n    h = h + z[:, t]\nreturn h"
+        ),
+        # what two lists hold, and what a carry is called, has names of its own
+        (
+            f"{START}\nys = []\ny = []\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
+            "    y.append(h * w)\nreturn torch.stack(ys, 1) * torch.stack(y, 1).sin()"
+        ),
+        (
+            "y_t = x[:, 0] * w\nys = []\nfor t in range(x.shape[1]):\n    y_t = torch.sin(y_t * w + x[:, t])\n"
+            "    ys.append(y_t)\nreturn torch.stack(ys, 1) * y_t[:, None]"
+        ),
+        # carries that take their shapes from each other, one step later each
+        (
+            "a = x[:1, 0, :1]\nb = a + 1\nc = b + 1\nfor t in range(x.shape[1]):\n    c = torch.sin(c * b)\n"
+            "    b = b * a + b\n    a = torch.sin(a * w + x[:, t])\nreturn c * b"
+        ),
     ],
 )
 def test_the_gradients_are_those_of_autograd(forward: str) -> None:
@@ -125,6 +145,24 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
             f"{START}\nys = []\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
             "return torch.stack(ys, 1) * ys[-1].unsqueeze(1)"
         ),
+        # a list that is another one, or may be, where the loop begins
+        *(
+            f"{START}\nys = []\n{again}\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
+            "return torch.stack(ys, 1)"
+            for again in (
+                "ys = ys + [h]",
+                "ys = list(x.unbind(1))",
+                "if x.shape[1] > 1:\n    ys = [h]",
+            )
+        ),
+        # what it goes over has another value in the step
+        f"{START}\nfor x in x.unbind(1):\n    h = torch.sin(h + x * w)\nreturn h",
+        f"{START}\nfor a in x.unbind(1):\n    x = x * w\n    h = torch.sin(h + a) + x[:, 0]\nreturn h",
+        f"{START}\nfor t in range(x.shape[1]):\n    t = 0\n    {CELL}\nreturn h",
+        # names that its gradients have
+        f"{START}\ng = h\nnext_h = g + w\nfor t in range(x.shape[1]):\n    {CELL} + next_h\n    next_h = h * w\nreturn h",
+        # it leaves nothing
+        "for t in range(x.shape[1]):\n    y = x[:, t] * w\nreturn x * w",
     ],
 )
 def test_another_loop_is_left_to_autograd(forward: str) -> None:
@@ -184,8 +222,27 @@ def test_a_zip_ends_with_the_shortest() -> None:
             ends = [plain(x, m), module.some_op(x, m)]
             found = [torch.autograd.grad(end.square().sum(), given) for end in ends]
             torch.testing.assert_close(*found)
+    assert not backward(forward.replace("m", "min"), "x[B, T, D], min[B, S, D]")
     same = backward(forward, "x[B, T, D], m[B, T, D]")
     assert "slice_scatter" not in same
+
+
+@pytest.mark.parametrize("stop", ["x.shape[1]", "n"])
+def test_a_loop_without_steps_leaves_what_was_there_before_it(stop: str) -> None:
+    """Of `range(2, 1)`, or with a negative number of steps, the length is 0."""
+    inputs = "x[B, T, D], w[D], n: int"
+    forward = (
+        f"h = x[:, 0] * w\nys = [h, h.sin()]\nfor t in range(2, {stop}):\n    h = torch.sin(h + x[:, t])\n"
+        "    ys.append(h)\nreturn torch.stack(ys, 1).mean(1)"
+    )
+    assert backward(forward, inputs)
+    module = load(draft_of(spec_of(inputs, forward=forward, derive=True)))
+    plain = reference(["x", "w", "n"], forward)
+    x, w = (torch.rand(size).double().requires_grad_() for size in ((2, 1, 3), (3,)))
+    for number in (-1, 0, 1):
+        ends = [plain(x, w, number), module.some_op(x, w, number)]
+        found = [torch.autograd.grad(end.square().sum(), (x, w)) for end in ends]
+        torch.testing.assert_close(*found)
 
 
 def test_what_nothing_reads_is_not_computed_again() -> None:
