@@ -10,13 +10,13 @@ A formula takes this way; a module imports only from those above it:
     graph                  what is read: nodes, statements, a formula
     constant_folding       what operators make of values that are known, and the branches that it settles
     substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
+    expression, assertions one expression, an `assert` or a `raise` -> nodes
+    operators              whether a name is an operator, and which function a module without parameters is
     module_forward         the forward of an nn.Module as a function of what it reads of self
     user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
     loop_unrolling         short loops -> statements in a row
     inline                 calls of the file's functions -> their statements
     program                the statements that run
-    expression, assertions one expression, an `assert` or a `raise` -> nodes
-    operators              whether a name is an operator
     effects, emit          what a node does to names and memory; a node as text
     definite_assignment    names that only some ways through the statements assign
     statements             straight-line statements -> a formula
