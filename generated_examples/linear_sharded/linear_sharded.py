@@ -52,7 +52,6 @@ linear_sharded_op.register_autograd(_backward, setup_context=_setup_context)
 linear_sharded_op.register_vmap(_vmap)
 
 
-@register_sharding(torch.ops.custom_ops.linear_sharded.default)
 def _sharding(input: Any, _weight: Any) -> list[Any]:
     """Where DTensor may split it: ``...k, nk -> ...n``."""
     leading = input.ndim - 1
@@ -62,6 +61,9 @@ def _sharding(input: Any, _weight: Any) -> list[Any]:
         ([Partial()], [Shard(leading), Shard(1)]),
         ([Shard(leading)], [Replicate(), Shard(0)]),
     ]
+
+
+register_sharding(torch.ops.custom_ops.linear_sharded.default)(_sharding)
 
 
 def linear_sharded(input: Tensor, weight: Tensor) -> Tensor:

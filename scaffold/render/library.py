@@ -191,12 +191,14 @@ def _sharding(spec: OpSpec, function: str) -> list[str]:
     body = [f"    {line}" for line in _sharding_lines(spec, spec.sharding)]
     read = names_read("\n".join(["def rule():", *body]))
     named = (x.name if x.name in read else f"_{x.name}" for x in spec.inputs)
+    op = f"torch.ops.{spec.namespace}.{spec.name}.default"
     return [
         *("", ""),
-        f"@register_sharding(torch.ops.{spec.namespace}.{spec.name}.default)",
         f"def {function}({', '.join(f'{name}: Any' for name in named)}) -> list[Any]:",
         f'    """Where DTensor may split it: ``{spec.sharding.text}``."""',
         *body,
+        *("", ""),
+        f"register_sharding({op})({function})",  # as a decorator it is untyped
     ]
 
 
