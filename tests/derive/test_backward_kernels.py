@@ -105,7 +105,11 @@ def test_the_fake_has_declared_shapes_where_the_input_is_not_read() -> None:
 @pytest.mark.parametrize(
     "table",
     [
-        {"inputs": "x, b[N; const]", "outputs": "y[N]", "grad": {"x": "bwd(grad_output)"}},
+        {
+            "inputs": "x, b[N; const]",
+            "outputs": "y[N]",
+            "grad": {"x": "bwd(grad_output)"},
+        },
         {
             "inputs": "x[N], b[N]?",
             "outputs": "y[N]",

@@ -111,7 +111,11 @@ return torch.stack((w * w + x * x, 2 * (x * y - w * z), 2 * (x * z + w * y)), -1
         ("p[N, 9]", "p[:, 0] * torch.sin(p[:, 5])", "select_scatter"),
         ("p[N, D]", "p[:, 0] * torch.sin(p[:, 1])", "select_scatter"),
         ("p[N, D]", "p[:, 0] * torch.sin(p[:, -1])", "+"),
-        ("p[N, D]", "p[:, ::2].sum() * torch.sin(p[:, 1::2].sum(1))", "scatter(grad_p_via_part,"),
+        (
+            "p[N, D]",
+            "p[:, ::2].sum() * torch.sin(p[:, 1::2].sum(1))",
+            "scatter(grad_p_via_part,",
+        ),
         ("p[N, D]", "p[:, :2].sum() * torch.sin(p[:, 2:].sum(1))", "torch.cat("),
     ],
 )
