@@ -13,14 +13,15 @@ from scaffold.derive.derivation import BackwardKernel, Block, Derivation
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import registered_apart
 from scaffold.derive.library import leaves, shape_of, sure_inputs
+from scaffold.derive.metadata import TYPES
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import expression_of, is_of_ctx, read_of_ctx
 from scaffold.formula import Assign, Graph, Node, rewritten, written
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 from scaffold.spec.op_spec import ANY_DIMS, WHOLE, Sharding
 
-FACETS = {"shape": "Sequence[int]", "dtype": "dtype", "device": "device"}
-FACETS |= {"ndim": "int", "presence": "bool"}
+# What an annotation of a registered op may be, and Python's own is not.
+REGISTERED = TYPES | {"shape": "Sequence[int]", "dtype": "dtype", "device": "device"}
 
 
 def with_registered_backward(
@@ -152,11 +153,11 @@ def _held_on_ctx(
     facets = {
         expression_of(item, facet): f"{kind} | None" if item.optional else kind
         for item in spec.tensors
-        for facet, kind in FACETS.items()
+        for facet, kind in REGISTERED.items()
     }
     for item in derivation.kept:
         if item.name in read:
-            of_output = FACETS.get(item.expression) if item.output else None
+            of_output = REGISTERED.get(item.expression) if item.output else None
             known = attributes.get(item.expression)
             kind = known.annotation if known else facets.get(item.expression, "object")
             yield Attribute(item.name, of_output or kind)

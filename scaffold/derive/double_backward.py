@@ -25,6 +25,7 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import cloned, own_results
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import LeadingDims, Origin, Own, Shape
+from scaffold.derive.metadata import TYPES
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import (
     Context,
@@ -51,8 +52,6 @@ from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 Lines = tuple[Statement, ...]
 MASK = "output_mask"  # as ATen calls it: which gradients are wanted
 SOURCES: tuple[Source, ...] = ("input", "output", "intermediate")
-TYPES = {"shape": "torch.Size", "dtype": "torch.dtype", "device": "torch.device"}
-TYPES |= {"ndim": "int", "presence": "bool"}
 
 
 class FirstDerivative(NamedTuple):

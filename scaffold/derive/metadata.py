@@ -19,6 +19,8 @@ METHODS = {
     "numel": "shape",
     "nelement": "shape",
 }
+TYPES = {"shape": "torch.Size", "dtype": "torch.dtype", "device": "torch.device"}
+TYPES |= {"ndim": "int", "presence": "bool"}  # in Python, of each facet
 
 
 class Read(NamedTuple):
