@@ -27,12 +27,8 @@ ERRORS = 4  # times those of autograd's own, as the generated test allows
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 FEW_DIGITS = 0.03  # the part of a gradient that is rounding in a type of two digits
-SCALES = (
-    1e6,
-    1e-6,
-    0,
-    None,
-)  # of the gradients of outputs; None is a 1 that is expanded
+# Of the gradients of outputs; None is a 1 that is expanded.
+SCALES = (1e6, 1e-6, 0, None)
 SLOPE = 1e-3  # the part of a slope that differences are off by
 LARGE = 8  # times the values of the tests, which are seldom beyond 2
 NEAR = 0.01  # the part of a number by which values are off that are about it
@@ -389,7 +385,7 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
 
 
 def _asked(
-    checks: Any, case: Case, inputs: Sequence[Any], question: "Question"
+    checks: Any, case: Case, inputs: Sequence[Any], question: Question
 ) -> Iterator[tuple[Case, Answer]]:
     found = question(checks, inputs) if any(map(_needs, inputs)) else None
     if found is not None:

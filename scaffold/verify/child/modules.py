@@ -36,10 +36,8 @@ class TextLoader(ExecutionLoader):
         return compile(whole, self.place, "exec", dont_inherit=True)
 
 
-NOTED, WAYS = (
-    "noted_test",
-    "ways_of_tests",
-)  # what a watched test is given to; what it notes
+NOTED = "noted_test"  # what a watched test is given to
+WAYS = "ways_of_tests"  # what that notes
 Ways = dict[str, set[bool]]  # the text of a test -> how it came out
 
 
