@@ -65,7 +65,7 @@ OBSTACLES: Mapping[type[ast.AST], str] = {
     ast.Continue: "a continue",
     ast.For: "a loop in it",
     ast.While: "a loop in it",
-    ast.If: "a choice, which torch.where between values is not",
+    ast.If: "a choice (torch.where would be derived)",
 }
 
 
@@ -462,6 +462,37 @@ def _is_full(item: ast.expr) -> bool:
     return isinstance(item, ast.Slice) and not (item.lower or item.upper or item.step)
 
 
+class LoopNodes:
+    """Makes the nodes that the code of a loop consists of, forward and backward."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def own(self, name: str) -> Node:
+        """A name that belongs to the loop."""
+        return self.graph.node("own", name)
+
+    def assign(self, name: str, value: Node) -> Node:
+        """`h = value`, of a name of the loop's own."""
+        return self.graph.node("assign", "", (self.own(name), value))
+
+    def call(self, callee: Node, *args: Node) -> Node:
+        return self.graph.node("call", "", (callee, *args))
+
+    def append(self, listed: str, value: Node) -> Node:
+        """`hs.append(value)`, which assigns nothing."""
+        method = self.graph.node("attribute", "append", (self.own(listed),))
+        absent = self.graph.node("absent")
+        return self.graph.node("assign", "", (absent, self.call(method, value)))
+
+    def from_its_end(self, listed: Node) -> Node:
+        """`hs[::-1]`."""
+        absent = self.graph.node("absent")
+        back = self.graph.node("unary", "-", (self.graph.constant("1"),))
+        ends = self.graph.node("slice", "", (absent, absent, back))
+        return self.graph.node("subscript", "", (listed, ends))
+
+
 # --- The statements of one step as a loop.
 
 
@@ -476,6 +507,7 @@ class _Rolling:
         inputs: Collection[str],
     ) -> None:
         self.graph, self.formula = graph, formula
+        self.nodes = LoopNodes(graph)
         self.loops, self.inputs = loops, inputs
         self.names = {name for item in formula.statements for name in written(item)}
 
@@ -572,9 +604,11 @@ class _Rolling:
         own = frozenset({*carries, *containers.values(), *lists.values(), loop.at})
         own = own.union(*(bound(item.target) for item in step))
         body = [self._line(item, own, containers) for item in step]
-        body += [self._append(lists[name], self._own(name)) for name in carries]
+        body += [
+            self.nodes.append(lists[name], self.nodes.own(name)) for name in carries
+        ]
         after = [
-            self._assign(part.joined, self._joined(item.value, part))
+            self.nodes.assign(part.joined, self._joined(item.value, part))
             for part, item in zip(loop.collected, joins, strict=True)
         ]
         names = (*carries, *(part.joined for part in loop.collected), *lists.values())
@@ -588,8 +622,8 @@ class _Rolling:
             self.graph.node("lines", "", tuple(lines))
             for lines in (before, body, after)
         ]
-        index, items = self._own(loop.at), self._items(loop, ends)
-        results = self.graph.node("tuple", "", tuple(map(self._own, names)))
+        index, items = self.nodes.own(loop.at), self._items(loop, ends)
+        results = self.graph.node("tuple", "", tuple(map(self.nodes.own, names)))
         args = (blocks[0], index, items, *blocks[1:], results)
         target = self.graph.node("tuple", "", tuple(map(self.graph.name, names)))
         return Assign(target, self.graph.node("loop", "", args))
@@ -611,8 +645,12 @@ class _Rolling:
         start, stop = ends.value.args
         zero = start.kind == "constant" and start.label == "0"
         several = (stop,) if zero else (start, stop)
-        items = self._call(self._own("range"), *several)
-        return self._call(self._own("reversed"), items) if loop.backwards else items
+        items = self.nodes.call(self.nodes.own("range"), *several)
+        return (
+            self.nodes.call(self.nodes.own("reversed"), items)
+            if loop.backwards
+            else items
+        )
 
     def _before(
         self,
@@ -623,15 +661,15 @@ class _Rolling:
     ) -> list[Node]:
         """What the loop begins with: `h = h` of outside, `ys = []`, `hs = [h]`."""
         graph = self.graph
-        begun = [self._assign(name, graph.name(name)) for name in carries]
+        begun = [self.nodes.assign(name, graph.name(name)) for name in carries]
         begun += [
-            self._assign(name, graph.node("list", "", values))
+            self.nodes.assign(name, graph.node("list", "", values))
             for name, values in firsts.items()
         ]
-        begun += [self._assign(name, graph.name(name)) for name in buffers]
+        begun += [self.nodes.assign(name, graph.name(name)) for name in buffers]
         for name in carries:
-            listed = graph.node("list", "", (self._own(name),))
-            begun.append(self._assign(lists[name], listed))
+            listed = graph.node("list", "", (self.nodes.own(name),))
+            begun.append(self.nodes.assign(lists[name], listed))
         return begun
 
     def _line(
@@ -643,42 +681,23 @@ class _Rolling:
             for node in (item.target, item.value)
         )
         if item.target.kind == "name" and item.target.label in containers:
-            return self._append(containers[item.target.label], value)
+            return self.nodes.append(containers[item.target.label], value)
         return self.graph.node("assign", "", (target, value))
-
-    def _own(self, name: str) -> Node:
-        return self.graph.node("own", name)
-
-    def _assign(self, name: str, value: Node) -> Node:
-        return self.graph.node("assign", "", (self._own(name), value))
 
     def _owned(self, own: Collection[str]) -> Callable[[Node], Node | None]:
         def change(node: Node) -> Node | None:
             if node.kind == "name" and node.label in own:
-                return self.graph.node("own", node.label)
+                return self.nodes.own(node.label)
             return None
 
         return change
 
-    def _call(self, callee: Node, *args: Node) -> Node:
-        return self.graph.node("call", "", (callee, *args))
-
-    def _append(self, container: str, value: Node) -> Node:
-        listed = self.graph.node("own", container)
-        method = self.graph.node("attribute", "append", (listed,))
-        absent = self.graph.node("absent")
-        return self.graph.node("assign", "", (absent, self._call(method, value)))
-
     def _joined(self, call: Node, part: Collected) -> Node:
         """`torch.stack(ys, 1)` of what was `torch.stack([y], 1)`."""
         graph = self.graph
-        listed = graph.node("own", part.container)
+        listed = self.nodes.own(part.container)
         if part.flipped:
-            absent = graph.node("absent")
-            ends = (absent, absent, graph.node("unary", "-", (graph.constant("1"),)))
-            listed = graph.node(
-                "subscript", "", (listed, graph.node("slice", "", ends))
-            )
+            listed = self.nodes.from_its_end(listed)
         callee, _, *rest = call.args
         whole = graph.node("call", "", (callee, listed, *rest), call.keywords)
         if not part.buffer:
@@ -687,7 +706,7 @@ class _Rolling:
         return graph.node(
             "conditional",
             "",
-            (self._own(part.container), whole, self._own(part.joined)),
+            (self.nodes.own(part.container), whole, self.nodes.own(part.joined)),
         )
 
 

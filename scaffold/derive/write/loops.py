@@ -24,6 +24,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.loops import LoopNodes
 
 Lines = list[Assign]
 Statements = tuple[Statement, ...]
@@ -40,6 +41,7 @@ class LoopWriter:
         wanted: Mapping[int, str],
     ) -> None:
         self.graph, self.wanted = graph, wanted
+        self.nodes = LoopNodes(graph)
         data: LoopGradient = op.loop_gradient
         self.loop: Loop = data.of.loop
         nodes = [node(arg) for arg in op.args]
@@ -96,7 +98,7 @@ class LoopWriter:
         for at, name in enumerate(self.loop.tensors):
             if at < carries:
                 start = self.cotangents.get(at) or self._zeros(at)
-                before.append(self._line(f"grad_{name}", start))
+                before.append(self.nodes.assign(f"grad_{name}", start))
             elif at in self.wanted:
                 gathers[f"grad_{name}"] = self._gathering(at, before, after)
         left = (
@@ -107,8 +109,8 @@ class LoopWriter:
             self.graph.node("lines", "", tuple(lines))
             for lines in (before, self._step(gathers), after)
         )
-        results = self.graph.node("tuple", "", tuple(map(self._own, left)))
-        index = self._own(self.index)
+        results = self.graph.node("tuple", "", tuple(map(self.nodes.own, left)))
+        index = self.nodes.own(self.index)
         args = (first, index, self._backwards(), step, last, results)
         return self.graph.node("loop", "", args)
 
@@ -122,13 +124,13 @@ class LoopWriter:
             if node.kind != "name":
                 return None
             if node.label == self.as_it_was:
-                return self._own(self.index)
+                return self.nodes.own(self.index)
             if node.label in values and node.label not in bound:
                 return values[node.label]
-            return self._own(node.label) if node.label in own else None
+            return self.nodes.own(node.label) if node.label in own else None
 
         for name in bound:
-            yield self._line(name, values[name])
+            yield self.nodes.assign(name, values[name])
         for position, item in enumerate(self.lines):
             value, name = graph.rewrite(item.value, inside), item.target.label
             gather = gathers.get(name)
@@ -152,7 +154,7 @@ class LoopWriter:
         """The steps from the last one to the first."""
         if self._goes_back:
             return self.items.args[1]
-        return self._call(self._own("reversed"), self.items)
+        return self.nodes.call(self.nodes.own("reversed"), self.items)
 
     @property
     def _goes_back(self) -> bool:
@@ -192,12 +194,12 @@ class LoopWriter:
         """What a carry was before a step, or behind it: `hs[t]`, `hs[t + 1]`."""
         listed = self.before[carry]
         if self._goes_back:
-            listed, late = self._flipped(listed), not late
+            listed, late = self.nodes.from_its_end(listed), not late
         return self.graph.node("subscript", "", (listed, self._since_start(int(late))))
 
     def _since_start(self, more: int = 0) -> Node:
         """How many steps the index is behind the first one, and more: `t - 1 + more` of `range(1, T)`."""
-        graph, index = self.graph, self._own(self.index)
+        graph, index = self.graph, self.nodes.own(self.index)
         ends = (self.items.args[1] if self._goes_back else self.items).args
         start = ends[1] if len(ends) == 3 else graph.constant("0")
         if not start.label.isdecimal():
@@ -215,7 +217,7 @@ class LoopWriter:
         index = self.graph.rewrite(
             part.args[1],
             lambda node: (
-                self._own(self.index)
+                self.nodes.own(self.index)
                 if node.kind == "name" and node.label == self.as_it_was
                 else None
             ),
@@ -243,17 +245,17 @@ class LoopWriter:
         graph, name, of = self.graph, self.wanted[at], self.given[at]
         carries = len(self.loop.carries)
         if at >= carries + len(self.loop.parts):
-            before.append(self._line(name, self._zeros_like(of)))
-            total = self._own(name)
-            return lambda value: self._line(
+            before.append(self.nodes.assign(name, self._zeros_like(of)))
+            total = self.nodes.own(name)
+            return lambda value: self.nodes.assign(
                 name, graph.node("binary", "+", (total, value))
             )
         stem = name.removeprefix("pulled_").removeprefix("grad_")
-        several = self._own(fresh(f"grads_{stem}", self.taken))
+        several = self.nodes.own(fresh(f"grads_{stem}", self.taken))
         self.taken.add(several.label)
-        before.append(self._line(several.label, graph.node("list")))
+        before.append(self.nodes.assign(several.label, graph.node("list")))
         part = self.loop.parts[at - carries]
-        listed = several if self._goes_back else self._flipped(several)
+        listed = several if self._goes_back else self.nodes.from_its_end(several)
         whole = self._torch("stack", listed, graph.constant(str(part.dim)))
         if all(
             result.may_be_empty for result in self.loop.collected
@@ -261,34 +263,15 @@ class LoopWriter:
             read = part.over and graph.node("subscript", "", (of, part.over))
             zeros = self._zeros_like(read or of)
             whole = graph.node("conditional", "", (several, whole, zeros))
-        after.append(self._line(name, whole))
-        method = graph.node("attribute", "append", (several,))
-        absent = graph.node("absent")
-        return lambda value: graph.node(
-            "assign", "", (absent, self._call(method, value))
-        )
-
-    def _flipped(self, listed: Node) -> Node:
-        absent = self.graph.node("absent")
-        back = self.graph.node("unary", "-", (self.graph.constant("1"),))
-        ends = self.graph.node("slice", "", (absent, absent, back))
-        return self.graph.node("subscript", "", (listed, ends))
-
-    def _own(self, name: str) -> Node:
-        return self.graph.node("own", name)
-
-    def _line(self, name: str, value: Node) -> Node:
-        return self.graph.node("assign", "", (self._own(name), value))
-
-    def _call(self, callee: Node, *args: Node) -> Node:
-        return self.graph.node("call", "", (callee, *args))
+        after.append(self.nodes.assign(name, whole))
+        return lambda value: self.nodes.append(several.label, value)
 
     def _zeros_like(self, value: Node) -> Node:
         return self._torch("zeros_like", value)
 
     def _torch(self, name: str, *args: Node) -> Node:
         callee = self.graph.node("attribute", name, (self.graph.name("torch"),))
-        return self._call(callee, *args)
+        return self.nodes.call(callee, *args)
 
 
 def _read(item: Assign) -> frozenset[str]:

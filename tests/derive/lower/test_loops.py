@@ -193,7 +193,10 @@ def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> Non
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("    if t > 0:\n        h = h * w\n", "with a choice, which torch.where"),
+        (
+            "    if t > 0:\n        h = h * w\n",
+            "with a choice (torch.where would be derived)",
+        ),
         ("    h = h * w\n    if h.sum() > 3:\n        break\n", "with a break"),
         ("    for _ in range(x.shape[2]):\n        h = h * w\n", "with a loop in it"),
     ],
