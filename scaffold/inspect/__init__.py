@@ -11,7 +11,7 @@ import warnings
 from scaffold.errors import Location, ScaffoldError
 from scaffold.inspect.classes import find_functions, find_operators
 from scaffold.inspect.functions import Function, Method, Module, Operator, Parameter
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 from scaffold.inspect.scanning import scan
 from scaffold.inspect.values import Values
 
@@ -37,6 +37,7 @@ NAME = re.compile(r"\w+")
 CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
 
 
+LONG = 60  # characters of a line that a hint shows
 TOO_DEEP = "cannot be parsed: it is nested too deeply"
 
 
@@ -89,7 +90,9 @@ def _parsed(text: str, path: str) -> ast.Module:
             return ast.parse(text)
     except SyntaxError as error:
         place = Location(path, error.lineno or 1, error.offset or 1)
-        raise NotReadable(f"cannot be parsed: {error.msg}", place) from None
+        line = (error.text or "").strip()[:LONG]
+        hint = f"mend: {line}" if line else None
+        raise NotReadable(f"cannot be parsed: {error.msg}", place, hint) from None
     except (RecursionError, MemoryError):
         raise NotReadable(TOO_DEEP, Location(path)) from None
     except ValueError as error:

@@ -19,9 +19,9 @@ from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Method
 from scaffold.inspect.gradients import backward_text
+from scaffold.inspect.imported_names import snake_case
 from scaffold.inspect.imports_needed import module_names
 from scaffold.inspect.method_formulas import Unfit, forward_text, words_of
-from scaffold.inspect.names import snake_case
 from scaffold.spec.names import camel_name
 from scaffold.spec.toml import op_table
 

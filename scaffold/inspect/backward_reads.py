@@ -15,8 +15,8 @@ from scaffold.formula import BUILTINS
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.flow import Bound, Step
 from scaffold.inspect.functions import Method
+from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.method_formulas import Unfit, asks_need, rebound
-from scaffold.inspect.names import method_call, torch_call
 from scaffold.inspect.values import is_shapely
 from scaffold.inspect.vocabulary import is_steady as is_steady_call
 from scaffold.inspect.vocabulary import is_tensor_call

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from scaffold.inspect.functions import Binding, Function, Method, Operator, Parameter
-from scaffold.inspect.names import Names, decorators
+from scaffold.inspect.imported_names import Names, decorators
 from scaffold.inspect.scanning import Scan, aliases, applications, local_names
 
 BASES = {

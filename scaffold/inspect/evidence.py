@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.flow import Flow
-from scaffold.inspect.names import Names, torch_call
+from scaffold.inspect.imported_names import Names, torch_call
 from scaffold.inspect.vocabulary import changes, is_tensor_call
 from scaffold.primitives.calls import is_made_of_numbers, may_be
 

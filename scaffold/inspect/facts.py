@@ -13,7 +13,7 @@ from typing import NamedTuple
 from scaffold.inspect import vocabulary
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Function, Method, Module, Parameter
-from scaffold.inspect.names import Names, method_call, torch_call
+from scaffold.inspect.imported_names import Names, method_call, torch_call
 from scaffold.inspect.values import Values, how_many
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from scaffold.inspect.flow import Flow
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 
 Binding = Literal["static", "class", "plain"]  # how a method is decorated
 Passing = Literal["positional", "variadic", "keyword", "keywords"]

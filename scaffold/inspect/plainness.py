@@ -9,7 +9,7 @@ import ast
 
 from scaffold.formula import BUILTINS
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.names import method_call
+from scaffold.inspect.imported_names import method_call
 from scaffold.inspect.vocabulary import SHAPELY, changes, is_tensor_call
 from scaffold.primitives.calls import facts_of_call
 

@@ -8,7 +8,7 @@ import ast
 from typing import NamedTuple
 
 from scaffold.inspect.functions import Application
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 
 
 class Scan(NamedTuple):

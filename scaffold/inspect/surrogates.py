@@ -8,7 +8,7 @@ import ast
 import re
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.plainness import reached
 from scaffold.inspect.vocabulary import creates
 from scaffold.primitives.calls import draws_random, has_memory, is_constant

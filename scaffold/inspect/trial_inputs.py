@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
 
 Kind = Literal["tensor", "optional", "constant", "value", "missing"]

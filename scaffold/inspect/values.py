@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.flow import Bound, Flow, Step
-from scaffold.inspect.names import Names, method_call, torch_call
+from scaffold.inspect.imported_names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import (
     SHAPELY,
     changes,

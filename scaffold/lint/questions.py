@@ -8,7 +8,7 @@ import ast
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Guards
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 from scaffold.lint.model import Edit, span
 
 ONCE = "from torch.autograd.function import once_differentiable"

@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.inspect import NotReadable, function_names, inspect_text, may_matter
 from scaffold.inspect.classes import find_operators
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 from scaffold.inspect.scanning import scan
 
 METHODS = """\

@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.flow import Flow
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 
 
 def found(statement: str, parameters: str = "x, y, ctx") -> set[str]:

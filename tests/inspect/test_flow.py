@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.inspect import Values
 from scaffold.inspect.flow import Flow
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 from scaffold.inspect.values import how_many
 
 

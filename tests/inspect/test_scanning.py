@@ -2,7 +2,7 @@
 
 import ast
 
-from scaffold.inspect.names import Names
+from scaffold.inspect.imported_names import Names
 from scaffold.inspect.scanning import aliases, applications, local_names, scan
 
 TREE = ast.parse("""\

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
-from scaffold.inspect.names import method_call, torch_call
+from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.primitives.calls import is_mask
 

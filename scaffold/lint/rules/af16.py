@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.names import torch_call
+from scaffold.inspect.imported_names import torch_call
 from scaffold.lint.model import Found, Rule
 from scaffold.primitives.calls import may_be
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.names import method_call
+from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.questions import once
 

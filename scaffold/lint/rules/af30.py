@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect import Module
 from scaffold.inspect.flow import Flow, Step
-from scaffold.inspect.names import torch_call
+from scaffold.inspect.imported_names import torch_call
 from scaffold.lint.model import Edit, Found, Rule, span
 
 RANDOM = {"randn", "rand", "ones", "zeros", "tensor", "full", "linspace"}

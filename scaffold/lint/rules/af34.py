@@ -14,6 +14,8 @@ def find(facts: Facts) -> Iterator[Found]:
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or saver not in facts.function.own:
         return
+    if facts.context_calls(saver, "save_for_forward"):
+        return  # an input with a tangent is none that needs_input_grad tells of
     calls = facts.context_calls(saver, "save_for_backward")
     if len(calls) != 1 or calls[0].starred:
         return

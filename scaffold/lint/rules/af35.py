@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect import Module
-from scaffold.inspect.names import torch_call
+from scaffold.inspect.imported_names import torch_call
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, Found, Rule, span
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.names import method_call
+from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.lint.questions import never_differentiable
 

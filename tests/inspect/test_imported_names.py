@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.inspect.names import (
+from scaffold.inspect.imported_names import (
     Names,
     decorators,
     method_call,
