@@ -265,6 +265,7 @@ UNSEEN = {
 }
 # By CUDA's list in the dtypes that come; on the CPU it is a product.
 ON_OTHER_DEVICES = {
+    "affine_grid": "region",
     "tensordot": "region",
     "tensordot_equation": "region",
     "inner": "region",
@@ -330,7 +331,9 @@ def policy(rule: Rule) -> str:
                 if other in casts(rule, given, dtype):
                     found.add(word)
                     only &= rule.category == "elementwise" and is_number
-    return "number_first" if only and tensors and found else " ".join(sorted(found))
+    if only and tensors and found:
+        return "number_first"
+    return "region" if len(found) > 1 else "".join(found)
 
 
 @pytest.mark.parametrize("every", in_every_run([4, 1], [4], pytest.mark.each_commit))
