@@ -12,6 +12,7 @@ A formula takes this way; a module imports only from those above it:
     substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and which function a module without parameters is
+    layers                 the modules in a module: the class of one, as the call that makes it has it
     module_forward         the forward of an nn.Module as a function of what it reads of self
     user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
     loop_unrolling         short loops -> statements in a row
@@ -35,20 +36,24 @@ from scaffold.formula.constant_folding import (
     PRESENT,
     UNKNOWN,
     Number,
+    are_opposite,
     as_number,
     compared,
     computed,
     evaluated,
     literal_value,
     of_math,
+    opposite_of,
     truth,
 )
 from scaffold.formula.effects import (
     bound,
     changed_in_place,
+    changes_memory,
     copied,
     holds_several,
     keywords,
+    names_of_loops,
     same_memory,
     same_tensor,
     sharing,
@@ -107,12 +112,14 @@ __all__ = [
     "Scope",
     "Statement",
     "Text",
+    "are_opposite",
     "as_number",
     "assigned",
     "assignments",
     "bound",
     "changed_in_place",
     "changed_parts",
+    "changes_memory",
     "compared",
     "computed",
     "copied",
@@ -131,8 +138,10 @@ __all__ = [
     "keywords",
     "literal_value",
     "meant",
+    "names_of_loops",
     "newer",
     "of_math",
+    "opposite_of",
     "parse",
     "raises",
     "renaming",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from scaffold.formula.graph import Node
+from scaffold.formula.graph import Graph, Node
 
 Number = int | float | complex
 Read = Callable[[Node], object]
@@ -249,6 +249,32 @@ def _chained(node: Node, values: list[object]) -> object:
     if False in told:
         return False
     return UNKNOWN if None in told else True
+
+
+# --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
+#
+# In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
+
+
+def opposite_of(graph: Graph, test: Node) -> Node:
+    """The test that holds where another does not."""
+    match test:
+        case Node("unary", "not", (inner,)):
+            return inner
+        case Node("compare", label, args) if label in OPPOSITES:
+            return graph.node("compare", OPPOSITES[label], args)
+    return graph.node("unary", "not", (test,))
+
+
+def are_opposite(one: Node, two: Node) -> bool:
+    """Whether one test is the opposite of the other."""
+    for test, other in ((one, two), (two, one)):
+        match test:
+            case Node("unary", "not", (inner,)) if inner is other:
+                return True
+            case Node("compare", label, args) if args == other.args:
+                return other.kind == "compare" and OPPOSITES.get(label) == other.label
+    return False
 
 
 # --- Branches whose test is settled by literals -> the one that runs.

@@ -12,7 +12,12 @@ from typing import Protocol
 from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY
 from scaffold.formula.graph import Graph, Node
 from scaffold.formula.text import BUILTINS, WELL_KNOWN
-from scaffold.primitives.calls import optional_tensors
+from scaffold.primitives.calls import (
+    facts_of_attribute,
+    facts_of_call,
+    optional_tensors,
+)
+from scaffold.primitives.facts import MOVING
 
 # Optional names that are known to be there, or known to be None.
 Guarded = frozenset[str]
@@ -93,6 +98,15 @@ class ExpressionParser:
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
         return None
+
+    def absent_operand(self, item: ast.expr, present: Guarded) -> str | None:
+        """The same of an operand, where it may also be moved: `bias[:, None]`, `bias.view(1, -1)`."""
+        if self.optional <= present:
+            return None  # what moves elements is in a table that takes time to read
+        inner = item
+        while (moved := _moved(inner)) is not None:
+            inner = moved
+        return self.absent_name(inner, present)
 
     def is_present(self, name: str) -> Node:
         """The test `name is not None`."""
@@ -218,8 +232,8 @@ class ExpressionParser:
 
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
         operator = BINARY[type(item.op)]
-        left = self.absent_name(item.left, present)
-        right = self.absent_name(item.right, present)
+        left = self.absent_operand(item.left, present)
+        right = self.absent_operand(item.right, present)
         if operator not in ("+", "-", "*") or left is None is right or (left and right):
             args = (self.parse(item.left, present), self.parse(item.right, present))
             return self.graph.node("binary", operator, args)
@@ -276,6 +290,21 @@ def may_be_none(value: Node) -> bool:
         case Node("boolean", _, values):
             return any(may_be_none(item) for item in values)
     return False
+
+
+def _moved(item: ast.expr) -> ast.expr | None:
+    """What an expression moves the elements of, and does nothing else with."""
+    match item:
+        case ast.Subscript(value):
+            return value
+        case ast.Call(ast.Attribute(value, word)):
+            found = facts_of_call(word)
+        case ast.Attribute(value, word):
+            found = facts_of_attribute(word)
+        case _:
+            return None
+    moves = {facts.category for facts in found} <= MOVING
+    return value if found and moves else None
 
 
 def _kind(item: ast.expr) -> str:

@@ -36,6 +36,7 @@ from scaffold.formula.text import Scope, Text
 
 JOIN, PARTS = "stack", "unbind"
 SHORTEST = "min"
+BUILTINS = {"range", "reversed", SHORTEST}  # that a loop is written with
 BEGIN, END = "loop_begins", "loop_ends"
 
 
@@ -45,7 +46,9 @@ def with_loops_as_assignments(
     """The formula of a forward with loops, each as one assignment; None where one is of another shape."""
     if scope.targets is not None:
         return None
-    unrolling = _OneStep(program.body, scope.names)
+    unrolling = _OneStep(program.body)
+    if BUILTINS & unrolling.assigned.union(scope.names):
+        return None
     flat = unrolling.block(program.body)
     if flat is None or not unrolling.loops:
         return None
@@ -115,12 +118,11 @@ class _Header(NamedTuple):
 
 
 class _OneStep:
-    def __init__(self, body: Sequence[ast.stmt], inputs: Iterable[str]) -> None:
+    def __init__(self, body: Sequence[ast.stmt]) -> None:
         self.taken = set(names_in(body))
         nodes = (node for item in body for node in ast.walk(item))
         names = (node for node in nodes if isinstance(node, ast.Name))
-        assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        self.hidden = assigned.union(inputs)  # builtins by these names
+        self.assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         self.loops: list[OfLoop] = []
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt] | None:
@@ -218,8 +220,6 @@ class _OneStep:
         )
         lengths = [_length(*part) for part in known]
         stop, *others = lengths
-        if others and SHORTEST in self.hidden:
-            return None
         if others:  # a zip ends with the shortest
             stop = ast.Call(ast.Name(SHORTEST, ast.Load()), lengths, [])
         return _Header(index, ast.Constant(0), stop, False, elements)
@@ -332,13 +332,14 @@ class _Collecting(ast.NodeTransformer):
         self.lists = dict(_lists(above))
         self.elements: dict[str, str] = {}  # a container -> what a step adds
         self.dims: dict[str, int] = {}  # of what is written in: along which dim
+        self.added: dict[str, ast.Assign] = {}  # to a list
 
     def visit_Expr(self, item: ast.Expr) -> ast.stmt:
         match item.value:
             case ast.Call(ast.Attribute(ast.Name(name), "append"), [value], []) if (
                 name not in self.elements and name in self.lists
             ):
-                return _assign(self._element(name), value)
+                return self._added(name, value)
         return item
 
     def visit_AugAssign(self, item: ast.AugAssign) -> ast.stmt:
@@ -348,8 +349,12 @@ class _Collecting(ast.NodeTransformer):
                 and name in self.lists
                 and not isinstance(value, ast.Starred)
             ):
-                return _assign(self._element(name), value)
+                return self._added(name, value)
         return item
+
+    def _added(self, container: str, value: ast.expr) -> ast.Assign:
+        self.added[container] = _assign(self._element(container), value)
+        return self.added[container]
 
     def visit_Assign(self, item: ast.Assign) -> ast.stmt:
         match item.targets, item.value:
@@ -371,7 +376,8 @@ class _Collecting(ast.NodeTransformer):
         """How all that is collected is joined behind the loop; None where it is read otherwise."""
         found: list[tuple[Collected, ast.expr]] = []
         for container, element in self.elements.items():
-            joining = _Joining(container, self.fresh)
+            one = self.added.get(container) if not self.lists.get(container) else None
+            joining = _Joining(container, self.fresh, one)
             if container in self.dims:
                 value = _stacked(element, self.dims[container])
                 parts = self.fresh(f"{container}_parts")
@@ -405,14 +411,17 @@ def _lists(above: Sequence[ast.stmt]) -> Iterator[tuple[str, list[ast.expr]]]:
 
 
 class _Joining(ast.NodeTransformer):
-    """Puts a name in the place of `torch.stack(ys, 1)`."""
+    """Puts a name in the place of `torch.stack(ys, 1)`; `torch.cat(ys, 1)` of `y.unsqueeze(1)` is such a one of `y`."""
 
-    def __init__(self, container: str, fresh: Callable[[str], str]) -> None:
-        self.container, self.fresh = container, fresh
+    def __init__(
+        self, container: str, fresh: Callable[[str], str], added: ast.Assign | None
+    ) -> None:
+        self.container, self.fresh, self.added = container, fresh, added
         self.found: tuple[str, bool, ast.Call] | None = None
 
     def visit_Call(self, item: ast.Call) -> ast.expr:
         self.generic_visit(item)
+        item = self._as_stacked(item)
         match item:
             case ast.Call(ast.Attribute(ast.Name("torch"), word), [several, *_]) if (
                 word == JOIN and self.found is None
@@ -423,6 +432,45 @@ class _Joining(ast.NodeTransformer):
                     self.found = name, flipped, item
                     return ast.copy_location(ast.Name(name, ast.Load()), item)
         return item
+
+    def _as_stacked(self, item: ast.Call) -> ast.Call:
+        """A `cat` of what is unsqueezed along its dim as a stack; another call as it is."""
+        match item:
+            case ast.Call(
+                ast.Attribute(ast.Name("torch") as torch, "cat" | "concat"),
+                [several, dim],
+                [],
+            ) | ast.Call(
+                ast.Attribute(ast.Name("torch") as torch, "cat" | "concat"),
+                [several],
+                [ast.keyword("dim", dim)],
+            ) if (
+                self.added is not None and _flips(several, self.container) is not None
+            ):
+                inner = _unsqueezed(self.added.value, dim)
+                if inner is not None:
+                    self.added.value = inner
+                    stack = ast.Attribute(torch, JOIN, ast.Load())
+                    return ast.copy_location(ast.Call(stack, [several, dim], []), item)
+        return item
+
+
+def _unsqueezed(value: ast.expr, dim: ast.expr) -> ast.expr | None:
+    """`y` of `y.unsqueeze(1)`, where 1 is the dim."""
+    match value:
+        case ast.Call(ast.Attribute(inner, "unsqueeze"), [at], []) | ast.Call(
+            ast.Attribute(ast.Name("torch"), "unsqueeze"), [inner, at], []
+        ) if _number(at) is not None and _number(at) == _number(dim):
+            return inner
+    return None
+
+
+def _number(node: ast.expr) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int else None
 
 
 def _flips(several: ast.expr, container: str) -> bool | None:
@@ -449,8 +497,10 @@ def _stacked(element: str, dim: int) -> ast.expr:
 
 
 def _place(index: ast.expr, name: str) -> int | None:
-    """The dim that is written at the index of the loop, in full: `out[:, t]`."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    """The dim that is written at the index of the loop, in full: `out[:, t]`, `out[:, t, :]`."""
+    parts = [*index.elts] if isinstance(index, ast.Tuple) else [index]
+    while len(parts) > 1 and _is_full(parts[-1]):
+        parts.pop()
     *above, last = parts
     match last:
         case ast.Name(found) if found == name and all(map(_is_full, above)):

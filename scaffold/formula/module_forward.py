@@ -1,9 +1,10 @@
 """The forward of an `nn.Module` as a function: what it reads of `self` becomes parameters of its own.
 
 In: the syntax of a file and what '@file.py:Norm' names. Out: a function like `forward` whose keyword-only parameters are the
-attributes that it reads, each with what `__init__` says of it: `weight: Parameter`, `mean: Buffer`, `eps: float = 1e-5`; the
-methods that it calls, likewise. Invariant: what a function cannot do is refused at its place: to change `self`, to call another
-module that has parameters. Positions stay those of the file.
+attributes that it reads, each with what `__init__` says of it: `weight: Parameter[dim]`, `mean: Buffer`, `eps: float = 1e-5`; the
+methods that it calls, likewise; and the modules in it, `self.up(x)` with `self.up = nn.Linear(dim, hidden)`, whose attributes are
+`up_weight` and `up_bias`. Invariant: what a function cannot do is refused at its place: to change `self`, to call a module that is
+none of the file's and none of `LAYERS`. Positions stay those of the file; of what stands in none, those of the call that makes it.
 """
 
 import ast
@@ -12,12 +13,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.formula.definitions import Definitions, defaults, dotted_name, parameters
+from scaffold.formula.layers import member_class, placed
 from scaffold.formula.operators import made_of
 from scaffold.formula.text import Refusal
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
+DEEPEST = 8  # modules in modules: one that has itself in it never ends
 
 
 class Attribute(NamedTuple):
@@ -53,9 +56,9 @@ def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
     ]
 
 
-def module_forward(owner: ast.ClassDef) -> ModuleForward:
-    """The forward of a class as a function; `Refusal` where it is none."""
-    return _Converter(owner).converted()
+def module_forward(owner: ast.ClassDef, file: ast.Module) -> ModuleForward:
+    """The forward of a class of a file as a function; `Refusal` where it is none."""
+    return _Converter(owner, file, owner.name).converted()
 
 
 def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
@@ -67,13 +70,30 @@ def _takes_self(method: ast.FunctionDef) -> bool:
 
 
 class _Converter:
-    """Turns the methods of one class into functions."""
+    """Turns the methods of one class into functions, under the name of the class, or `Mlp.up` of a module in it."""
 
-    def __init__(self, owner: ast.ClassDef) -> None:
-        self.owner = owner
+    def __init__(self, owner: ast.ClassDef, file: ast.Module, name: str) -> None:
+        self.owner, self.file, self.name = owner, file, name
         self.methods = _methods(owner)
         self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
         self.made: dict[str, ast.FunctionDef] = {}
+        self.members: dict[str, _Converter | None] = {}
+
+    def member(self, name: str) -> "_Converter | None":
+        """The converter of a module that is an attribute, where it is known what that computes."""
+        if name not in self.members:
+            found = member_of(self.owner, self.attributes, name, self.file)
+            if found is None or self.name.count(".") > DEEPEST:
+                self.members[name] = None
+            else:
+                below = _Converter(found, self.file, f"{self.name}.{name}")
+                below.made = self.made
+                self.members[name] = below
+        return self.members[name]
+
+    @property
+    def is_member(self) -> bool:
+        return "." in self.name
 
     def converted(self) -> ModuleForward:
         function = self.function("forward", ())
@@ -82,7 +102,7 @@ class _Converter:
 
     def function(self, name: str, running: tuple[str, ...]) -> ast.FunctionDef:
         """The function of a method, made once."""
-        full = f"{self.owner.name}.{name}"
+        full = f"{self.name}.{name}"
         if full in self.made:
             return self.made[full]
         node = copy.deepcopy(self.methods[name])
@@ -113,13 +133,22 @@ class _Reader(ast.NodeTransformer):
         self.read: dict[str, ast.expr] = {}
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        if not (isinstance(node.value, ast.Name) and node.value.id == SELF):
-            self.generic_visit(node)
-            return node
+        match node.value:
+            case ast.Name("self"):
+                pass
+            case ast.Attribute(ast.Name("self"), owner) if (
+                below := self.of.member(owner)
+            ) and node.attr in below.attributes:
+                return self.of_member(owner, below, node.attr, node)
+            case _:
+                self.generic_visit(node)
+                return node
         if not isinstance(node.ctx, ast.Load):
             hint = "give the value a name, and return it as an output"
             raise Refusal(node, f"the forward changes 'self.{node.attr}'", hint)
         known = self.of.attributes.get(node.attr)
+        if self.of.is_member and known is not None and _is_fixed(known):
+            return _constant(known, node)
         if known is not None and known.module is not None:
             shown = ast.unparse(known.module)
             hint = (
@@ -138,9 +167,10 @@ class _Reader(ast.NodeTransformer):
                 name
             ):
                 node.func = module
-                node.args = [self.visit(item) for item in node.args]
-                node.keywords = [self.visit(item) for item in node.keywords]
+                self.read_arguments(node)
                 return node
+            case ast.Attribute(ast.Name("self"), name) if below := self.of.member(name):
+                return self.call_of_member(node, name, below)
             case ast.Attribute(ast.Name("self"), name) if (
                 name not in self.of.attributes
             ):
@@ -149,6 +179,9 @@ class _Reader(ast.NodeTransformer):
                 )
                 raise Refusal(node, message, "write out what it computes")
         self.generic_visit(node)
+        of_torch = (dotted_name(node.func) or "").startswith("F.")
+        while self.of.is_member and of_torch and node.args and _is_none(node.args[-1]):
+            del node.args[-1]  # of a layer without a bias: F.linear(x, weight, None)
         return node
 
     def function_of(self, name: str) -> ast.Call | None:
@@ -177,11 +210,54 @@ class _Reader(ast.NodeTransformer):
                 node.keywords.append(ast.keyword(item.arg, value))
         return node
 
+    def call_of_member(self, node: ast.Call, name: str, below: _Converter) -> ast.expr:
+        """A call of a module in this one, with the attributes that its forward reads."""
+        function = below.function("forward", ())
+        self.read_arguments(node)
+        node.func = ast.copy_location(ast.Name(function.name, ast.Load()), node.func)
+        own = {item.arg for item in parameters(below.methods["forward"].args)}
+        for item in function.args.kwonlyargs:
+            if item.arg not in own:
+                value = self.of_member(name, below, item.arg, node)
+                node.keywords.append(ast.keyword(item.arg, value))
+        return node
+
+    def read_arguments(self, node: ast.Call) -> None:
+        node.args = [self.visit(item) for item in node.args]
+        node.keywords = [self.visit(item) for item in node.keywords]
+
+    def of_member(
+        self, owner: str, below: _Converter, attribute: str, node: ast.expr
+    ) -> ast.expr:
+        """What a module in this one has, as an attribute of this one: `up_weight`."""
+        known = below.attributes.get(attribute, Attribute())
+        if _is_fixed(known):
+            return _constant(known, node)
+        name = attribute if attribute == "training" else f"{owner}_{attribute}"
+        self.of.attributes.setdefault(name, known)
+        self.read.setdefault(name, node)
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in (SELF, "super"):
             hint = "read its attributes: self.weight"
             raise Refusal(node, f"the forward hands '{node.id}' on", hint)
         return node
+
+
+def _is_fixed(known: Attribute) -> bool:
+    """Whether an attribute of a module in another one is a constant, or None, that nobody passes."""
+    stated = known.annotation is not None or known.module is not None
+    return not stated and (known.default is not None or known.may_lack)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _constant(known: Attribute, at: ast.expr) -> ast.expr:
+    value = copy.deepcopy(known.default) if known.default else ast.Constant(None)
+    return placed(ast.copy_location(value, at), at)
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -262,9 +338,8 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         ) if (word in REGISTERED):
             kind = ast.Name(REGISTERED[word], ast.Load())
             none = isinstance(value, ast.Constant)
-            yield name, (
-                value if none else ast.copy_location(ast.Call(kind, [], []), value)
-            )
+            made = ast.Call(kind, [_inside(value)], [])
+            yield name, value if none else ast.copy_location(made, value)
 
 
 def _of_value(
@@ -286,7 +361,7 @@ def _of_value(
             dotted = dotted_name(callee) or ""
             last = dotted.rpartition(".")[2]
             if last in KINDS:
-                return Attribute(ast.Name(KINDS[last], ast.Load()))
+                return Attribute(_owned(KINDS[last], _inside(value)))
             if last[:1].isupper():
                 return Attribute(module=value)
     if any(isinstance(node, ast.Call) for node in ast.walk(value)):
@@ -294,25 +369,101 @@ def _of_value(
     return Attribute(ast.Name("float", ast.Load()))  # `dim**-0.5`: of numbers
 
 
+def member_of(
+    owner: ast.ClassDef,
+    attributes: dict[str, Attribute],
+    name: str,
+    file: ast.Module,
+) -> ast.ClassDef | None:
+    """The class of a module that is an attribute, with what the call that makes it gives; None where it is not known."""
+    known = attributes.get(name, Attribute())
+    if known.may_lack or not isinstance(known.module, ast.Call):
+        return None
+    return member_class(known.module, file, _methods(owner).get("__init__"))
+
+
+def _owned(kind: str, tensor: ast.expr) -> ast.expr:
+    """`Parameter[out_features, in_features]`, the sizes where they are names or numbers."""
+    sizes = [_size(item) for item in _shape(tensor)]
+    shown = ", ".join(map(str, sizes))
+    known = sizes and all(sizes)
+    text = f"{kind}[{shown}]" if known else kind
+    return ast.parse(text, mode="eval").body
+
+
+def _shape(tensor: ast.expr) -> list[ast.expr]:
+    """The sizes that a tensor is made with; none where that is not known."""
+    match tensor:
+        case ast.Call(callee, [ast.Tuple(sizes) | ast.List(sizes), *_]):
+            pass
+        case ast.Call(callee, sizes):
+            pass
+        case ast.BinOp(left, ast.Mult(), right):
+            return _shape(left) or _shape(right)
+        case _:
+            return []
+    last = (dotted_name(callee) or "").rpartition(".")[2]
+    return sizes if last in {*MADE, *UNSET, "full"} else []
+
+
+WORDS = {ast.Mult: "", ast.FloorDiv: "per_", ast.Add: "plus_", ast.Sub: "less_"}
+
+
+def _size(node: ast.expr) -> str:
+    """What a size is called: `hidden`, `8`, `dim_4` of `4 * dim`; nothing where it is no arithmetic of names."""
+    match node:
+        case ast.Name(name) | ast.Attribute(ast.Name("self"), name):
+            return name
+        case ast.Constant(int(value)):
+            return str(value)
+        case ast.BinOp(left, operator, right) if type(operator) in WORDS:
+            if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
+                left, right = right, left
+            one, two = _size(left), _size(right)
+            named = one.isidentifier() and two
+            return f"{one}_{WORDS[type(operator)]}{two}" if named else ""
+    return ""
+
+
 # --- How a class starts its parameters and buffers, in the words of torch.nn.init.
 
 MADE = {"ones": "ones", "zeros": "zeros", "rand": "uniform", "randn": "normal"}
-FILLED = {"fill": "constant", "zero": "zeros", "normal": "normal", "uniform": "uniform"}
+FILLED = {
+    "fill_": "constant",
+    "zero_": "zeros",
+    "normal_": "normal",
+    "uniform_": "uniform",
+}
 UNSET = frozenset({"empty", "Tensor", "FloatTensor"})
 OTHERWISE = "?"  # in a way that none of these words says
 
 
-def starts(owner: ast.ClassDef) -> dict[str, str]:
+def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, str]:
     """`{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`, of what `__init__` and the methods it calls on the way say; else `OTHERWISE`."""
-    methods, made, filled = _methods(owner), dict[str, str](), dict[str, set[str]]()
+    methods, filled = _methods(owner), dict[str, set[str]]()
+    made = _of_members(owner, file, deep) if deep < DEEPEST else {}
     for node in _run(methods, "__init__", ()):
         for name, value in _values(node):
             made[name] = _start_of(value)
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("self"), "apply")):
+                made |= dict.fromkeys(made, OTHERWISE)  # to each module in it
         if isinstance(node, ast.Call) and (found := _filled(node)):
             filled.setdefault(found[0], set()).add(found[1])
     for name, every in filled.items():
         made[name] = every.pop() if len(every) == 1 else OTHERWISE
     return {name: start for name, start in made.items() if start}
+
+
+def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
+    """How the modules in a module start their own."""
+    attributes = dict(_attributes(owner, _methods(owner).get("__init__")))
+    found = dict[str, str]()
+    for name in attributes:
+        below = member_of(owner, attributes, name, file)
+        inner = starts(below, file, deep + 1) if below else {}
+        found |= {f"{name}_{one}": start for one, start in inner.items()}
+    return found
 
 
 def _run(
@@ -384,11 +535,25 @@ def _filled(call: ast.Call) -> tuple[str, str] | None:
     word = last.removesuffix("_")
     if "init" in owner and word != last and arguments:
         match arguments:
-            case [ast.Attribute(ast.Name("self"), name), *rest]:
-                return name, _as_call(word, rest, call.keywords)
-    elif owner[:1] == [SELF] and owner[2:] in ([], ["data"]) and word in FILLED:
-        return owner[1], _as_call(FILLED[word], arguments, call.keywords)
+            case [ast.Attribute() as filled, *rest]:
+                first, *names = _path(filled)
+                if first == SELF:
+                    return "_".join(names), _as_call(word, rest, call.keywords)
+    elif owner[:1] == [SELF] and owner[2:] in ([], ["data"]) and last in FILLED:
+        return owner[1], _as_call(FILLED[last], arguments, call.keywords)
     return None
+
+
+def _path(node: ast.expr) -> tuple[str, ...]:
+    """`self`, `net`, `2`, `weight` of `self.net[2].weight`."""
+    match node:
+        case ast.Attribute(value, name):
+            return (*_path(value), name)
+        case ast.Subscript(value, ast.Constant(int(at))):
+            return (*_path(value), str(at))
+        case ast.Name(name):
+            return (name,)
+    return ("",)
 
 
 def _as_call(word: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> str:

@@ -84,6 +84,8 @@ def _of_file(
     if not _written(body, known, scope):
         return ()
     owner, _, method = function.rpartition(".")
+    if owner and any(name.count(".") > 1 for name in names):
+        return ()  # it calls a module in it, which is read as a function
     if owner:
         (layer,) = modules_named(origin.module, owner)
         body = [item for item in body if not _is_of(layer, item)]

@@ -229,12 +229,13 @@ class StatementParser:
         self.expressions.parse(item.target, present)  # it is read, so it must be known
         target = self._target(item.target)
         # `y += bias` of an optional bias is `if bias is not None: y += bias`.
-        name = self.expressions.absent_name(item.value, present)
+        name = self.expressions.absent_operand(item.value, present)
         if name is None or operator not in ("+", "-", "*"):
             return Assign(
                 target, self.expressions.parse(item.value, present), operator, above
             )
-        given = Assign(target, self.graph.name(name), operator)
+        value = self.expressions.parse(item.value, present | {name})
+        given = Assign(target, value, operator)
         return If(self.expressions.is_present(name), (given,), (), above)
 
     def _choice(
@@ -302,7 +303,8 @@ class StatementParser:
         hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
         if size := self.scope.sizes.get(node.id):
             hint = f"it is a size: write {size}"
-        hint = hint or f"known here: {', '.join(sorted(known))}"
+        nothing = "no size is declared: x[N, D] declares two"
+        hint = hint or (f"known here: {', '.join(sorted(known))}" if known else nothing)
         of_forward = not any(name.startswith("grad_") for name in known)
         if hint.startswith("known here") and of_forward:
             hint += f"; if '{node.id}' is an input, name it among the inputs"

@@ -116,7 +116,7 @@ def _of_module(
         message = "the file holds several classes with a forward"
         raise ScaffoldError(message, place_in(text, named[1]), hint)
     try:
-        return module_forward(named[0]) if named else None
+        return module_forward(named[0], module) if named else None
     except Refusal as refusal:
         raise refusal.within(text) from None
 

@@ -13,10 +13,12 @@ from scaffold.formula import (
     Node,
     Scope,
     Text,
+    are_opposite,
     compared,
     computed,
     evaluated,
     of_math,
+    opposite_of,
     parse,
 )
 from scaffold.formula.constant_folding import (
@@ -147,3 +149,19 @@ def test_what_literals_do_not_tell(text: str) -> None:
 )
 def test_the_opposite(text: str, wanted: str) -> None:
     assert ast.unparse(negated(expression(text))) == wanted, "a NaN is not >= either"
+
+
+@pytest.mark.parametrize(
+    ("test", "opposite"),
+    [("p == 2", "p != 2"), ("b is None", "b is not None"), ("s", "not s")],
+)
+def test_the_opposite_of_a_test(test: str, opposite: str) -> None:
+    formula = parse(
+        Text(f"({test}, {opposite})", Location("x")), Scope(frozenset("pbs")), Graph()
+    )
+    assert formula.result is not None
+    one, other = formula.result.args
+    assert opposite_of(formula.graph, one) is other
+    assert opposite_of(formula.graph, other) is one
+    assert are_opposite(one, other)
+    assert not are_opposite(one, one)

@@ -43,23 +43,25 @@ class Norm(nn.Module):
 
 
 def converted(source: str) -> ast.FunctionDef:
-    (owner,) = modules_named(ast.parse(source), None)
-    return module_forward(owner).function
+    file = ast.parse(source)
+    owner, *_ = reversed(modules_named(file, None))
+    return module_forward(owner, file).function
 
 
 def test_what_is_read_of_self_becomes_parameters_as_init_says() -> None:
     function = converted(NORM)
     assert ast.unparse(function.args) == (
-        "x, shift=None, *, weight: Parameter, mean: Buffer, eps: float=1e-06, scale: float, power=2, "
-        "bias: Parameter=None, training: bool, gain: Parameter=None, table"
+        "x, shift=None, *, weight: Parameter[dim], mean: Buffer[dim], eps: float=1e-06, scale: float, power=2, "
+        "bias: Parameter[dim]=None, training: bool, gain: Parameter[dim]=None, table"
     )
     assert function.name == "Norm.forward"
     assert "self" not in ast.unparse(function)
 
 
 def test_methods_get_what_they_read_by_keyword() -> None:
-    (owner,) = modules_named(ast.parse(NORM), "Norm")
-    made = module_forward(owner)
+    file = ast.parse(NORM)
+    (owner,) = modules_named(file, "Norm")
+    made = module_forward(owner, file)
     assert [*made.methods] == ["Norm._root"]
     assert ast.unparse(made.methods["Norm._root"].args) == "x, eps, *, scale: float"
     assert "Norm._root(x, eps, scale=scale)" in ast.unparse(made.function)
@@ -92,8 +94,16 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
         (body("return self.again(x)"), "7:16: 'self.again' calls itself"),
         (body("return self.plain(x)"), "5:16: 'self.plain' does not take 'self'"),
         (
-            body("return self.linear(x)", init="self.linear = nn.Linear(3, 4)"),
-            "5:16: 'self.linear' is another module: nn.Linear(3, 4)",
+            body("return self.conv(x)", init="self.conv = nn.Conv1d(3, 4, 5)"),
+            "5:16: 'self.conv' is another module: nn.Conv1d(3, 4, 5)",
+        ),
+        (
+            body("return self.linear(x)", init="self.linear = nn.Linear(3, 4, *a)"),
+            "5:16: 'self.linear' is another module: nn.Linear(3, 4, *a)",
+        ),
+        (
+            body("return self.inner(x)", init="self.inner = N()"),
+            "5:16: 'self.inner' is another module: N()",
         ),
         (
             body("return self.act(x)", init="self.act = nn.GELU(approximate=mode)"),
@@ -179,6 +189,7 @@ class Layer(nn.Module):
     def reset(self):
         torch.nn.init.kaiming_uniform_(self.w, a=math.sqrt(5))
 """
-    (owner,) = ast.parse(text).body
+    file = ast.parse(text)
+    (owner,) = file.body
     assert isinstance(owner, ast.ClassDef)
-    assert starts(owner).get("w") == start
+    assert starts(owner, file).get("w") == start

@@ -327,6 +327,11 @@ def test_characters_that_python_does_not_take(source: str) -> None:
             "x if bias is None else bias.exp()",
             "return x if bias is None else bias.exp()",
         ),
+        ("x + bias[:, None]", "return x + bias[:, None] if bias is not None else x"),
+        (
+            "x - bias.mT.view(1, -1)",
+            "return x - bias.mT.view(1, -1) if bias is not None else x",
+        ),
         ("bias is not None and bias.sum()", "return bias is not None and bias.sum()"),
         ("bias is None or bias.sum()", "return bias is None or bias.sum()"),
     ],
@@ -339,12 +344,17 @@ def test_an_absent_addend_in_place_is_skipped() -> None:
     assert again("h = x * 1\nh += bias\nreturn h") == (
         "h = x * 1\nif bias is not None:\n    h += bias\nreturn h"
     )
+    assert "if bias is not None:\n    h += bias[:, None]\n" in again(
+        "h = x * 1\nh += bias[:, None]\nreturn h"
+    )
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "bias.exp()",
+        "x + bias.exp()",
+        "bias[:, None]",
         "x / bias",
         "bias + scale",
         "x @ bias",
