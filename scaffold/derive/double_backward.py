@@ -34,7 +34,6 @@ from scaffold.derive.saving import (
     is_of_ctx,
     read_of_ctx,
 )
-from scaffold.derive.write.backward_layout import by_full_names
 from scaffold.errors import Location
 from scaffold.formula import (
     Assign,
@@ -110,7 +109,6 @@ def as_op(spec: OpSpec, first: FirstDerivative, place: Location) -> AsOp:
     lines = tuple(
         line for block in first.blocks for line in _where_given(spec, graph, block)
     )
-    lines = by_full_names(graph, lines)
     results = _names_of_results(spec, first, lines)
     lines = rewritten(graph, lines, renaming(graph, results))
     of_outputs = _of_outputs(spec, first, results)

@@ -72,6 +72,16 @@ WAYS: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
         "x.clamp(min=eps).pow(p).mean(-1).pow(1.0 / p)",
         [(p(3, 4), p(1), 1e-6), (p(2, 3, 4), p(), 1e-6)],
     ),
+    "leading dims": (
+        "x[..., K], w[N, K], v[N, K]",
+        "F.silu(x @ w.t()) * (x @ v.t())",
+        [
+            (r(3, 4), r(5, 4), r(5, 4)),
+            (r(2, 3, 4), r(5, 4), r(5, 4)),
+            (r(4), r(5, 4), r(5, 4)),
+            (r(0, 4), r(5, 4), r(5, 4)),
+        ],
+    ),
     "a choice": (
         "x[N], y[N], gate: str = 'silu'",
         "h = x * torch.sigmoid(x) if gate == 'silu' else torch.tanh(x)\nreturn h * h * y",
@@ -117,6 +127,13 @@ def test_second_derivatives_are_those_of_autograd(way: str, style: str | None) -
     _, forward, calls = WAYS[way]
     spec = spec_of(**raw(way, **({"style": style} if style else {})))
     check(spec, forward, calls)
+
+
+def test_the_gradient_of_a_weight_over_leading_dims_has_a_derivative() -> None:
+    """`torch.tensordot` over all dims but the last, which the first derivative has."""
+    text = op_text(**raw("leading dims"))
+    assert "grad_grad_preactivation = x @ grad_grad_w.mT + grad_grad_x @ w.mT" in text
+    assert "vjp" not in text
 
 
 def test_a_branch_alone_reads_what_it_assigns() -> None:
@@ -219,13 +236,15 @@ class SomeOpBackwardFunction(Function):
         x, grad_output = ctx.saved_tensors
         grad_grad_output = grad_x = None
         sigmoid = torch.sigmoid(x)
-        one_minus_sigmoid = 1 - sigmoid
-        total = 1 + x * one_minus_sigmoid
+        # w.r.t. grad_output * sigmoid
+        grad_product = grad_grad_x * (1 + x * (1 - sigmoid))
         if ctx.needs_input_grad[1]:
-            g = grad_grad_x * grad_output * sigmoid
-            grad_x = one_minus_sigmoid * g * (1 + (total - sigmoid * x))
+            # w.r.t. 1 + x * (1 - sigmoid)
+            grad_total = grad_grad_x * grad_output * sigmoid
+            grad_sigmoid = grad_product * grad_output - grad_total * x
+            grad_x = (1 - sigmoid) * (grad_total + grad_sigmoid * sigmoid)
         if ctx.needs_input_grad[0]:
-            grad_grad_output = grad_grad_x * total * sigmoid
+            grad_grad_output = grad_product * sigmoid
         return grad_grad_output, grad_x
 '''
 

@@ -129,6 +129,11 @@ def test_names_of_the_forward_that_tangents_would_have(forward: str) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_names_with_a_number_are_those_of_tangents_too() -> None:
+    text = text_of(spec_of("x, y", forward="F.huber_loss(x, y)", forward_ad=True))
+    assert "grad" not in text[text.index("def jvp") : text.index("return summed")]
+
+
 def test_an_output_that_no_input_reaches_has_zeros() -> None:
     spec = spec_of(
         "x[N]",
