@@ -1,4 +1,4 @@
-"""A backward that leaves PyTorch, of an op in library style: what does so is an op of its own.
+"""The backward of an op in library style, where it calls kernels that are not PyTorch's: each call becomes a registered op of its own.
 
 In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call such ops. Invariant: a compiler, which traces the backward of
 a registered op, finds nothing in it that it cannot run: each such op has a fake, which gives gradients of the shapes of their inputs.

@@ -6,9 +6,11 @@ every call are asked, so what is said holds whenever the forward returns.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Forward
+from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.application import Applier, infer
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.graph.shapes import (
@@ -27,6 +29,7 @@ from scaffold.derive.rules.tables import table_of
 from scaffold.spec import OpSpec
 
 PRODUCT = "contraction"
+ALIKE = frozenset({"elementwise", "same_shape"})
 
 
 class Enforced(NamedTuple):
@@ -48,6 +51,30 @@ def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
         return _enforced(program, table, lowered)
     except (UnsupportedError, RecursionError):
         return Enforced()
+
+
+def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
+    """Names of last sizes that are equal where no tensor is expanded; nothing of a forward that is not understood."""
+    if spec.forward is None or spec.kept is not None:
+        return ()
+    table = table_of(spec)
+    try:
+        program = Program(spec.forward.graph, table.facts, declared(spec))
+        forward = write_forward(spec, spec.forward)
+        lowered = lower(spec, forward, Applier(program, table), frozenset())
+        pairs = _enforced(program, table, lowered).pairs
+    except (UnsupportedError, RecursionError):
+        return ()
+    return (*pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
+
+
+def _met(op: Op) -> Iterator[tuple[str, str]]:
+    """The last sizes of what stands in one elementwise operation, or in a norm with its weight."""
+    if op.facts.category not in ALIKE:
+        return
+    lasts = [arg.shape.dims[-1] for arg in op.args if arg.shape.dims]
+    names = [size.name for size in lasts if isinstance(size, NamedSize)]
+    yield from pairwise(names)
 
 
 def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:

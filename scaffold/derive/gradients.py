@@ -38,7 +38,7 @@ from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.tables import table_of
 from scaffold.derive.simplify.advice import advice
-from scaffold.derive.simplify.algebra import ALGEBRA, Scalars
+from scaffold.derive.simplify.algebra import ALGEBRA, Scalars, divided_first
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
 from scaffold.derive.simplify.autocast_casts import AutocastCasts
 from scaffold.derive.simplify.compositions import with_probabilities
@@ -193,8 +193,14 @@ def reason_of(error: Exception) -> str:
 def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     # Once all of a gradient is there: what a test decides depends on everything that is computed under it.
     roots, of = _roots(walked)
+    whole = {*walked.held}
+    divided = divided_first(walked.make, roots, walked.cotangents)
+    if divided is not None and divided.roots is not None:
+        # Before single numbers are multiplied first: to them it is one of these.
+        roots, whole = divided.roots, {*whole, divided.quotient}
+        of = {divided(op) or op: primal for op, primal in of.items()}
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
-    regrouped = Scalars(walked.make, roots, lambda op: op in walked.held)
+    regrouped = Scalars(walked.make, roots, lambda op: op in whole)
     roots = {name: regrouped(root) for name, root in roots.items()}
     of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
     if autocast_of(walked.spec).amp == "region":

@@ -1,4 +1,4 @@
-"""What an op in library style cannot be, and its fake: PyTorch asks for the shapes of its outputs without data.
+"""Ops in library style: which are refused, and the fake, by which PyTorch asks for the shapes of the outputs without data.
 
 In: an `OpSpec` and its `Derivation`. Out: the shapes as code, or an error with its place. Invariant: of what passes, the forward itself is
 the fake; where it leaves PyTorch, the declared shapes are.

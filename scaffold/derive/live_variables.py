@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from scaffold.derive.backward_program import read_names, surely_written
-from scaffold.derive.graph.conditions import negated
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
@@ -20,6 +19,7 @@ from scaffold.formula import (
     changed_in_place,
     expressions,
     is_check,
+    opposite_of,
     raises,
     written,
 )
@@ -46,7 +46,7 @@ def _without_checks(graph: Graph, item: Statement) -> Lines:
     if body:
         return (replace(item, body=body, orelse=orelse),)
     if orelse:
-        test = negated(graph, item.test)
+        test = opposite_of(graph, item.test)
         return (replace(item, test=test, body=orelse, orelse=()),)
     return ()
 
@@ -94,7 +94,7 @@ class _Pruner:
         if body:
             return replace(item, body=body, orelse=orelse)
         if orelse:
-            test = negated(self.graph, item.test)
+            test = opposite_of(self.graph, item.test)
             return replace(item, test=test, body=orelse, orelse=())
         return None
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from scaffold.formula import Graph, Node
 from scaffold.primitives.calls import by_shape
 
-ATTRIBUTES = {"shape": "shape", "dtype": "dtype", "device": "device", "ndim": "ndim"}
+ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim"})
 METHODS = {
     "size": "shape",
     "dim": "ndim",
@@ -19,6 +19,7 @@ METHODS = {
     "numel": "shape",
     "nelement": "shape",
 }
+FORMS = frozenset({"attribute", "call", "compare"})  # nodes that read it
 TYPES = {"shape": "torch.Size", "dtype": "torch.dtype", "device": "torch.device"}
 TYPES |= {"ndim": "int", "presence": "bool"}  # in Python, of each facet
 
@@ -53,9 +54,11 @@ def reads(node: Node) -> tuple[Read, ...]:
 
 def metadata_read(node: Node) -> Read | None:
     """What the node reads, where it is one of the forms that need no data."""
+    if node.kind not in FORMS:  # before patterns, since most nodes are none
+        return None
     match node:
         case Node("attribute", label, (value,)) if label in ATTRIBUTES:
-            return _of(value, ATTRIBUTES[label])
+            return _of(value, label)
         case Node("call", _, (Node("attribute", label, (value,)), *_)) if (
             label in METHODS
         ):

@@ -3,6 +3,8 @@
 In: statements and a name. Out: the same statements under another name. Invariant: every read means the value it meant.
 """
 
+import builtins
+import keyword
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import count
@@ -21,6 +23,7 @@ from scaffold.formula import (
     written,
 )
 
+RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
 # Builtins that generated code calls itself: no local of a formula may hide them.
 CALLED = frozenset({"any", "all", "enumerate", "len", "max", "tuple", "zip"})
 

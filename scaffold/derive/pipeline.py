@@ -50,7 +50,12 @@ from scaffold.derive.stated_gradients import (
     outer_names,
     stated_backward,
 )
-from scaffold.derive.write.backward_layout import blocks_of, laid_out
+from scaffold.derive.write.backward_layout import (
+    blocks_of,
+    guarded_as_a_whole,
+    laid_out,
+    with_names_again,
+)
 from scaffold.derive.write.placement import joint_gradients
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
@@ -103,7 +108,7 @@ def derive(spec: OpSpec) -> Derivation:
         spec, source.forward, found, _unknown if found.double_backward else relies
     )
     if spec.forward_ad:
-        from scaffold.derive.jvp import with_jvp  # the engine, as below
+        from scaffold.derive.forward_mode import with_jvp  # the engine, as below
 
         found = with_jvp(spec, maths, found)
     # After the checks, which ask each line of the backward what it relies on.
@@ -119,8 +124,9 @@ def _unknown(other: OpSpec) -> None:
 def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     """The passes that read what the user wrote; `shapes` are known of inputs that nobody declares."""
     looped = _with_loops(spec, shapes)
-    if looped is not None:
+    if isinstance(looped, Source):
         return looped
+    spec = _with_reason(spec, looped)
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -136,26 +142,37 @@ def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     return Source(graph, place, forward, versions, stated, gradients, refused)
 
 
-def _with_loops(spec: OpSpec, shapes: Shapes) -> Source | None:
-    """The passes over a forward each of whose loops is one assignment; None where such a forward is not understood."""
+def _with_reason(spec: OpSpec, why: str) -> OpSpec:
+    """The op, of whose loop it is said what is not understood."""
+    if not why or spec.forward is None or spec.forward.kept is None:
+        return spec
+    kept = spec.forward.kept
+    told = replace(kept, reason=f"{kept.reason}: {why}")
+    return replace(spec, forward=replace(spec.forward, kept=told))
+
+
+def _with_loops(spec: OpSpec, shapes: Shapes) -> Source | str:
+    """The passes over a forward each of whose loops is one assignment; where such a forward is not understood, why, or ''."""
     stated = spec.gradients or spec.backward or spec.surrogate or not spec.derive
     if spec.kept is None or spec.kept.straight is None or stated:
-        return None
+        return ""
     if (
         spec.forward_ad or spec.once_differentiable
     ):  # which save what this forward does not hand over
-        return None
+        return ""
     drawn = (is_random(node) for node in spec.kept.straight.expressions())
     if any(drawn):  # where the loop is run again, it would be drawn again
-        return None
+        return ""
     assert spec.forward is not None
     write_forward(spec, spec.forward)  # the forward as it stands may be refused
     try:
         found = _before_style(replace(spec, forward=spec.kept.straight), shapes)
     except ScaffoldError:  # it may do what one that is derived may not
-        return None
+        return ""
     understood = found.gradients is not None and found.gradients.walked is not None
-    return found if understood else None
+    if understood:
+        return found
+    return found.gradients.why if found.gradients else found.refused or ""
 
 
 def _step(spec: OpSpec, shapes: Shapes) -> "Step":
@@ -232,7 +249,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         **context._asdict(),
         **capabilities(spec, maths)._asdict(),
         comments=maths.forward.comments if maths.forward else (),
-        blocks=blocks_of(maths, lines),
+        blocks=with_names_again(spec, maths, blocks_of(maths, lines)),
         elements=elements,
         missing=missing,
         derived=maths.derived - missing,
@@ -264,7 +281,11 @@ def _lines_before_ctx(
         program = settled_loops(source.graph, program, ends, _outside(spec))
         program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
-    return reuse, once, lines_of(laid_out(spec, maths, program), wanted)
+    lines = lines_of(laid_out(spec, maths, program), wanted)
+    if maths.derived.issuperset(wanted):
+        # Before ctx, where it is decided what is saved under which test.
+        lines = guarded_as_a_whole(spec, lines)
+    return reuse, once, lines
 
 
 def _outside(spec: OpSpec) -> frozenset[str]:

@@ -206,7 +206,7 @@ class Reverse:
             self.of.setdefault(g, op)
             if self._is_shared(op):
                 # Taken apart for one argument, it would be computed again for the other.
-                self.make.shared.add(g)
+                self.make.share(g)
         self._arrive(op, self._where_not_zero(op, g))
 
     def _cast_back(self, op: Op, g: Op) -> Op:

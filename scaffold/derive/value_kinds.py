@@ -29,7 +29,7 @@ SCALAR_METHODS = frozenset(METHODS) | frozenset(
     | {"result_type", "Size", "storage_offset", "stride", "tolist", "broadcast_shapes"}
     | {"get_default_dtype", "device", "can_cast", "is_grad_enabled"}
 )
-SCALAR_ATTRIBUTES = frozenset(ATTRIBUTES) | frozenset(
+SCALAR_ATTRIBUTES = ATTRIBUTES | frozenset(
     {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch

@@ -81,13 +81,15 @@ class Drawn(NamedTuple):
 def drawn(seed: int) -> Drawn:
     """The op of a seed."""
     for attempt in range(1000):
-        found = _Drawer(random.Random(f"{seed} {attempt}"), seed).draw()
+        found = Drawer(random.Random(f"{seed} {attempt}"), seed).draw()
         if found is not None:
             return found
     raise AssertionError("no valid program")
 
 
-class _Drawer:
+class Drawer:
+    """Draws statements over the values that it has."""
+
     def __init__(self, chance: random.Random, seed: int) -> None:
         self.chance = chance
         self.generator = torch.Generator().manual_seed(seed)

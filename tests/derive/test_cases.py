@@ -61,7 +61,9 @@ def may_need(op: Made, inputs: tuple[Any, ...]) -> list[bool]:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", in_every_run(NAMES, NAMES[::2], pytest.mark.each_commit)
+)
 def test_gradients_are_those_of_autograd(name: str) -> None:
     op = made(name)
     assert not op.derivation.missing, op.derivation.notes
@@ -144,7 +146,7 @@ def runs(op: Made, inputs: tuple[Any, ...]) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_reads_well(name: str) -> None:
     text = made(name).text
-    assert max(map(len, text.splitlines())) <= 88
+    assert max(map(len, re.sub("  # type: ignore.*", "", text).splitlines())) <= 88
     for line in backward_of(text).splitlines():
         assert not NUMBERED.match(line), line
 

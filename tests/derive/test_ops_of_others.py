@@ -138,8 +138,20 @@ def runs(op: Made, inputs: tuple[Any, ...]) -> bool:
     return all(bool(torch.isfinite(item).all()) for item in results)
 
 
-@pytest.mark.parametrize(("name", "typed"), pairs_in_every_run(EVERY, REPRESENTATIVE))
+# Those that reach the most come first; what the others add to them is a call or two each.
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    pairs_in_every_run(REPRESENTATIVE, REPRESENTATIVE[:72], pytest.mark.each_commit),
+)
 def test_gradients_are_those_of_autograd(name: str, typed: bool) -> None:
+    check_gradients(name, typed, "recompute")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "typed"), [one for one in EVERY if one not in {*REPRESENTATIVE}]
+)
+def test_gradients_of_the_others(name: str, typed: bool) -> None:
     check_gradients(name, typed, "recompute")
 
 
@@ -199,7 +211,8 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 )
 def test_its_lines_fit(name: str, typed: bool) -> None:
     text = text_of(made(name, typed).spec)
-    assert not [line for line in text.splitlines() if len(line) > 88]
+    lines = (re.sub("  # type: ignore.*", "", line) for line in text.splitlines())
+    assert not [line for line in lines if len(line) > 88]
 
 
 @pytest.mark.exhaustive

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, load, op_text
+from tests.derive.building import backward_of, load, op_text, reference
 
 
 def backward(
@@ -356,17 +356,24 @@ def test_a_slice_from_the_end_needs_nothing_private(inputs: str, index: str) -> 
     backward("x[..., D]", forward, *calls, (tensor(3),), (tensor(0),))
 
 
-def test_a_slice_from_the_end_can_be_vmapped() -> None:
-    module = load(op_text("x[..., D]", forward="return torch.sin(x[..., 1:-1])"))
+@pytest.mark.parametrize("index", ["1:-1", "1:-k", ":-(k + 1)", "-2:-k", "-k:"])
+def test_a_slice_from_the_end_can_be_vmapped(index: str) -> None:
+    forward = f"return torch.sin(x[..., {index}])"
+    module = load(op_text("x[..., D], k: int = 2", forward=forward))
+    plain = reference(["x", "k"], forward)
 
     def gradient(x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.func.grad(lambda x: module.some_op(x).sum())(x)
+        found: torch.Tensor = torch.func.grad(lambda x: module.some_op(x, 2).sum())(x)
         return found
 
     x = tensor(3, 5)
-    expected = torch.zeros_like(x)
-    expected[:, 1:-1] = torch.cos(x[:, 1:-1])
+    expected = torch.stack([gradient(row) for row in x])
     assert torch.allclose(torch.func.vmap(gradient)(x), expected)
+    for k in range(-2, 8):
+        x = tensor(3, 5).requires_grad_()
+        ends = [op(x, k).square().sum() for op in (plain, module.some_op)]
+        found = [torch.autograd.grad(end, x) for end in ends]
+        torch.testing.assert_close(*found)
 
 
 def test_a_cotangent_is_summed_where_a_shape_is_at_hand() -> None:
@@ -528,7 +535,8 @@ return ((1 - eps) * nll + eps * smooth).mean()
         *calls,
     )
     assert ".sum(" not in text
-    assert "return grad_output / target.numel() * probs - total_grad" in text
+    assert "g = grad_output / target.numel()" in text
+    assert "return g * probs - total_grad" in text
 
 
 def test_a_line_with_several_ones_does_not_sum_to_one() -> None:
@@ -685,3 +693,230 @@ WANTED = {
         test_the_largest_of_two_takes_three_lines,
     ),
 }
+
+
+# --- As an author writes it
+
+
+def test_what_is_one_minus_a_gate_is_written_out_and_a_shared_chain_is_named() -> None:
+    text = backward(
+        "h[B, H], r[B, H], z[B, H]",
+        "return z * h + (1 - z) * torch.tanh(r * h)",
+        (tensor(2, 3), tensor(2, 3) + 1, tensor(2, 3) - 1),
+        (tensor(0, 3), tensor(0, 3), tensor(0, 3)),
+    )
+    assert "grad_preactivation = grad_output * (1 - z) * (1 - tanh**2)" in text
+    assert "grad_h = grad_preactivation * r + grad_output * z" in text
+    assert "grad_r = grad_preactivation * h" in text
+    assert "one_minus" not in text
+
+
+def test_a_name_that_is_used_again_is_used_again_in_the_backward() -> None:
+    text = backward(
+        "q[B, T, D], k[B, T, D], v[B, T, D], mask[T, T; bool]",
+        """
+scores = q @ k.mT
+scores = scores.masked_fill(mask, float("-inf"))
+return torch.softmax(scores, -1) @ v
+""",
+        (
+            tensor(2, 3, 4),
+            tensor(2, 3, 4),
+            tensor(2, 3, 4),
+            torch.ones(3, 3).triu(1) > 0,
+        ),
+    )
+    assert "first" not in text
+    assert 'scores = scores.masked_fill(mask, float("-inf"))' in text
+    assert "grad_scores = grad_scores.masked_fill(mask, 0)" in text
+
+
+def test_a_name_that_is_still_read_is_not_used_again() -> None:
+    text = backward(
+        "x[N], y[N]",
+        "h = x * y\nh = h * torch.sin(h)\nreturn torch.exp(h) * y",
+        (tensor(4), tensor(4)),
+        (tensor(0), tensor(0)),
+    )
+    assert "first_h" in text
+
+
+def test_what_most_of_many_gradients_need_stands_under_no_test() -> None:
+    text = backward(
+        "x[*batch, D], w_gate[H, D], w_up[H, D], w_down[D, H]",
+        "return F.linear(F.silu(F.linear(x, w_gate)) * F.linear(x, w_up), w_down)",
+        (tensor(2, 3), tensor(4, 3), tensor(4, 3), tensor(3, 4)),
+        (tensor(3), tensor(4, 3), tensor(4, 3), tensor(3, 4)),
+    )
+    tests = re.findall("if (.*):", text)
+    assert not any(test.count("[") > 2 or "any(" in test for test in tests)
+
+
+def test_shapes_are_broadcast_by_a_plain_call() -> None:
+    text = op_text("mu, v", forward="return (mu ** 2 - v.exp()).sum(-1).mean()")
+    assert "shape = torch.broadcast_shapes(" in text
+    assert "broadcast_shapes: Callable" not in text
+
+
+def test_names_of_several_stretches_are_one_name_again() -> None:
+    text = backward(
+        "x[B, T, C], w[C, E], n: int",
+        """
+B, T, C = x.shape
+q, k = (x @ w).split(C, dim=-1)
+q = q.view(B, T, n, C // n).transpose(1, 2)
+k = k.view(B, T, n, C // n).transpose(1, 2)
+return torch.tanh(q @ k.transpose(-2, -1))
+""",
+        (tensor(2, 3, 4), tensor(4, 8), 2),
+        (tensor(1, 2, 6), tensor(6, 12), 3),
+        require=["E == 2 * C"],
+    )
+    assert "q, k = (x @ w).split(C, dim=-1)" in text
+    assert not re.search(r"\bfirst_", text)
+    assert "dims=([0, 1], [0, 1])" in text
+
+
+def test_a_mean_divides_what_comes_in_once() -> None:
+    text = backward(
+        "logits[N, D], target[N, D], smooth: float = 1.0",
+        """
+probs = torch.sigmoid(logits)
+inter = (probs * target).sum(-1)
+union = probs.sum(-1) + target.sum(-1)
+return (1 - (2 * inter + smooth) / (union + smooth)).mean()
+""",
+        (tensor(3, 4), tensor(3, 4).detach().abs(), 1.0),
+        (tensor(1, 4), tensor(1, 4).detach().abs(), 0.5),
+    )
+    assert "g = grad_output / inter.numel()" in text
+    assert text.count("numel") == 1
+
+
+def test_what_is_divided_by_twice_a_variance_loses_the_two() -> None:
+    text = backward(
+        "anchor[N, D], centers[C, D], sigma: float = 1.0",
+        """
+diff = anchor.unsqueeze(1) - centers.unsqueeze(0)
+return torch.exp(-diff.pow(2).sum(-1) / (2 * sigma ** 2))
+""",
+        (tensor(3, 4), tensor(2, 4), 0.7),
+        (tensor(0, 4), tensor(2, 4), 0.7),
+    )
+    assert "(grad_output * output / ctx.sigma**2).unsqueeze(-1) * diff" in text
+    assert "2 *" not in text
+
+
+def test_a_target_that_counts_is_never_ignored() -> None:
+    text = backward(
+        "x[N, D], y[N, D], tau: float = 0.5",
+        "return F.cross_entropy(x @ y.t() / tau, torch.arange(x.shape[0], device=x.device))",
+        (tensor(3, 4), tensor(3, 4), 0.5),
+        (tensor(1, 4), tensor(1, 4), 0.5),
+    )
+    assert "-100" not in text
+    assert "where" not in text
+
+
+def test_what_is_normalized_is_read_in_its_gradient() -> None:
+    text = backward(
+        "x[N, D]",
+        "return F.normalize(x, dim=-1)",
+        (tensor(3, 4),),
+        (torch.cat((tensor(3, 4), torch.full((1, 4), 1e-14, dtype=torch.float64))),),
+        (tensor(0, 4),),
+    )
+    assert "**3" not in text
+    assert "grad_x = (grad_output - " in text or "(grad_output - " in text
+
+
+def test_the_halves_of_what_comes_in_are_two() -> None:
+    text = backward(
+        "x[B, H, S, D], cos[S, E], sin[S, E]",
+        ROTARY,
+        (tensor(2, 3, 4, 6), tensor(4, 3), tensor(4, 3) + 1),
+        require=["D == 2 * E"],
+    )
+    assert "grad_x2 = g2 * cos - g1 * sin" in text
+
+
+def test_a_weight_that_is_scaled_to_its_length_is_guarded_nowhere() -> None:
+    text = backward(
+        "x[*batch, I], weight[O, I], magnitude[O]",
+        """
+norm = weight.norm(dim=1, keepdim=True)
+return F.linear(x, magnitude.unsqueeze(1) * weight / norm)
+""",
+        (tensor(2, 4), tensor(3, 4), tensor(3)),
+        (tensor(2, 5, 4), tensor(3, 4), tensor(3)),
+    )
+    assert "where" not in text
+
+
+def test_labels_that_are_ignored_mask_one_number_of_a_line() -> None:
+    text = backward(
+        "logits[N, C], target[N; index(C)], tau: float = 0.5",
+        "return F.cross_entropy(logits / tau, target)",
+        (tensor(3, 4), torch.tensor([0, 3, 1]), 0.5),
+        (tensor(3, 4), torch.tensor([0, -100, 1]), 0.5),
+        (tensor(1, 4), torch.tensor([2]), 2.0),
+    )
+    assert "g = grad_output / mask.sum() / ctx.tau" in text
+    assert "torch.where(mask.unsqueeze(1), g, 0) * scattered" in text
+
+
+def test_signs_of_labels_are_twice_the_labels_less_one() -> None:
+    text = backward(
+        "x[N], t[N; int]",
+        "p = torch.sigmoid(x)\nreturn -torch.log(p * t + (1 - p) * (1 - t))",
+        (tensor(4), torch.tensor([0, 1, 1, 0])),
+    )
+    assert "(1 - 2 * t)" in text
+
+
+def test_a_size_of_one_multiplies_nothing() -> None:
+    text = backward(
+        "logits[N, C], target[N; index(C)]",
+        "return -torch.log_softmax(logits, -1).gather(-1, target.unsqueeze(-1)).mean()",
+        (tensor(3, 4), torch.tensor([0, 3, 1])),
+        (tensor(1, 4), torch.tensor([2])),
+    )
+    assert "grad_output / logits.shape[0] * scattered" in text
+
+
+def test_lines_that_are_picked_by_an_index_in_range_are_added_up() -> None:
+    text = backward(
+        "x[N, D], weight[E], src[E; index(N)], dst[E; index(N)]",
+        """
+messages = x[src] * weight.unsqueeze(-1)
+return torch.zeros_like(x).index_add(0, dst, messages)
+""",
+        (tensor(3, 4), tensor(2), torch.tensor([0, 2]), torch.tensor([1, 1])),
+        (tensor(3, 4), tensor(0), torch.tensor([]).long(), torch.tensor([]).long()),
+    )
+    assert "index_add(" in text
+    assert "index_put" not in text
+
+
+def test_lines_that_any_index_picks_may_be_counted_from_the_end() -> None:
+    text = backward(
+        "x[N, D], src[E; int]",
+        "return torch.sin(x[src])",
+        (tensor(3, 4), torch.tensor([0, -1])),
+    )
+    assert "index_put" in text
+
+
+def test_columns_that_any_index_picks_may_be_counted_from_the_end() -> None:
+    text = backward(
+        "x[N, D], src[E; int]",
+        "return torch.sin(x[:, src])",
+        (tensor(3, 4), torch.tensor([0, -1, 3])),
+    )
+    assert "src % x.shape[-1]" in text
+    text = backward(
+        "x[N, D], src[E; index(D)]",
+        "return torch.sin(x[:, src])",
+        (tensor(3, 4), torch.tensor([0, 3, 3])),
+    )
+    assert "%" not in text

@@ -277,7 +277,10 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
     changed = frozenset().union(*(item.outside for item in trace.changes))
     for name in sorted(changed & tensors):
         message = f"the forward changes its input '{name}' in place"
-        hint = f"work on {name}.clone(), or declare --dirty {name}"
+        held = {name}.union(*(x.holders for x in trace.changes if name in x.outside))
+        returned = formula.result and held.intersection(sharing(formula.result))
+        hint = f"work on {name}.clone()"
+        hint += f", or declare --dirty {name}" if returned else ""
         raise ScaffoldError(message, formula.location, hint)
     for name in spec.dirty:
         if any(_assigns_anew(item, name) for item in formula.statements):

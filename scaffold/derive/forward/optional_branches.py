@@ -1,4 +1,4 @@
-"""Conditional expressions on an absent optional, as statements where that reads better.
+"""`a if bias is not None else b` in the forward, for an input that may be None, as an `if` statement where that reads better.
 
 In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
 Invariant: the same values, and nothing is computed that a branch would have left out.

@@ -1,16 +1,27 @@
 """Straight-line statements in which every value has a name of its own.
 
 In: statements that use names again (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for what `h` was before its last
-assignment. Invariant: the same values; what a name is at the end keeps that name.
+assignment; and of a backward, the same with `h` for both again, where the one is read no more when the other comes. Invariant: the
+same values; what a name is at the end keeps that name.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
-from scaffold.derive.backward_program import surely_written
+from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.name_collisions import apart, fresh
-from scaffold.formula import Graph, Node, Statement, rewritten, written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Statement,
+    expressions,
+    names_of_loops,
+    renaming,
+    rewritten,
+    written,
+)
 
 Lines = tuple[Statement, ...]
+APART = frozenset({"lambda", "loop"})  # whose names are their own
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 
@@ -51,10 +62,59 @@ def as_they_were(
     return _renamed(graph, statements, change)
 
 
-def _renamed(graph: Graph, statements: Lines, names: dict[str, str]) -> Lines:
-    def change(node: Node) -> Node | None:
-        if node.kind == "name" and node.label in names:
-            return graph.name(names[node.label])
-        return None
+def under_one_name(
+    graph: Graph,
+    statements: Lines,
+    origin: Iterable[tuple[str, str]],
+    taken: Collection[str],
+) -> dict[str, str]:
+    """The names to be given up for the user's, in straight lines: `scores` for `first_scores`, which is read last where `scores` is assigned.
 
-    return rewritten(graph, statements, change)
+    A name that is taken is not given to what has none yet.
+    """
+    change = dict[str, str]()
+    for new, old in origin:
+        for one, two in ((new, old), (f"grad_{new}", f"grad_{old}")):
+            lines = _renamed(graph, statements, change)
+            if _are_apart(lines, one, two, two not in taken):
+                change[one] = two
+    return change
+
+
+def _are_apart(statements: Lines, one: str, two: str, free: bool) -> bool:
+    """Whether each time the one name is read last before the other is assigned."""
+    stretches, others = (_stretches(statements, name) for name in (one, two))
+    if not stretches or others is None or not (others or free):
+        return False
+    nodes = (node for item in statements for node in expressions(item))
+    inner = (part for node in nodes for part in node.walk() if part.kind in APART)
+    if any({one, two} & {*part.names(), *part.label.split(", ")} for part in inner):
+        return False
+    if any({one, two} & names_of_loops(item) for item in statements):
+        return False
+    return all(
+        start != begun and (end <= begun or last <= start)
+        for start, end in stretches
+        for begun, last in others
+    )
+
+
+def _stretches(statements: Lines, name: str) -> list[tuple[int, int]] | None:
+    """From where to where each value of a name is there, by statements; None where that is not plain."""
+    found: list[tuple[int, int]] = []
+    for at, item in enumerate(statements):
+        if name in read_names(item):
+            if not found:
+                return None
+            found[-1] = (found[-1][0], at)
+        if name in written(item):
+            if not isinstance(item, Assign) or item.operator:
+                return None
+            if item.target.kind not in ("name", "tuple"):
+                return None
+            found.append((at, at))
+    return found
+
+
+def _renamed(graph: Graph, statements: Lines, names: Mapping[str, str]) -> Lines:
+    return rewritten(graph, statements, renaming(graph, names)) if names else statements

@@ -138,6 +138,7 @@ class Applier:
     def __init__(self, program: Program, table: Table) -> None:
         self.program, self.table = program, table
         self._undecided: dict[str, Undecided] = {}
+        self._defaults: dict[Node, Op] = {}
 
     def undecided(self, called: str) -> Undecided | None:
         """Why no rule was found for a call of that function or method, where one may be for it."""
@@ -258,7 +259,11 @@ class Applier:
 
     def default(self, node: Node) -> Op:
         """A default of the table as a value."""
-        return constant(self.program, node) or self.program.static(node)
+        found = self._defaults.get(node)
+        if found is None:
+            found = constant(self.program, node) or self.program.static(node)
+            self._defaults[node] = found
+        return found
 
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
         """The op of a rule with all its arguments."""
@@ -283,6 +288,9 @@ class Applier:
         rule = self.table.of_op(name)
         if rule is None:
             raise UnsupportedError(f"{name} is no primitive")
+        if rule.spelled.is_plain and len(positional) <= len(rule.parameters):
+            names = (item.name for item in rule.parameters)
+            return self._applied(rule, dict(zip(names, positional, strict=False)))
         count = next(
             (at for at, item in enumerate(rule.parameters) if item.keyword), None
         )
@@ -294,9 +302,12 @@ class Applier:
             )
         }
         bound = bind(rule.spelled, plain, keywords, self._collected)
+        return self._applied(rule, bound)
+
+    def _applied(self, rule: Rule, bound: Mapping[str, Op] | None) -> Op:
         whole = None if bound is None else self.completed(rule, bound)
         if whole is None:
-            raise UnsupportedError(f"{name} takes other arguments")
+            raise UnsupportedError(f"{rule.op} takes other arguments")
         return self.apply(rule, whole)
 
 

@@ -1,4 +1,4 @@
-"""Tests that are fixed for a call: whether one holds, the choice by one, what one says of another, its opposite.
+"""Tests that are fixed for a call: whether one holds, the choice by one, what one says of another.
 
 In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or what is sure. Invariant: what is not known
 before the call is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.
@@ -27,7 +27,6 @@ from scaffold.formula import (
     OPPOSITES,
     PRESENT,
     UNKNOWN,
-    Graph,
     Node,
     evaluated,
     of_math,
@@ -222,29 +221,3 @@ def implies(test: Op, branch: int, name: str) -> bool:
         case Operator("compare", "<" | "<=" | ">" | ">="):
             return any(is_name(part, name) for part in test.args)  # None has no order
     return branch == 0 and is_name(test, name)
-
-
-# --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
-#
-# In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
-
-
-def negated(graph: Graph, test: Node) -> Node:
-    """The opposite of a test."""
-    match test:
-        case Node("unary", "not", (inner,)):
-            return inner
-        case Node("compare", label, args) if label in OPPOSITES:
-            return graph.node("compare", OPPOSITES[label], args)
-    return graph.node("unary", "not", (test,))
-
-
-def are_opposite(one: Node, two: Node) -> bool:
-    """Whether one test is the opposite of the other."""
-    for test, other in ((one, two), (two, one)):
-        match test:
-            case Node("unary", "not", (inner,)) if inner is other:
-                return True
-            case Node("compare", label, args) if args == other.args:
-                return other.kind == "compare" and OPPOSITES.get(label) == other.label
-    return False

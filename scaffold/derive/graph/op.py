@@ -271,12 +271,7 @@ class Op:
     shape: Shape
     active: bool  # whether a gradient may pass through it
     serial: int
-    lookup: Callable[[str], Facts]  # what is known of a rule
-
-    @property
-    def facts(self) -> Facts:
-        """What the table says of the primitive; the table is read when it is first asked."""
-        return self.lookup(self.rule)
+    facts: Facts  # what is known of the primitive
 
     @property
     def is_tensor(self) -> bool:
@@ -383,6 +378,7 @@ class Declared(NamedTuple):
     ints: frozenset[str] = frozenset()
     sequences: frozenset[str] = frozenset()  # tuples and lists
     no_strings: frozenset[str] = frozenset()  # numbers, tuples and lists of them
+    bounded: frozenset[str] = frozenset()  # tensors of indices, from 0 on
 
 
 class Operation(NamedTuple):
@@ -441,7 +437,7 @@ class Program:
         if found is None:
             serial = len(self.ops)
             own = unknown(Own(serial)) if shape is None else shape
-            found = Op(rule, given, data, kind, own, active, serial, self.facts)
+            found = Op(rule, given, data, kind, own, active, serial, self.facts(rule))
             self._known[key] = found
             self.ops.append(found)
         return found
@@ -513,7 +509,7 @@ class Program:
         return self._behind.get(node) if node.kind == "value" else None
 
     def items_of(self, op: Op) -> dict[int, Op]:
-        """Those of several results that were taken, by position."""
+        """The results of a call with several that the program reads, by position."""
         items = (item for item in self.ops if item.rule == "item")
         return {item.position: item for item in items if item.args[0] is op}
 

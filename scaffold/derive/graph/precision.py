@@ -1,10 +1,11 @@
-"""Which values of a call have the same dtype, whatever it is.
+"""Which values surely have the same dtype in every call, so that no cast stands between them.
 
 In: ops, and the result that each cotangent is of. Out: for each op the tensors whose dtypes, promoted, are its dtype. Invariant:
 what is not known to follow from its arguments is a source of its own.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from scaffold.derive.graph.op import (
     Expression,
@@ -19,6 +20,7 @@ from scaffold.formula import Node, keywords
 Sources = frozenset[Op]
 
 
+@lru_cache(maxsize=4096)  # asked of each op on the way, and of all that is below it
 def of_default_dtype(op: Op) -> bool:
     """Whether a real value is computed of masks and integers alone: it is float32 whatever the inputs are."""
     if op.kind != "real" or op.facts.dtype != "promoted":
@@ -71,6 +73,7 @@ class Precision:
     def __init__(self, results: Mapping[Op, Op]) -> None:
         self.results = results  # a cotangent -> the result that it has the dtype of
         self.known: dict[Op, Sources] = {}
+        self.united: dict[Op, Sources] = {}  # with one for all that are alike
         self.known_gradients: dict[tuple[Op, bool], Sources] = {}
         self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
         for result in results.values():
@@ -84,6 +87,7 @@ class Precision:
         }
         first, *rest = sorted(sources or {op}, key=lambda source: source.serial)
         self.alike |= dict.fromkeys(rest, first)
+        self.united.clear()
 
     def _found(self, source: Op) -> Op:
         while source in self.alike:
@@ -92,7 +96,9 @@ class Precision:
 
     def __call__(self, op: Op) -> Sources:
         """The tensors whose dtypes decide that of a value; one for all that surely have the same."""
-        return frozenset(map(self._found, self._of(op)))
+        if op not in self.united:
+            self.united[op] = frozenset(map(self._found, self._of(op)))
+        return self.united[op]
 
     def of_gradients(self, op: Op, *, surely: bool = False) -> Sources:
         """The gradients that come in which it may depend on, or does whichever side of each choice is taken."""

@@ -6,6 +6,7 @@ call; what cannot be told is a shape of its own, equal to no other.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 # --- Sizes.
 
@@ -348,6 +349,7 @@ def _parts(shape: Shape) -> tuple[Shape, ...]:
     return shape.origin.parts if isinstance(shape.origin, Broadcast) else ()
 
 
+@lru_cache(maxsize=2048)  # of the same few shapes as often as there are ops
 def broadcast(*shapes: Shape) -> Shape:
     """The shape of an elementwise result."""
     whole = _without_smaller(shapes)
@@ -486,7 +488,7 @@ def _is_at_end(shape: Shape, dim: Axis, more: int = 0) -> bool:
 
 
 def unsqueezed(shape: Shape, dim: Axis) -> Shape:
-    """With a dim of size 1 more."""
+    """The shape of `x.unsqueeze(dim)`: a dim of size 1 more."""
     match shape.origin:
         case Dropped(base, (only,)) if only == dim:
             return unknown(Kept(base, (only,)))
@@ -520,7 +522,7 @@ def squeezed(shape: Shape, dim: Axis) -> Shape:
 
 
 def transposed(shape: Shape, first: int, second: int) -> Shape:
-    """With two dims exchanged."""
+    """The shape of a transpose: two dims exchanged."""
     match shape.origin:
         case Transposed(base, pair) if pair == frozenset((first, second)):
             return base
@@ -533,7 +535,7 @@ def transposed(shape: Shape, first: int, second: int) -> Shape:
 
 
 def permuted(shape: Shape, dims: Sequence[int]) -> Shape:
-    """With all dims in another order."""
+    """The shape of `x.permute(dims)`: all dims in another order."""
     if shape.dims is None or shape.rank != len(dims):
         return unknown(Permuted(shape, tuple(dims)))
     return Shape(tuple(shape.dims[dim] for dim in dims))

@@ -139,6 +139,7 @@ def declared(spec: OpSpec) -> Declared:
             for item in spec.attributes
             if not any(word in item.annotation for word in ("str", "object", "Any"))
         ),
+        bounded=frozenset(item.name for item in spec.tensors if item.bound is not None),
     )
 
 
@@ -555,12 +556,43 @@ class Expressions(Evaluator):
                 op = self.program.static(self.fixed(node))
                 self.program.set_dtype(op, self.value(inner).kind)
                 return op
+        led = self._leading_of(node)
+        if led is not None:
+            return self.program.op("lead_dims", (), OfShape(self.value(led).shape))
         op = self.program.static(self.fixed(node))
         match node:
             case Node("binary", "+" | "-" | "*" | "//" as sign, parts):
                 if is_int(self.program, op):
                     self.program.compute(op, sign, *map(self.value, parts))
         return op
+
+    def _leading_of(self, node: Node) -> Node | None:
+        """The tensor of `list(range(x.ndim - 1))`, as the gradient of a weight has it: all its dims but the last."""
+        match node:
+            case Node(
+                "call",
+                _,
+                (
+                    Node("name", "list"),
+                    Node(
+                        "call",
+                        _,
+                        (
+                            Node("name", "range"),
+                            Node(
+                                "binary",
+                                "-",
+                                (
+                                    Node("attribute", "ndim", (inner,)),
+                                    Node("constant", "1"),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ) if not self.is_static(inner):
+                return inner
+        return None
 
     def _dtype(self, node: Node, value: Op) -> Op:
         """The dtype of a tensor, read where it can be."""

@@ -15,6 +15,7 @@ from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import (
+    Expression,
     Kind,
     Loop,
     LoopPart,
@@ -23,6 +24,7 @@ from scaffold.derive.graph.op import (
     Op,
     Position,
     StepGradient,
+    ValueOf,
     literal,
 )
 from scaffold.derive.graph.shapes import Dim, NamedSize, Shape, is_lead
@@ -117,7 +119,7 @@ class LoopLowering:
         )
         active = any(arg.active for arg in args)
         group = self.program.op("loop", args, data, kind="group", active=active)
-        return tuple(self._results(code, group, step, shapes, carries))
+        return tuple(self._results(taken, group, step, shapes))
 
     def _with_known_length(self, code: _Code) -> _Code:
         """That of a loop over a zip of tensors of the same length: that of the first of them."""
@@ -301,6 +303,21 @@ class LoopLowering:
             raise UnsupportedError("a loop carries tensors of several kinds")
         return shapes, step
 
+    def _shape_outside(self, shape: Shape, taken: "_Step") -> Shape:
+        """A shape of the step where its Python values are the sizes of the forward: `y.view(B, H)`."""
+        if shape.dims is None:
+            return shape
+        return Shape(tuple(self._size_outside(dim, taken) for dim in shape.dims))
+
+    def _size_outside(self, dim: Dim, taken: "_Step") -> Dim:
+        match dim:
+            case ValueOf(Op(data=Expression(Node("name", name)))) if (
+                name in taken.statics
+            ):
+                value = self.program.value_of(taken.statics[name])
+                return self.program.size_of(value)
+        return dim
+
     def _dim(self, join: Node, code: _Code) -> int:
         """The dim along which a loop stacks what it collects."""
         _, listed, *rest = join.args
@@ -316,12 +333,12 @@ class LoopLowering:
 
     def _results(
         self,
-        code: _Code,
+        taken: "_Step",
         group: Op,
         step: Step,
         shapes: Mapping[str, Shape],
-        carries: Mapping[str, Op],
     ) -> Iterator[Op]:
+        code, carries = taken.code, taken.carries
         count = len(carries)
         for at, (name, start) in enumerate(carries.items()):
             shape = shapes.get(name)
@@ -330,13 +347,16 @@ class LoopLowering:
         length = sizes.minus(stop, code.start or 0)
         for at, element in enumerate(step.results[count:]):
             _, dim, more, *_ = group.loop.collected[at]
-            self._check_buffer(code.collected[at].buffer, element, dim, code)
-            shape = _with(element.shape, dim, sizes.plus(length, more))
+            inner = self._shape_outside(element.shape, taken)
+            self._check_buffer(
+                code.collected[at].buffer, element.kind, inner, dim, code
+            )
+            shape = _with(inner, dim, sizes.plus(length, more))
             if more and not self._has_each_step(code):
                 shape = None
-            yield self._item(
-                group, count + at, element.kind, shape, active=element.active
-            )
+            parts = (element, *map(self.value, code.collected[at].firsts))
+            active = any(part.active for part in parts)
+            yield self._item(group, count + at, element.kind, shape, active)
         for at, name in enumerate(carries):
             yield self._item(group, len(step.results) + at, "real", None, active=False)
 
@@ -361,15 +381,13 @@ class LoopLowering:
         )
 
     def _check_buffer(
-        self, buffer: Node | None, element: Op, dim: int, code: _Code
+        self, buffer: Node | None, kind: Kind, shape: Shape, dim: int, code: _Code
     ) -> None:
         """Refuse what writes into a part of a tensor, or spreads what it writes there."""
         if buffer is None:
             return
         whole = self.value(buffer)
-        same = (
-            element.shape == _without(whole.shape, dim) and element.kind == whole.kind
-        )
+        same = shape == _without(whole.shape, dim) and kind == whole.kind
         if not same or code.start or not self._is_length(whole.shape, dim, code.stop):
             raise UnsupportedError("a loop writes into a part of a tensor")
 
@@ -438,7 +456,7 @@ class _Step(NamedTuple):
         return not self.taken.isdisjoint(gradients.union(self.outputs))
 
     def shapes(self) -> dict[str, Shape]:
-        """The shapes that are told by names."""
+        """The shapes of tensors, by name."""
         shapes = {
             **{name: op.shape for name, op in self.carries.items()},
             **{name: part.shape for name, part in self.parts.items()},

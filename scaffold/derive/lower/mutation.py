@@ -26,6 +26,7 @@ from scaffold.formula import (
     Statement,
     assignments,
     bound,
+    changes_memory,
     expressions,
     same_memory,
     sharing,
@@ -75,7 +76,7 @@ class ChangedView(NamedTuple):
 
 def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
     """The changes by which a statement changes views of tensors that have a name, each of another one, and nothing else."""
-    if changes_of_a_name(item):
+    if not changes_memory(item.value) or changes_of_a_name(item):
         return ()
     found = tuple(map(_changed_view, _outermost_changes(item.value)))
     views = [change for change in found if change is not None]
@@ -132,6 +133,8 @@ def _changes(node: Node) -> bool:
 
 def _sole_name(value: Node) -> Node | None:
     """The name whose tensor an expression changes, if it stands there once: of `h.add_(y) / 2` it is `h`."""
+    if not changes_memory(value):
+        return None
     inner = next(filter(_changes, value.walk()), None)
     while inner is not None and (changed := next(written_to(inner), None)):
         inner = changed
@@ -205,6 +208,8 @@ def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> se
         values += (item.value, item.target) if item.operator else (item.value,)
         if names & bound(item.target) or names & sharing(item.value):
             found.update(same_memory(item.value))
+    if not names:
+        values = list(filter(changes_memory, values))
     for node in (inner for value in values for inner in value.walk()):
         if node.kind != "name" and names & sharing(node):
             found.add(node)  # `h[1:]` in `h[1:] = h[1:] * y` is a view of what changes

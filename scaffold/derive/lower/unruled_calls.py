@@ -1,4 +1,4 @@
-"""Calls that have no rule, as templates over their tensors.
+"""Calls that the table has no rule for: each is one op, which keeps its text with a hole for every tensor.
 
 In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as they are written. Which calls
 have no rule is decided in `expressions`; autograd differentiates them in `autograd_fallback`.

@@ -6,7 +6,7 @@ is the same. How many passes a primitive takes is said in its section of the tab
 
 from math import prod
 
-from scaffold.derive.graph.op import Op, tensors
+from scaffold.derive.graph.op import Op, is_number, tensors
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.rules.table import Table
 
@@ -44,12 +44,22 @@ def is_view(op: Op) -> bool:
 
 def is_at_hand(op: Op) -> bool:
     """Whether it is a Python value, or stands there anyway: it costs nothing, and never gets a name."""
+    if op.rule == "lead_dims":  # `[0, 1]`
+        return op.asked.rank is not None
     return op.rule in AT_HAND
 
 
 def is_never_named(op: Op) -> bool:
     """Whether it is written out at each use: the value that is viewed has a name, and not the view."""
     return is_at_hand(op) or op.facts.inline == "always"
+
+
+def is_brief(op: Op) -> bool:
+    """Whether an author writes it out twice rather than to name it: `1 - x`, `x**2`."""
+    operator, args = op.facts.operator, op.args
+    if operator == "-":
+        return is_number(args[0], 1)
+    return operator == "**" and is_number(args[1], 2)
 
 
 def is_free(op: Op) -> bool:

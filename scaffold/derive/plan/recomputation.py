@@ -1,4 +1,4 @@
-"""Locals of the forward that the backward reads: which statements come again there, which values are saved.
+"""Statements of the forward that come again in the backward, and names that are saved instead: beside stated gradients and kernels.
 
 In: an `OpSpec` and its `Maths`: the forward's statements and what the backward reads of them. Out: a `Reuse`: the statements to repeat
 and the names to save. Invariant: what is repeated gives the same value, so nothing that reads what has changed since, draws random

@@ -20,7 +20,7 @@ from scaffold.derive.graph.op import Op, down_to, tensors
 from scaffold.derive.graph.shapes import Dim, LeadingDims, Product, Shape, is_lead
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.plan.costs import Costs, is_free, is_reduction, is_view
+from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction, is_view
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula import Assign, Statement
 from scaffold.primitives.calls import may_be
@@ -125,7 +125,10 @@ def computed_twice(
         if op not in held and not is_free(op)
         if any(lines.get(at, node) is not node for at, node in found)
     }
-    found = [op for op in down_to(ends, {*held, *inside}) if op in inside]
+    below = [*down_to(ends, {*held, *inside})]
+    uses = Counter(arg for op in below for arg in op.args)
+    found = [op for op in below if op in inside]
+    found = [op for op in found if not (is_brief(op) and uses[op] == 1)]
     return tuple(sorted(found, key=lambda op: op.serial))
 
 
@@ -269,7 +272,7 @@ class Flow:
     def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
         """The source's side of a minimum cut: what can still be reached once no more flow can be pushed to the sink."""
         while True:
-            before = self._before_each(source)
+            before = self._before_each(source, sink)
             if sink not in before:
                 return frozenset(before)
             path = [sink]
@@ -277,10 +280,12 @@ class Flow:
                 path.append(before[path[-1]])
             self._push(path[::-1])
 
-    def _before_each(self, source: Hashable) -> dict[Hashable, Hashable]:
-        """The nodes within reach, and the one before each on a shortest path."""
+    def _before_each(
+        self, source: Hashable, sink: Hashable
+    ) -> dict[Hashable, Hashable]:
+        """The nodes within reach, as far as the sink, and the one before each on a shortest path."""
         before, waiting = {source: source}, deque([source])
-        while waiting:
+        while waiting and sink not in before:
             node = waiting.popleft()
             for other, capacity in self.rest.get(node, {}).items():
                 if capacity and other not in before:

@@ -34,6 +34,7 @@ class Spelling(NamedTuple):
     kind: Kind
     name: str
     parameters: tuple[Parameter, ...]
+    is_plain: bool = False  # each parameter takes one argument, by its position
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
@@ -43,7 +44,8 @@ def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
     parameters = _parameters(whole, graph)
     if key is None or parameters is None:
         return None
-    return Spelling(*key, parameters)
+    is_plain = not any(item.starred or item.keyword for item in parameters)
+    return Spelling(*key, parameters, is_plain)
 
 
 def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
@@ -107,15 +109,21 @@ def bind(
     parameter takes. Parameters that are left to their defaults are not in the answer.
     """
     bound: dict[str, Value] = {}
-    waiting = list(positional)
+    at, count = 0, len(positional)
     for item in spelling.parameters:
-        if item.starred and waiting:
-            bound[item.name], waiting = collect(waiting), []
-        elif waiting and not item.keyword:
-            bound[item.name] = waiting.pop(0)
-    known = {item.name for item in spelling.parameters}
-    if waiting or keywords.keys() - known or keywords.keys() & bound.keys():
+        if item.starred and at < count:
+            bound[item.name], at = collect(positional[at:]), count
+        elif at < count and not item.keyword:
+            bound[item.name] = positional[at]
+            at += 1
+    if at < count:
         return None
-    bound.update(keywords)
-    needed = {item.name for item in spelling.parameters if item.default is None}
-    return bound if needed <= bound.keys() else None
+    if keywords:
+        known = {item.name for item in spelling.parameters}
+        if keywords.keys() - known or keywords.keys() & bound.keys():
+            return None
+        bound.update(keywords)
+    for item in spelling.parameters:
+        if item.default is None and item.name not in bound:
+            return None
+    return bound

@@ -7,12 +7,18 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Kind, OfShape, Op, literal
+from scaffold.derive.graph.op import Kind, OfShape, Op, literal, number
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.static_values import may_be_none
 from scaffold.derive.lower import indexing
-from scaffold.derive.rules.formula_words import as_matrix, fit_to, size, unless_vector
+from scaffold.derive.rules.formula_words import (
+    as_matrix,
+    counts_up,
+    fit_to,
+    size,
+    unless_vector,
+)
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.rewrites import without_parts_elsewhere
@@ -302,10 +308,33 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
     program = make.program
     if any(not part.is_tensor for part in parts):
         return _of_one_part(make, op, g) or _of_last_parts(make, op, g)
+    if len(parts) == 1 and _is_list_of_lines(make, parts[0]):
+        into = make.zeros(g, x.shape)
+        added = make.index_add(into, make.const(0), parts[0], g)
+        return [(x, program.shaped(added, x.shape))]
     accumulate = make.const(any(part.kind != "bool" for part in parts))
     indices = program.op("list", parts)
     whole = make.index_put(make.zeros(g, x.shape), indices, g, accumulate)
     return [(x, program.shaped(whole, x.shape))]
+
+
+def _is_list_of_lines(make: Maker, index: Op) -> bool:
+    """Whether it is a vector of indices that count from the start, as `index_add` wants them."""
+    return index.shape.rank == 1 and _counts_from_start(make, index)
+
+
+def _counts_from_start(make: Maker, index: Op) -> bool:
+    """Whether it surely has no number below zero, which counts from the end."""
+    if index.rule == "list":
+        numbers = [number(item) for item in index.args]
+        return all(isinstance(item, int) and item >= 0 for item in numbers)
+    if index.rule == "input":
+        return index.name in make.program.declared.bounded
+    if counts_up(index):
+        return True
+    if "moves" in index.facts.flags:
+        return _counts_from_start(make, index.args[0])
+    return "positions" in index.facts.flags or index.facts.sign == "nonnegative"
 
 
 def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
@@ -330,6 +359,8 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
     elif rank > 1:
         ends = (make.const(at), make.const(at + rank - 1))
         index, g = make.flatten(index), make.flatten(g, *ends)
+    if not _counts_from_start(make, parts[at]):
+        index = make("remainder", index, size(make, x, make.const(at)))
     into = make.zeros(g, x.shape)
     added = make.index_add(into, make.const(at), index, g)
     return [(x, make.program.shaped(added, x.shape))]
@@ -424,11 +455,32 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
     shape = None
     if x.shape.trailing and g.shape.trailing and x.shape.dims and g.shape.dims:
         shape = Shape((x.shape.dims[-1], g.shape.dims[-1]))
-    lead = g.shape
-    if lead.dims is not None:  # as many dims, whatever their sizes
-        lead = Shape(tuple(dim if is_lead(dim) else 1 for dim in lead.dims))
-    dims = program.op("lead_dims", (), OfShape(lead))
+    dims = program.op("lead_dims", (), OfShape(_of_ones(g.shape)))
     return program.op("contracted", (x, g, dims, dims), None, kind=kind, shape=shape)
+
+
+def _of_ones(shape: Shape) -> Shape:
+    """A shape of as many dims, whatever their sizes."""
+    if shape.dims is None:
+        return shape
+    return Shape(tuple(dim if is_lead(dim) else 1 for dim in shape.dims))
+
+
+@coded("tensordot")
+def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
+    """Of the product of two tensors over all dims but their last, as the gradient of a weight is one: `y @ g.mT` and `x @ g`."""
+    x, y, dims = op.args
+    if dims.rule != "list" or len({*dims.args}) != 1:
+        return None
+    lead = dims.args[0]
+    if not isinstance(lead.data, OfShape) or lead.rule != "lead_dims":
+        return None
+    if {_of_ones(item.shape) for item in (x, y)} != {_of_ones(lead.data.shape)}:
+        return None
+    of_x = make.matmul(make.conj(y), make.mT(g))
+    of_y = make.matmul(make.conj(x), g)
+    shaped = make.program.shaped
+    return [(x, shaped(of_x, x.shape)), (y, shaped(of_y, y.shape))]
 
 
 @coded("linear")

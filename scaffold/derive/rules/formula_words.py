@@ -290,6 +290,21 @@ def whole(make: Maker, x: Op) -> Op:
     return make.const(x.kind == "int")
 
 
+def counts_up(x: Op) -> bool:
+    """Whether it is `torch.arange(n)`: 0, 1, 2, with nothing below zero."""
+    node = x.template.node if x.rule == "call" else None
+    if node is None or len(node.args) - len(node.keywords) != 2:
+        return False  # the function, and one argument by position
+    return node.args[0].label == "arange"
+
+
+@word
+def excludes(make: Maker, x: Op, value: Op) -> Op:
+    """Whether no element surely is that number, as none of `torch.arange(n)` is below zero."""
+    number = literal(value)
+    return make.const(counts_up(x) and isinstance(number, int) and number < 0)
+
+
 @word
 def class_dim(make: Maker, x: Op) -> Op:
     one = make.const(1)

@@ -1,4 +1,4 @@
-"""The gradients of what has several results: parts, as `split` makes them, and fields, like values and indices.
+"""The gradient of a call with several results, from a cotangent for each: of parts (`x.split(2)`), and of fields (`x.max(0).values`).
 
 In: an op and the cotangents of those of its results that have one, by position. Out: what a formula reads, or the gradient of what the
 parts were taken of. Invariant: what has no cotangent counts as zeros.

@@ -93,6 +93,7 @@ class Table:
         self._rules: dict[str, Rule] = {}
         self._of_ops: dict[str, Rule | None] = {}  # asked of every op that is made
         self._spellings: dict[tuple[str, str], Spelling] = {}
+        self._finds: dict[tuple[str, str], tuple[Found, ...]] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
         self._values: dict[str, Formula] = {}
         self._ops = {self._op_of(name): name for name in primitives}
@@ -109,8 +110,11 @@ class Table:
         ("subscript", "[]"). A parameter that is not in `Rule.tensors` does not take a tensor, and `dim` no bool (the
         one argument of `x.var(False)` is `unbiased`); then `condition` must hold.
         """
-        own = tuple(self._found(*item) for item in self.primitives.find(kind, name))
-        return own + (self.base.find(kind, name) if self.base else ())
+        key = (kind, name)
+        if key not in self._finds:
+            own = tuple(self._found(*item) for item in self.primitives.find(*key))
+            self._finds[key] = own + (self.base.find(*key) if self.base else ())
+        return self._finds[key]
 
     def _found(self, name: str, head: str) -> Found:
         if (name, head) not in self._spellings:
@@ -360,6 +364,7 @@ BUILDERS: dict[str, Builder] = {
     "dtype": _python("x", "x.dtype"),
     "rank": _python("x", "x.ndim"),
     "whole": _python("x", "whether x's elements are integers"),
+    "excludes": _python("x value", "whether no element of x is surely that number"),
     "class_dim": _python("x", "the dim of classes: 1, or 0 of a vector"),
     "sum_repeats": _tensor("g x repeats", "g of x.repeat(*repeats), summed to x"),
     "channels": _tensor("weight x", "weight[:, None, None] beside x[N, C, H, W]"),

@@ -6,7 +6,7 @@ same shape; what a forward local holds, or several places read, is not taken apa
 quotient meets a factor that it is divided by.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
@@ -17,6 +17,7 @@ from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
 
 ALGEBRA = Registry()
+CHOICES = frozenset({"where", "cond"})  # their values stand last
 
 
 # Products
@@ -37,6 +38,49 @@ def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     if number(a) is not None and number(quotient) is not None:
         return make.mul(quotient, b.args[0])
     return make.div(make.mul(a, b.args[0]), b.args[1])
+
+
+@ALGEBRA.on("mul")
+def _times_viewed_quotient(make: Maker, a: Op, b: Op) -> Op | None:
+    """`2 * (y * (g / (2 * s)).unsqueeze(-1))` as `y * (g / s).unsqueeze(-1)`: of a squared distance over `2 * sigma**2`."""
+    if number(a) in (None, 1, -1) or not b.is_tensor or make.is_whole(b):
+        return None
+    product = make.products.of(b)
+    for at, factor in enumerate(product.tensors):
+        if factor.facts.inline != "always" or make.is_whole(factor):
+            continue
+        quotient, *dims = factor.args
+        if quotient.facts.operator != "/" or quotient.args[1].kind != "static":
+            continue
+        if make.opaque(quotient):
+            continue
+        found = make.mul(a, quotient)
+        before, after = make.products.of(quotient), make.products.of(found)
+        if before.number == after.number and before.static_below != after.static_below:
+            tensors = [*product.tensors]
+            tensors[at] = make(factor.rule, found, *dims)
+            return make.products.op(product._replace(tensors=tuple(tensors)))
+    return None
+
+
+@ALGEBRA.on_each("mul", "div")
+def _into_masked_number(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
+    """`c * (where(m, g, 0) * y)` as `where(m, c * g, 0) * y` and `where(m, g, 0) * y / c` likewise, where g is one number."""
+    at = int(args[1].is_tensor)
+    term, by = args[at], args[1 - at]
+    if by.kind != "static" or term.facts.operator != "*" or make.is_whole(term):
+        return None
+    for place, masked in enumerate(term.args):
+        mask = masked.rule in CHOICES and len(masked.args) == 3
+        if not mask or make.opaque(masked) or not is_number(masked.args[2], 0):
+            continue
+        condition, value, zero = masked.args
+        if value.shape == SCALAR and value.is_tensor and condition.shape != term.shape:
+            inner = make(rule, *((value, by) if at == 0 else (by, value)))
+            found = [*term.args]
+            found[place] = make.where(condition, inner, zero)
+            return make.program.over(term, found)
+    return None
 
 
 @ALGEBRA.on("div")
@@ -144,10 +188,11 @@ def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     """
     terms = [make.products.of(arg) if arg.is_tensor else None for arg in args]
     for at, other in ((0, 1), (1, 0)):
-        term, plain = terms[at], terms[other]
-        if term is None or plain is None:
+        term = terms[at]
+        if term is None or terms[other] is None:
             continue
-        found = _without_guards(make, term, plain.below)
+        # Also of a quotient that several gradients read.
+        found = _without_guards(make, term, make.deep_products.of(args[other]).below)
         if found != term:
             pair = [*args]
             pair[at] = make.products.op(found)
@@ -197,6 +242,8 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     for products in (make.products, make.deep_products):
         one, two = products.of(a), products.of(b)
         shared = one.common(two)
+        if not shared.has_factors and _is_read_elsewhere(make, one, two, args):
+            return None
         if shared == Product() or not (shared.has_factors or one.number == two.number):
             continue
         if not shared.has_factors:
@@ -215,12 +262,131 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     return None
 
 
+def _is_read_elsewhere(
+    make: Maker, one: Product[Op], two: Product[Op], terms: Collection[Op]
+) -> bool:
+    """Whether one has a cotangent for a factor that stands in another product as well: it gets a name, and is not taken apart."""
+    ops = make.program.ops
+    return any(
+        g in user.args and user.facts.operator == "*" and user not in terms
+        for g in make.shared.intersection(one.tensors + two.tensors)
+        for user in ops[g.serial + 1 :]
+    )
+
+
 def _is_fraction(op: Op) -> bool:
     """Whether a Python value is divided by another that is no number."""
     return not op.is_tensor and any(
         part.is_python("binary", "/") and not is_literal(part.args[1])
         for part in op.walk()
     )
+
+
+# The mean of a loss: what comes in is divided by the count at once
+
+
+SPREADING = frozenset({"expanded", "reshaped", "summed_to"})
+
+
+class DividedFirst:
+    """The gradients over `grad_output / n` in place of `grad_output`, where they are divided by n in several places."""
+
+    def __init__(
+        self, make: Maker, roots: Mapping[str, Op], seed: Op, count: Op
+    ) -> None:
+        self.make, self.seed, self.count = make, seed, count
+        self.quotient = make.div(seed, count)
+        self.known: dict[tuple[Op, bool], Op | None] = {}
+        self.below: dict[Op, bool] = {}
+        self.dropped = set[Op]()
+        found = {name: self(root) for name, root in roots.items()}
+        whole = {name: op for name, op in found.items() if op is not None}
+        several = len(self.dropped) > 1 and len(whole) == len(roots)
+        self.roots = whole if several else None
+
+    def __call__(self, op: Op, divided: bool = False) -> Op | None:
+        """The same value over the quotient; n times as much of it, where a division by n has been left out above."""
+        key = (op, divided)
+        if key not in self.known:
+            self.known[key] = self._found(op, divided)
+        return self.known[key]
+
+    def _found(self, op: Op, divided: bool) -> Op | None:
+        if op is self.seed:
+            return self.quotient if divided else None
+        if not self._reads(op):
+            return op
+        if op.facts.operator == "/" and not divided:
+            rest = self._without_count(op.args[1])
+            if rest is not None:
+                self.dropped.add(op)
+                above = self(op.args[0], True)
+                if above is None or is_number(rest, 1):
+                    return above
+                return self.make.program.over(op, (above, rest))
+        read = [arg for arg in op.args if self._reads(arg)]
+        if not self._is_linear(op, read):
+            return None
+        args = [self(arg, divided) for arg in op.args]
+        there = [arg for arg in args if arg is not None]
+        product = op.facts.operator == "*" and op.args[0].is_tensor
+        if product and args[-1] is self.quotient:
+            there.reverse()  # one number comes first
+        return self.make.program.over(op, there) if len(there) == len(args) else None
+
+    def _without_count(self, below: Op) -> Op | None:
+        """What is left of a divisor without n; None where n is not in it."""
+        if below is self.count:
+            return self.make.const(1)
+        if not below.is_python("binary", "*") or self.count not in below.args:
+            return None
+        one, two = below.args
+        return two if one is self.count else one
+
+    def _is_linear(self, op: Op, read: Sequence[Op]) -> bool:
+        """Whether the value is so many times as large as those that it reads of what comes in."""
+        operator = op.facts.operator if len(op.args) == 2 else ""
+        if op.rule in CHOICES or operator in ("+", "-"):
+            values = op.args[-2:]
+            return all(arg in values for arg in read) and all(
+                arg in read or is_number(arg, 0) for arg in values
+            )
+        if op.rule == "list":
+            return len(read) == len(op.args)
+        if op.rule in SPREADING or operator == "/":
+            return read == [op.args[0]]
+        linear = op.facts.linear or "multilinear" in op.facts.flags
+        return linear and len(read) == 1
+
+    def _reads(self, op: Op) -> bool:
+        if op not in self.below:
+            reads = op is self.seed or any(map(self._reads, op.args))
+            self.below[op] = reads and op.rule not in ("zeros", "shape", "dtype")
+        return self.below[op]
+
+
+def divided_first(
+    make: Maker, roots: Mapping[str, Op], seeds: Iterable[Op]
+) -> DividedFirst | None:
+    """The gradients of a mean, where its count is divided by in several places; None where it is not."""
+    several = [*seeds]
+    if len(several) != 1 or several[0].shape != SCALAR:
+        return None
+    ops = {op for root in roots.values() for op in root.walk()}
+    divided = (op for op in ops if op.facts.operator == "/")
+    counts = [count for op in divided for count in _counts(op.args[1])]
+    for count in sorted({*counts}, key=lambda op: op.serial):
+        if counts.count(count) > 1:
+            found = DividedFirst(make, roots, several[0], count)
+            if found.roots is not None:
+                return found
+    return None
+
+
+def _counts(below: Op) -> Iterable[Op]:
+    """The Python values by which a quotient is divided, numbers apart."""
+    parts = below.args if below.is_python("binary", "*") else (below,)
+    return (op for op in parts if not op.is_tensor and not is_literal(op))
 
 
 # Products of whole gradients: what is one number, a tensor or not, is multiplied with each other first
@@ -310,7 +476,8 @@ class Scalars:
         """The part that is one number; Python's numbers first."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
-            total = self.make.mul(total, self(item))
+            whole = self.whole(item) and not is_number(total, 1)
+            total = (self._times if whole else self.make.mul)(total, self(item))
         for item in below:
             total = self.make.div(total, self(item))
         return total

@@ -20,6 +20,7 @@ TURNED = {
 }  # to add a negated term is to subtract it, and the reverse
 # The branch that a test takes, 0 or 1; or the test that is left of it.
 Decide = Callable[[Op], int | Op]
+Renewal = Callable[[Op], Op]  # what an op becomes
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
@@ -35,21 +36,13 @@ def settled_tests(
 
     `(a if s else 0) if s else b` is `a if s else b`. What is read outside of the branch too stays as it is.
     """
-    known: dict[Op, Op] = {}
-    if not any(op.rule == "cond" for op in root.walk()):
-        return known
 
-    def settled(op: Op) -> Op:
-        if op in known:
-            return known[op]
-        known[op] = op
-        if op not in kept:
-            inner = _decided(make, op, kept, users) if op.rule == "cond" else op
-            known[op] = rebuilt(make, inner, settled)
-        return known[op]
+    def settled(op: Op, of: Renewal) -> Op:
+        inner = _decided(make, op, kept, users) if op.rule == "cond" else op
+        return rebuilt(make, inner, of)
 
-    settled(root)
-    return known
+    chosen = any(op.rule == "cond" for op in root.walk())
+    return renewed([root], kept, settled) if chosen else {}
 
 
 def users_of(roots: Iterable[Op]) -> Users:
@@ -88,26 +81,37 @@ def _used_elsewhere(choice: Op, branch: Op, users: Users) -> Collection[Op]:
 def _assumed(
     make: Maker, root: Op, decide: Decide, kept: Collection[Op]
 ) -> dict[Op, Op]:
-    known: dict[Op, Op] = {}
-
-    def renewed(op: Op) -> Op:
-        if op not in known:
-            known[op] = changed(op) if op not in kept else op
-        return known[op]
-
-    def changed(op: Op) -> Op:
+    def assumed(op: Op, of: Renewal) -> Op:
         if op.rule != "cond":
-            return rebuilt(make, op, renewed)
+            return rebuilt(make, op, of)
         taken = decide(op.test)
         if isinstance(taken, int):
-            return renewed(op.args[taken])
-        return _chosen(make, op, taken, *map(renewed, op.args))
+            return of(op.args[taken])
+        return _chosen(make, op, taken, *map(of, op.args))
 
-    renewed(root)
+    return renewed([root], kept, assumed)
+
+
+def renewed(
+    roots: Iterable[Op], kept: Collection[Op], change: Callable[[Op, Renewal], Op]
+) -> dict[Op, Op]:
+    """What each op below the roots becomes, asked of once; what is `kept` stays as it is, and so does what only that reads.
+
+    `change` gets an op and what it asks for the renewed arguments.
+    """
+    known: dict[Op, Op] = {}
+
+    def of(op: Op) -> Op:
+        if op not in known:
+            known[op] = op if op in kept else change(op, of)
+        return known[op]
+
+    for root in roots:
+        of(root)
     return known
 
 
-def rebuilt(make: Maker, op: Op, of: Callable[[Op], Op]) -> Op:
+def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
     """The op of the arguments that stand for its own; of the same ones the op itself."""
     args = tuple(map(of, op.args))
     if args == op.args:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.derive.simplify.assumptions import rebuilt
+from scaffold.derive.simplify.assumptions import Renewal, rebuilt, renewed
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.patterns import Bound, Matcher, Pattern, heads, pattern
 
@@ -101,20 +101,15 @@ def with_probabilities(
         for op in seen - {*there} - needed
         if _is_logarithm(op) and users.get(op) == {"exp"}
     }
-    known: dict[Op, Op] = {}
 
-    def renewed(op: Op) -> Op:
-        if op not in known:
-            if op.rule == "exp" and op.args[0] in logs:
-                known[op] = make.applier.named("softmax", *op.args[0].args)
-            else:
-                known[op] = op if op in held else rebuilt(make, op, renewed)
-        return known[op]
+    def softmax_again(op: Op, of: Renewal) -> Op:
+        if op in exponentials:
+            return make.applier.named("softmax", *op.args[0].args)
+        return rebuilt(make, op, of)
 
-    if logs:
-        for root in roots.values():
-            renewed(root)
-    return known
+    exponentials = {op for op in seen if op.rule == "exp" and op.args[0] in logs}
+    kept = {*held} - exponentials
+    return renewed(roots.values(), kept, softmax_again) if logs else {}
 
 
 def _is_logarithm(op: Op) -> bool:

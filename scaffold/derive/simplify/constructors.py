@@ -121,6 +121,11 @@ class Maker(Algebra):
 
     # What may be taken apart
 
+    def share(self, cotangent: Op) -> None:
+        """Note that several gradients read a cotangent."""
+        self.shared.add(cotangent)
+        self.products.forget()
+
     def is_forward(self, op: Op) -> bool:
         """Whether an op stays whole because the forward has it."""
         return op in self.forward_products or self.opaque(op)

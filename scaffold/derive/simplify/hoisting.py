@@ -8,6 +8,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
+from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.rewrites import ARITHMETIC, LINEAR, has_poles
 
@@ -135,8 +136,10 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     Not where `g` may be infinite behind the mask: the second derivative would be zero times that, by `y`.
     """
     arg = args[at]
-    others = tensors(item for k, item in enumerate(args) if k != at)
-    if make.opaque(arg) or arg.rule == "where" and has_poles(arg) and any(others):
+    others = [*tensors(item for k, item in enumerate(args) if k != at)]
+    there = arg.rule == "where" and any(others)
+    lines = there and _is_of_lines(arg.shape, *(op.shape for op in others))
+    if make.opaque(arg) or lines or there and has_poles(arg):
         return None
 
     def inside(value: Op) -> Op:
@@ -155,6 +158,16 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
         parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
         return make.choose(arg.test, *parts)
     return None
+
+
+def _is_of_lines(shape: Shape, *others: Shape) -> bool:
+    """Whether it has one element where others have a line: what is masked there is masked in less time."""
+    whole = shapes.broadcast(shape, *others)
+    if shape.dims is None or whole.dims is None or len(shape.dims) != len(whole.dims):
+        return False
+    return any(
+        one == 1 != all_ for one, all_ in zip(shape.dims, whole.dims, strict=True)
+    )
 
 
 @HOISTED.on_each("add", "sub")

@@ -5,6 +5,7 @@ identity whose left side is met. Invariant: both sides have the same value and s
 apart, but where a view undoes another one: that computes nothing, so what is below is read.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from scaffold.derive.simplify.patterns import (
     Pattern,
     Value,
     Variable,
+    demand_of,
     names_of,
     rules_of,
     spelled,
@@ -37,7 +39,7 @@ DEMANDS = {
     "m": "minus",
 }
 
-OF_PYTHON = frozenset({"static", "number", "negative", "minus"})
+Demand = Callable[[Op], bool]
 
 
 class Make(Protocol):
@@ -54,20 +56,21 @@ class Identity(NamedTuple):
     left: tuple[Pattern, ...]  # its arguments
     right: Pattern
     rest: bool
-    # What the left side has at which place: a primitive that it takes apart, a Python value.
+    # What the left side has at which place: a primitive that it takes apart, and what else may not be there.
     rules: tuple[tuple[int, str], ...]
-    python: tuple[int, ...]
+    demands: tuple[tuple[int, Demand], ...]
+
+    def is_of(self, rules: tuple[str, ...]) -> bool:
+        """Whether it may be met by arguments that are of these primitives."""
+        count = len(self.left)
+        if len(rules) != count and not (self.rest and len(rules) > count):
+            return False
+        return all(rules[at] == rule for at, rule in self.rules)
 
     def may_be(self, args: tuple[Op, ...]) -> bool:
-        """Whether a match is worth looking for."""
-        count = len(self.left)
-        if len(args) != count and not (self.rest and len(args) > count):
-            return False
-        for at in self.python:
-            if args[at].kind != "static":
-                return False
-        for at, rule in self.rules:  # no `all`: most of its time is the generator
-            if args[at].rule != rule:
+        """Whether a match with such arguments is worth looking for."""
+        for at, meets in self.demands:  # no `all`: most of its time is the generator
+            if not meets(args[at]):
                 return False
         return True
 
@@ -80,7 +83,7 @@ class Identities:
 
     def __call__(self, make: Make, name: str, args: tuple[Op, ...]) -> Op | None:
         """What an application of a primitive is simpler as, if there is an identity for it."""
-        for item in identities(self.table, name):
+        for item in identities_of(self.table, name, tuple(arg.rule for arg in args)):
             if item.may_be(args):
                 count = len(item.left)
                 for bound in self.matches.arguments(item.left, args[:count], {}):
@@ -96,6 +99,14 @@ def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
         return make.const(item.value)
     args = [made(make, arg, bound, rest) for arg in item.args]
     return make(item.rule, *args, *(rest if item.open else ()))
+
+
+@lru_cache(maxsize=4096)
+def identities_of(
+    table: Table, op: str, rules: tuple[str, ...]
+) -> tuple[Identity, ...]:
+    """Those of a primitive that arguments of these primitives may meet."""
+    return tuple(item for item in identities(table, op) if item.is_of(rules))
 
 
 @lru_cache(maxsize=1024)
@@ -119,13 +130,9 @@ def identity(text: str, op_of: Names) -> Identity:
         for at, arg in enumerate(before.args)
         if isinstance(arg, Application)
     )
-    python = tuple(
-        at
-        for at, arg in enumerate(before.args)
-        if isinstance(arg, Value)
-        or (isinstance(arg, Variable) and arg.demand in OF_PYTHON)
-    )
-    return Identity(before.rule, before.args, after, before.open, rules, python)
+    demands = ((at, demand_of(arg)) for at, arg in enumerate(before.args))
+    asked = tuple((at, demand) for at, demand in demands if demand)
+    return Identity(before.rule, before.args, after, before.open, rules, asked)
 
 
 def wrong_identity(text: str, op: str, table: Table) -> str | None:

@@ -1,4 +1,4 @@
-"""Zeros with a 1 in each line: what they are multiplied with, and what they are added to.
+"""Sums and products with one-hot tensors, without the tensor of zeros: `probs - onehot` is a scatter into `probs`.
 
 In: gradients. Out: the same without a tensor for the zeros where there is a shorter way. Invariant: same value, same shape.
 """
@@ -9,7 +9,14 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Shape
-from scaffold.derive.simplify.assumptions import TURNED, Users, rebuilt, users_of
+from scaffold.derive.simplify.assumptions import (
+    TURNED,
+    Renewal,
+    Users,
+    rebuilt,
+    renewed,
+    users_of,
+)
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, taken_apart
 
@@ -46,22 +53,14 @@ def without_zeros(
 
     `probs - onehot` is `probs.scatter(-1, index, probs.gather(-1, index) - 1)`, if nothing else reads the one-hot.
     """
-    known: dict[Op, Op] = {}
     if not any(is_one_hot(op) for root in roots.values() for op in root.walk()):
-        return known
+        return {}
     users = users_of(roots.values())
 
-    def renewed(op: Op) -> Op:
-        if op not in known:
-            known[op] = op
-            if op not in held:
-                inner = _in_its_place(make, op, users)
-                known[op] = rebuilt(make, inner or op, renewed)
-        return known[op]
+    def in_place(op: Op, of: Renewal) -> Op:
+        return rebuilt(make, _in_its_place(make, op, users) or op, of)
 
-    for root in roots.values():
-        renewed(root)
-    return known
+    return renewed(roots.values(), held, in_place)
 
 
 def _in_its_place(make: Maker, op: Op, users: Users) -> Op | None:

@@ -15,7 +15,7 @@ product and the terms of a sum stand in any order, their numbers are taken toget
 import ast
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from scaffold.derive.graph.op import Op, literal
@@ -380,6 +380,15 @@ def _is_value(op: Op, value: object) -> bool:
         return type(known) is type(value) and known == value
     known = None if op.is_tensor else number_in(op)
     return known is not None and close(known, value)
+
+
+def demand_of(item: Pattern) -> Callable[[Op], bool] | None:
+    """What a value has to be that stands for a name or a Python value of a pattern; None if it may be any."""
+    if isinstance(item, Value):
+        return partial(_is_value, value=item.value)
+    if isinstance(item, Variable) and item.demand:
+        return KINDS[item.demand]
+    return None
 
 
 def number_in(op: Op) -> Number | None:

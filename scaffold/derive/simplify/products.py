@@ -116,10 +116,17 @@ class Products:
         self, program: Program, make: Algebra, whole: Callable[[Op], bool]
     ) -> None:
         self.program, self.make, self.whole = program, make, whole
+        self._known: dict[Op, Product[Op]] = {}
 
     def of(self, op: Op) -> Product[Op]:
         """The factors of an op."""
-        return taken_apart(op, self.whole)
+        if op not in self._known:
+            self._known[op] = taken_apart(op, self.whole)
+        return self._known[op]
+
+    def forget(self) -> None:
+        """Take products apart anew, since more ops stay whole."""
+        self._known.clear()
 
     def op(self, product: Product[Op]) -> Op:
         """The op of a product: the number first, what divides last."""

@@ -294,6 +294,15 @@ def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
+@REWRITES.on("select_scatter")
+def _put_into_one_place(make: Maker, a: Op, part: Op, dim: Op, index: Op) -> Op | None:
+    """`zeros(n, 1).select_scatter(g, 1, 0)` as `g.unsqueeze(1)`: there is no other place. Of `x.gather(1, labels[:, None])[:, 0]`."""
+    at = shapes.position(a.shape, dim_of(dim))
+    if a.rule != "zeros" or at is None or a.shape.dims is None:
+        return None
+    return make("unsqueeze", part, dim) if a.shape.dims[at] == 1 else None
+
+
 def without_parts_elsewhere(
     make: Maker, whole: Op, dim: Op, place: tuple[Op, ...]
 ) -> Op:
@@ -393,17 +402,22 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 @REWRITES.on("sum")
-def _sum_of_one_hot(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """The sum of each line of a one-hot, which is 1; of `a + b * onehot`, as of smoothed labels, it is `n * a + b`."""
+def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
+    """The sum of each line of a one-hot, or of a softmax, is 1; of `a + b * onehot`, as of smoothed labels, it is `n * a + b`."""
     dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
     if not dims:
         return None
-    return make.const(1) if _has_one(a, dims) else _of_smoothed(make, a, rest[0])
+    constant = _is_distribution(a, dims) and not a.active
+    if constant or _has_one(a, dims):
+        return make.const(1)
+    return _of_smoothed(make, a, rest[0])
 
 
 def _has_one(op: Op, dims: Axes | None) -> bool:
     """Whether it is zeros with one 1 along a dim; as many as are chosen are not one."""
-    if not is_one_hot(op) or dims is None or dims != dims_of(op.args[1]):
+    if not (dims and is_one_hot(op)) or not _same_dims(
+        op.shape, dims, dims_of(op.args[1])
+    ):
         return False
     index = op.args[2].shape
     at = shapes.position(index, dims[0])

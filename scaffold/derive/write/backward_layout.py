@@ -4,56 +4,21 @@ In: an op and the statements of its backward. Out: statements, and the blocks th
 backward that holds a formula of the user's no expression is renamed.
 """
 
-from collections.abc import Collection
+import re
+from dataclasses import replace
 
 from scaffold.derive.backward_program import Line, lines_of
 from scaffold.derive.derivation import Block, Maths
+from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.live_forward import effects
+from scaffold.derive.forward.ssa_names import under_one_name
+from scaffold.derive.saving import is_for_most
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.derive.write.common_subexpressions import Backward, named_once
-from scaffold.derive.write.placement import gathered, place
-from scaffold.formula import Graph, Node, Statement, rewritten, written
+from scaffold.derive.write.placement import gathered, place, settled
+from scaffold.formula import Statement, renaming, rewritten, written
 from scaffold.spec import OpSpec
-
-# --- Functions of PyTorch that say no type, which a strict type checker does not let typed code call.
-
-
-# The function, and what it returns.
-UNTYPED = {"broadcast_shapes": "torch.Size"}
-
-
-def by_bare_names(
-    graph: Graph, statements: tuple[Statement, ...], taken: Collection[str]
-) -> tuple[Statement, ...]:
-    """The statements with `broadcast_shapes` for `torch.broadcast_shapes`, unless that is the name of something else."""
-
-    def bare(node: Node) -> Node | None:
-        match node:
-            case Node("attribute", label, (Node("name", "torch"),)) if (
-                label in UNTYPED and label not in taken
-            ):
-                return graph.name(label)
-        return None
-
-    return rewritten(graph, statements, bare)
-
-
-def by_full_names(
-    graph: Graph, statements: tuple[Statement, ...]
-) -> tuple[Statement, ...]:
-    """The statements with `torch.broadcast_shapes` for `broadcast_shapes`, unless they assign that."""
-    own = written(*statements)
-
-    def full(node: Node) -> Node | None:
-        if node.kind == "name" and node.label in UNTYPED and node.label not in own:
-            return graph.node("attribute", node.label, (graph.name("torch"),))
-        return None
-
-    return rewritten(graph, statements, full)
-
-
-# --- The passes.
 
 
 def laid_out(
@@ -74,7 +39,48 @@ def laid_out(
         wanted,
         frozenset(item.name for item in spec.tensors if item.optional),
     )
-    return by_bare_names(maths.graph, named_once(known, program), taken)
+    return named_once(known, program)
+
+
+def with_names_again(
+    spec: OpSpec, maths: Maths, blocks: tuple[Block, ...]
+) -> tuple[Block, ...]:
+    """The blocks with the user's name for what he has called the same, as far as that is clear."""
+    lines = tuple(line for block in blocks for line in block.statements)
+    own = [item.name for item in (*spec.inputs, *spec.outputs)]
+    taken = {*own, *(f"grad_{name}" for name in own)}
+    taken.update(grad_name(spec, item.name) for item in spec.outputs)
+    names = under_one_name(maths.graph, lines, maths.versions, taken)
+    if not names:
+        return blocks
+    change = renaming(maths.graph, names)
+
+    def renewed(line: Statement) -> Statement:
+        (found,) = rewritten(maths.graph, (line,), change)
+        comments = (
+            re.sub(r"\w+", lambda word: names.get(word[0], word[0]), comment)
+            for comment in found.comments
+        )
+        return replace(found, comments=tuple(comments))
+
+    return tuple(
+        Block(block.serves, tuple(map(renewed, block.statements))) for block in blocks
+    )
+
+
+def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """The lines, of which those that three and more of the gradients need, and most of them, stand under no test.
+
+    An author asks `needs_input_grad` of one input or of two.
+    """
+    every = frozenset(item.name for item in spec.differentiable)
+
+    def serves(line: Line) -> frozenset[str]:
+        gradients = {f"grad_{name}" for name in every} & written(line.statement)
+        for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
+        return every if for_most and not gradients else line.serves
+
+    return tuple(line._replace(serves=serves(line)) for line in lines)
 
 
 def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
@@ -82,4 +88,7 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     blocks = place(lines)
     if not maths.derived:
         return blocks
-    return tuple(Block(block.serves, gathered(block.statements)) for block in blocks)
+    return tuple(
+        Block(block.serves, settled(maths.graph, gathered(block.statements)))
+        for block in blocks
+    )

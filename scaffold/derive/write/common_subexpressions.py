@@ -1,4 +1,4 @@
-"""Expressions that stand several times in a backward.
+"""Expressions that stand several times in a backward, computed once, on a line of their own.
 
 In: its statements. Out: the same with a name for what costs more than to look at a tensor. Invariant: what gets a name is computed
 where it was computed anyway, of the same values; nothing that draws, changes in place or is not PyTorch's gets one.
@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import lines_of
-from scaffold.derive.name_collisions import numbered
+from scaffold.derive.name_collisions import RESERVED, numbered
 from scaffold.derive.value_kinds import Kinds
-from scaffold.derive.write.value_names import RESERVED
 from scaffold.formula import (
     Assign,
     Graph,
@@ -24,6 +23,7 @@ from scaffold.formula import (
     Statement,
     assignments,
     expressions,
+    names_of_loops,
     rewritten,
     same_memory,
     sharing,
@@ -67,7 +67,7 @@ def named_once(known: Backward, statements: Lines) -> Lines:
         return None
 
     statements = rewritten(known.graph, statements, spelled)
-    while True:
+    while _stands_twice(statements):  # as in few: the rest asks what changes in place
         changed = frozenset(
             name for item in Trace(statements, sharing).changes for name in item.holders
         )
@@ -76,6 +76,18 @@ def named_once(known: Backward, statements: Lines) -> Lines:
         if found is None:
             return statements
         statements = found
+    return statements
+
+
+def _stands_twice(statements: Lines) -> bool:
+    """Whether a statement or an operation stands there a second time, wherever that is."""
+    seen = set[Node | Statement]()
+    for item in statements:
+        for one in (item, *(node for node, _ in _operations(item))):
+            if one in seen:
+                return True
+            seen.add(one)
+    return False
 
 
 class _Step:
@@ -99,7 +111,7 @@ class _Step:
         self.assigned = [
             name for item in assignments(statements) for name in written(item)
         ]
-        self.names |= {*self.assigned}
+        self.names |= {*self.assigned}.union(*map(names_of_loops, statements))
 
     def without_repeat(self, lines: Lines) -> Lines | None:
         """The lines without the second of two equal assignments: `h = x * y` again, where neither `h` nor `x` changed."""
@@ -214,7 +226,8 @@ class _Step:
 
     def _name(self, node: Node) -> str:
         label = node.args[0].label if node.kind == "call" else node.label
-        stem = _word(node.kind, label) or label.strip("_") or "value"
+        stem = _complement(node) or _word(node.kind, label) or label.strip("_")
+        stem = stem or "value"
         reads = [part.label for part in node.walk() if part.kind == "name"]
         plain = stem in ("zeros", "ones", "shape")
         words = [name for name in reads if name in self.assigned or name in self.names]
@@ -226,6 +239,14 @@ class _Step:
             if name not in self.names and name not in RESERVED:
                 return name
         return numbered(stem, self.names)
+
+
+def _complement(node: Node) -> str:
+    """`one_minus_x` for `1 - x`."""
+    match node:
+        case Node("binary", "-", (Node("constant", "1"), Node("name", name))):
+            return f"one_minus_{name}"
+    return ""
 
 
 def _word(kind: str, label: str) -> str:

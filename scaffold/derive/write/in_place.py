@@ -31,7 +31,9 @@ class Temporaries(NamedTuple):
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
         """What statements would do in place more than once: it must have a name."""
-        counts = _counts(statements)
+        if not self.made:
+            return set()
+        counts = _counts(statements, self.made)
         return {op for node, op in self.made.items() if counts[node] > 1}
 
 
@@ -195,16 +197,17 @@ class InPlace(NamedTuple):
         )
 
 
-def _counts(statements: Iterable[Statement]) -> Counter[Node]:
-    """How often each expression is evaluated; of two branches, one is."""
+def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter[Node]:
+    """How often each of some expressions is evaluated; of two branches, one is."""
     counts = Counter[Node]()
     for item in statements:
         if isinstance(item, If):
-            counts += _counts(item.body) | _counts(item.orelse)
+            counts += _counts(item.body, among) | _counts(item.orelse, among)
         waiting = [item.test if isinstance(item, If) else item.value]
         while waiting:
             node = waiting.pop()
-            counts[node] += 1
+            if node in among:
+                counts[node] += 1
             waiting += node.args
     return counts
 

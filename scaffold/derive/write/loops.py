@@ -8,7 +8,7 @@ the end, that of any other tensor is summed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scaffold.derive.backward_program import read_names
@@ -20,6 +20,7 @@ from scaffold.formula import (
     Graph,
     Node,
     Statement,
+    bound,
     renaming,
     rewritten,
     written,
@@ -49,7 +50,11 @@ class LoopWriter:
         self.cotangents = dict(zip(data.results, nodes, strict=False))
         self.given = nodes[start:end]
         self.before = dict(zip(data.before, nodes[end:], strict=True))
-        self.lines = self._chained(self._needed(data))
+        lines = self._chained(self._needed(data))
+        self.of_step = self._apart_from_sums(lines)
+        for name, other in self.of_step.items():
+            lines = self._renamed(lines, name, other)
+        self.lines = lines
         self.results = data.step.results
         _, index, self.items, *_ = self.loop.code.args
         self.taken = {*written(*self.lines), *self.wanted.values()}
@@ -83,6 +88,22 @@ class LoopWriter:
             lines = self._renamed(lines, coming, going)
         return lines
 
+    def _apart_from_sums(self, lines: Lines) -> dict[str, str]:
+        """Other names for values of a step that are called as what all steps add to: `grad_h0` is that of `h[0]` and that of an input."""
+        carries = len(self.loop.carries)
+        sums = {name for at, name in self.wanted.items() if at >= carries}
+        named = written(*lines) | {f"grad_{of.element}" for of in self.loop.collected}
+        taken, found = named | sums | read_names(*lines), dict[str, str]()
+        for name in sorted(named & sums):
+            found[name] = fresh(f"step_{name}", taken)
+            taken |= {found[name]}
+        return found
+
+    def _gradient(self, name: str) -> str:
+        """What a step calls the gradient of a tensor."""
+        gradient = f"grad_{name}"
+        return self.of_step.get(gradient, gradient)
+
     def _ends(self) -> set[str]:
         return {f"grad_{name}" for name in self.loop.tensors}
 
@@ -98,11 +119,12 @@ class LoopWriter:
         for at, name in enumerate(self.loop.tensors):
             if at < carries:
                 start = self.cotangents.get(at) or self._zeros(at)
-                before.append(self.nodes.assign(f"grad_{name}", start))
+                before.append(self.nodes.assign(self._gradient(name), start))
             elif at in self.wanted:
-                gathers[f"grad_{name}"] = self._gathering(at, before, after)
+                gather = self._gathering(at, before, after)
+                gathers[self._gradient(name)] = gather
         left = (
-            f"grad_{self.loop.tensors[at]}" if at < carries else name
+            self._gradient(self.loop.tensors[at]) if at < carries else name
             for at, name in sorted(self.wanted.items())
         )
         first, step, last = (
@@ -180,7 +202,7 @@ class LoopWriter:
         for at, result in enumerate(loop.collected, carries):
             if at in self.cotangents:
                 part = self._taken(self.cotangents[at], result)
-                values[f"grad_{result.element}"] = part
+                values[self._gradient(result.element)] = part
         written_here = written(*self.lines)
         uses = Counter(name for item in self.lines for name in _reads(item.value))
         bound = [
@@ -297,6 +319,8 @@ def settled_loops(
     for item in reversed(program):
         later = ends | read_names(*kept)
         if isinstance(item, Assign) and item.value.kind == "loop":
+            if not bound(item.target) & later:
+                continue  # what read it went with another line
             item = _without_unread(graph, item, later)
             if item.value.kind == "loop":
                 item = _with_own_names(graph, item, outside, later)
@@ -315,24 +339,8 @@ def _without_unread(graph: Graph, item: Assign, live: frozenset[str]) -> Assign:
         for pair in zip(item.target.args, results.args, strict=True)
         if pair[0].label in live
     ]
-    lines = [line for block in (before, body, after) for line in block.args]
-    needed = {own.label for _, own in pairs}
-    while True:
-        more = {
-            name
-            for line in lines
-            if _owners(line) & needed
-            for name in _own_names(line)
-        }
-        if more <= needed:
-            break
-        needed |= more
-    blocks = [
-        graph.node(
-            "lines", "", tuple(line for line in block.args if _owners(line) & needed)
-        )
-        for block in (before, body, after)
-    ]
+    wanted = {own.label for _, own in pairs}
+    blocks = _needed_lines(graph, (before, body, after), wanted)
     targets, owns = (tuple(each) for each in zip(*pairs, strict=True))
     if not blocks[1].args:  # of `x = x + t` the cotangent of x is what it was
         starts = {line.args[0].label: line.args[1] for line in blocks[0].args}
@@ -347,6 +355,28 @@ def _without_unread(graph: Graph, item: Assign, live: frozenset[str]) -> Assign:
         (blocks[0], index, items, *blocks[1:], graph.node("tuple", "", owns)),
     )
     return replace(item, target=graph.node("tuple", "", targets), value=value)
+
+
+def _needed_lines(graph: Graph, blocks: Sequence[Node], wanted: set[str]) -> list[Node]:
+    """The lines of a loop that the wanted names of its own need."""
+    lines = [line for block in blocks for line in block.args]
+    needed = set[str]()
+    while not wanted <= needed:
+        needed |= wanted
+        wanted = {
+            name
+            for line in lines
+            if _owners(line) & needed
+            for name in _own_names(line)
+        }
+
+    def needs(line: Node) -> bool:
+        target, value = line.args
+        return bool(_owners(line) & needed) and target is not value  # of `h = h`
+
+    return [
+        graph.node("lines", "", tuple(filter(needs, block.args))) for block in blocks
+    ]
 
 
 def _owners(line: Node) -> frozenset[str]:

@@ -6,11 +6,22 @@ after them. Which gradients need a line is said in `backward_program`; the `if` 
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from scaffold.derive.backward_program import Line, read_names
 from scaffold.derive.derivation import Block
-from scaffold.derive.graph.conditions import are_opposite, negated
-from scaffold.formula import Assign, Graph, If, Node, Statement, written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    If,
+    Node,
+    Statement,
+    are_opposite,
+    names_of_loops,
+    opposite_of,
+    rewritten,
+    written,
+)
 
 # --- Blocks: the lines under the branches of `needs_input_grad` that need them.
 
@@ -61,10 +72,11 @@ def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
 
 def depend(first: Statement, second: Statement) -> bool:
     """Whether two statements must stay in their order."""
-    reads_first, reads_second = read_names(first), read_names(second)
-    writes_first, writes_second = written(first), written(second)
+    names_first = read_names(first) | written(first)
+    names_second = read_names(second) | written(second)
     return bool(
-        writes_first & (reads_second | writes_second) or reads_first & writes_second
+        (written(first) | names_of_loops(first)) & names_second
+        or names_first & (written(second) | names_of_loops(second))
     )
 
 
@@ -117,6 +129,48 @@ def gathered(lines: Iterable[Statement]) -> tuple[Statement, ...]:
     return tuple(_inside(item) for item in done)
 
 
+def settled(
+    graph: Graph, lines: Iterable[Statement], held: frozenset[Node] = frozenset()
+) -> tuple[Statement, ...]:
+    """The lines without choices that a branch settles which they stand in: `a if n == 0 else b` below `if n != 0` is `b`.
+
+    `held` are the tests that have come out true.
+    """
+
+    def change(node: Node) -> Node | None:
+        if node.kind != "conditional":
+            return None
+        test, body, orelse = node.args
+        if test in held:
+            return body
+        return orelse if opposite_of(graph, test) in held else None
+
+    found: list[Statement] = []
+    for item in lines:
+        if not isinstance(item, If):
+            new = rewritten(graph, (item,), change) if held else (item,)
+        elif item.test in held:
+            new = settled(graph, item.body, held)
+        elif opposite_of(graph, item.test) in held:
+            new = settled(graph, item.orelse, held)
+        else:
+            new = _settled_choice(graph, item, held)
+        found += new
+        other = written(item) | names_of_loops(item)
+        held = frozenset(x for x in held if not x.names() & other)
+    return tuple(found)
+
+
+def _settled_choice(graph: Graph, item: If, held: frozenset[Node]) -> tuple[If, ...]:
+    """A choice in whose branches its test is known; none of which nothing is left."""
+    other = opposite_of(graph, item.test)
+    body = settled(graph, item.body, held | {item.test})
+    orelse = settled(graph, item.orelse, held | {other})
+    if not body:
+        return (replace(item, test=other, body=orelse, orelse=()),) if orelse else ()
+    return (replace(item, body=body, orelse=orelse),)
+
+
 def _inside(item: Statement) -> Statement:
     """A choice in whose branches the choices are gathered."""
     if not isinstance(item, If):
@@ -166,7 +220,7 @@ def under(
 ) -> list[Statement]:
     """Statements under tests, each of which holds (0) or does not (1)."""
     for test, at in reversed(tests):
-        test = negated(graph, test) if at else test
+        test = opposite_of(graph, test) if at else test
         lines = [If(test, tuple(lines))]
     return lines
 

@@ -113,6 +113,24 @@ class Printer:
             self.written,
         )
 
+    def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
+        """What is written that reads the same with other names: nothing in it has one more, one less or another one."""
+        both = self.names.keys() | names.keys()
+        others = {op for op in both if self.names.get(op) != names.get(op)}
+        known: dict[Op, bool] = {}
+
+        def reads_another(op: Op) -> bool:
+            if op not in known:
+                known[op] = any(
+                    arg in others or arg not in names and reads_another(arg)
+                    for arg in op.args
+                )
+            return known[op]
+
+        return {
+            key: node for key, node in self.written.items() if not reads_another(key[0])
+        }
+
     def node(self, op: Op) -> Node:
         """The expression of an op: its name if it has one."""
         if op in self.names:
@@ -680,15 +698,39 @@ def unsliced(printer: Printer, op: Op) -> Node:
     for name, item in (("dim", dim), ("start", start), ("end", end), ("step", step)):
         if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
             keywords.append(name)
-            bound = name in ("start", "end") and _is_from_the_end(item)
-            args.append(_counted(printer, op, item) if bound else printer.node(item))
+            bound = name in ("start", "end")
+            args.append((_bound if bound else _plain)(printer, op, item))
     return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
 
 
-def _counted(printer: Printer, op: Op, bound: Op) -> Node:
-    """A bound from the end, counted from the start, as `vmap` wants it: `x.shape[1] - 1`."""
-    graph, behind = printer.graph, literal(bound)
-    assert isinstance(behind, int)
+def _plain(printer: Printer, op: Op, item: Op) -> Node:
+    return printer.node(item)
+
+
+def _bound(printer: Printer, op: Op, bound: Op) -> Node:
+    """A bound counted from the start, as `vmap` wants it: `x.shape[1] - 1`, of `-k` by the size of the part."""
+    value = literal(bound)
+    if isinstance(value, int) and value < 0:
+        return _counted(printer, op, value)
+    part, dim, start, end, step = op.args
+    other = literal(end if bound is start else start)
+    known = other is None or bound is end and isinstance(other, int)
+    negated = bound.data == Operator("unary", "-") and literal(step) is None
+    if not negated or not known:
+        return printer.node(bound)
+    graph = printer.graph
+    shape = graph.node("attribute", "shape", (printer.node(part),))
+    size = graph.node("subscript", "", (shape, printer.node(dim)))
+    if bound is start:
+        return graph.node("binary", "-", (_size_along(printer, op), size))
+    if not other:
+        return size
+    return graph.node("binary", "+", (_bound(printer, op, start), size))
+
+
+def _counted(printer: Printer, op: Op, behind: int) -> Node:
+    """A bound from the end, counted from the start: `x.shape[1] - 1`."""
+    graph = printer.graph
     count = graph.constant(str(-behind))
     size = graph.node("binary", "-", (_size_along(printer, op), count))
     if behind == -1:  # of no elements, -1 is no index either
@@ -716,11 +758,6 @@ def _slice_backward(printer: Printer, op: Op) -> Node:
     ]
     name, where = "torch.ops.aten.slice_backward", printer.node(dim)
     return printer.function(name, printer.node(g), sizes, where, *given)
-
-
-def _is_from_the_end(bound: Op) -> bool:
-    value = literal(bound)
-    return isinstance(value, int) and value < 0
 
 
 # How each op is written that no rule of a table spells, or that is written otherwise.

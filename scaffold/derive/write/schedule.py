@@ -6,12 +6,13 @@ value that several places share is computed once, unless no common place is safe
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import decides, implies
 from scaffold.derive.graph.op import Op, names_read
 from scaffold.derive.graph.shapes import Product, Shape
-from scaffold.derive.plan.costs import is_at_hand, is_never_named
+from scaffold.derive.plan.costs import is_at_hand, is_brief, is_never_named
 
 # Ops that ask for a shape that another value has.
 SHAPED = frozenset(
@@ -168,32 +169,45 @@ class Scheduler:
     """Places the ops below the roots; `held` ones have names already."""
 
     def __init__(
-        self, roots: Iterable[tuple[Op, Region]], held: Collection[Op], safe: Safety
+        self,
+        roots: Iterable[tuple[Op, Region]],
+        held: Collection[Op],
+        safe: Safety,
+        sparing: bool = False,  # no pass over a tensor is made twice
     ) -> None:
         self.roots, self.held, self.safe = tuple(roots), held, safe
         ends = (*(root for root, _ in self.roots), *safe.choices)
         self.below = {op.serial: op for end in ends for op in end.walk()}
-        self.serials = sorted(self.below, reverse=True)  # users before what they use
-        self.conds = [op for op in self.below.values() if op.rule == "cond"]
+        in_order = (self.below[serial] for serial in sorted(self.below, reverse=True))
+        self.users_first = [
+            (op, _least_uses(op, held, sparing), is_at_hand(op))
+            for op in in_order
+            if op not in held
+        ]
+        self.conds = [op for op, *_ in self.users_first if op.rule == "cond"]
+        tests = (op for op in self.below.values() if op.rule == "cond")
+        first = sorted(tests, key=_serial, reverse=True)
+        self.tested = {op.test: op.serial for op in first}  # by the first that asks it
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
         """Where every op stands if the `forced` ones get a name."""
         wanted = set(forced)
         while True:
             found = self._placed(wanted)
-            missing = {op for op in self.conds if self._needs_name(op, found)}
+            inside = {step for region in found.named.values() for step, _ in region}
+            missing = {op for op in self.conds if self._needs_name(op, found, inside)}
             if not missing - wanted:
                 return found
             wanted |= missing
 
-    def _needs_name(self, op: Op, found: Schedule) -> bool:
-        """Whether a choice takes an `if` of its own, since something in its branches has a name."""
+    def _needs_name(self, op: Op, found: Schedule, inside: set[int]) -> bool:
+        """Whether a choice takes an `if` of its own, since something `inside` its branches has a name."""
         return (
             op in found.regions
             and op not in self.held
             and op not in found.named
             and all(op is not root for root, _ in self.roots)
-            and any(op.serial in dict(region) for region in found.named.values())
+            and op.serial in inside
         )
 
     def _placed(self, wanted: set[Op]) -> Schedule:
@@ -203,37 +217,39 @@ class Scheduler:
         for root, region in self.roots:
             regions.setdefault(root, set()).add(region)
             uses[root] = uses.get(root, 0) + 1
-        for serial in self.serials:
-            op = self.below[serial]
-            if op not in regions or op in self.held:
+        for op, least, at_hand in self.users_first:
+            places = regions.get(op)
+            if places is None:
                 continue
-            places = regions[op]
-            if op in wanted or _comes_often(op, uses[op], self.held):
+            if op in wanted or uses[op] >= least:
                 common: Region | None = _common(places)
                 if common not in places:
-                    common = _guarded(places, self.below, self.safe, op)
+                    common = _guarded(places, self.below, self.tested, self.safe, op)
                 if common is not None:
                     named[op] = common
                     places = {common}
-            again = op not in named and uses[op] > 1 and not is_at_hand(op)
+            again = uses[op] > 1 and not at_hand and op not in named
             for at, arg in enumerate(op.args):
-                regions.setdefault(arg, set()).update(_inside(op, at, places))
+                inside = _inside(op, at, places) if op.rule == "cond" else places
+                there = regions.get(arg)
+                if there is None:
+                    regions[arg] = {*inside}
+                else:
+                    there |= inside
                 twice = again or (op.rule == "unsliced" and at == 0)
                 uses[arg] = uses.get(arg, 0) + 1 + twice
         return Schedule(named, regions, uses)
 
 
-def _comes_often(op: Op, uses: int, held: Collection[Op]) -> bool:
-    """Whether it is read more than once, and is more than a view or a sign of what has a name."""
-    if uses < 2 or is_never_named(op):
-        return False
-    return not (op.facts.inline and _is_leaf(op, held))
+def _least_uses(op: Op, held: Collection[Op], sparing: bool) -> float:
+    """How often it is read at least where it gets a name: never what is a view or a sign of what has a name; `1 - x` and `x**2` are written out twice."""
+    if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
+        return inf
+    return 3 if is_brief(op) and not sparing else 2
 
 
 def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
-    """Where an argument is read."""
-    if op.rule != "cond":
-        return places
+    """Where an argument of a choice is read."""
     return {(*place, (op.serial, at)) for place in places}
 
 
@@ -261,7 +277,11 @@ def _need_order(need: Need) -> tuple[int, str, int]:
 
 
 def _guarded(
-    places: set[Region], below: dict[int, Op], safe: Safety, op: Op
+    places: set[Region],
+    below: Mapping[int, Op],
+    tested: dict[Op, int],
+    safe: Safety,
+    op: Op,
 ) -> Region | None:
     """The region under all tests that the places share, and under those that guard what the op needs."""
     common = _common(places)
@@ -272,8 +292,6 @@ def _guarded(
     known = tests(common)
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
-    conds = sorted((op for op in below.values() if op.rule == "cond"), key=_serial)
-    tested = {op.test: op.serial for op in reversed(conds)}
     tests_there = list(reversed(tested))
     for need in sorted(safe.needs(op) - safe.there(common), key=_need_order):
         if not any(meets(pair, need) for pair in (*known, *shared)):

@@ -221,7 +221,8 @@ class Holders:
 
     def _multiplied(self, dims: Iterable[Dim]) -> Node:
         """The product of sizes."""
-        first, *others = map(self.size, dims)
+        several = tuple(dims)
+        first, *others = map(self.size, [d for d in several if d != 1] or several[:1])
         for size in others:
             first = self._binary("*", first, size)
         return first

@@ -342,8 +342,9 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...
     forced = {op for op in below if op.rule not in named} | emission.own.keys()
     known = _known(emission, roots)
     # A part of a long line that gets a name may be a long line itself, and names make other lines shorter.
+    writer = None
     for _ in range(60):
-        writer = _Writer(emission, known, forced)
+        writer = _Writer(emission, known, forced, writer)
         statements = writer.statements()
         more = (writer.too_long() | writer.repeated(statements)) - forced
         if not more:
@@ -364,6 +365,7 @@ class _Known(NamedTuple):
     owners: Mapping[Op, list[str]]
     first_below: Mapping[str, frozenset[Op]]  # each root, what no earlier one is above
     namer: Namer
+    words: Printer  # over the names of the forward alone, for comments
 
 
 def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
@@ -386,16 +388,19 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         owners,
         denominators_of(program.ops),
     )
+    shapes = shape_owners(program, safe.needs)
+    words = {**held, **emission.own}
     return _Known(
         roots,
         regions,
         present,
         safe,
-        Scheduler(pairs, held, safe),
-        shape_owners(program, safe.needs),
+        Scheduler(pairs, held, safe, sparing=emission.precision is not None),
+        shapes,
         owners,
         _first_below(roots),
         namer,
+        Printer(emission.applier, emission.holders, words, shapes, emission.asked),
     )
 
 
@@ -410,10 +415,14 @@ def _first_below(roots: Mapping[str, Op]) -> dict[str, frozenset[Op]]:
 
 
 class _Writer:
-    """One attempt, with a choice of the ops that get names."""
+    """One attempt, with a choice of the ops that get names; what of an `earlier` one still reads the same is not written again."""
 
     def __init__(
-        self, emission: Emission, known: _Known, forced: Collection[Op]
+        self,
+        emission: Emission,
+        known: _Known,
+        forced: Collection[Op],
+        earlier: "_Writer | None" = None,
     ) -> None:
         self.emission, self.known = emission, known
         self.roots, self.regions = known.roots, known.regions
@@ -427,24 +436,21 @@ class _Writer:
         self._name_all()
         emission.over.clear()
         self.temporaries = self._temporaries()
-        self.printer = self._printer(self.names, self.temporaries)
-        self.words = self._printer({**held, **emission.own})
-        self.printers: dict[Region, Printer] = {}
-        self.long: list[tuple[Op, int, Printer]] = []
-
-    def _printer(
-        self, names: dict[Op, str], temporaries: Temporaries | None = None
-    ) -> Printer:
-        """What writes expressions down, over these names."""
-        emission, shapes = self.emission, self.known.shapes
-        return Printer(
+        written = None
+        # What is written over a temporary is found as a line is written.
+        if earlier is not None and self.temporaries is None:
+            written = earlier.printer.still_written(self.names)
+        self.printer: Printer = Printer(
             emission.applier,
             emission.holders,
-            names,
-            shapes,
+            self.names,
+            known.shapes,
             emission.asked,
-            temporaries,
+            self.temporaries,
+            written=written,
         )
+        self.printers: dict[Region, Printer] = {}
+        self.long: list[tuple[Op, int, Printer]] = []
 
     def _name_all(self) -> None:
         several = sorted(self.plan.named, key=self._place)
@@ -573,13 +579,14 @@ class _Writer:
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
         """The forward expression that a cotangent is of, where no name says it."""
         value = self.emission.of.get(op)
-        named = {*self.emission.held, *self.emission.own}
-        if value is None or value in named or op not in self.plan.named:
+        if value is None or op not in self.plan.named:
+            return ()
+        if value in self.emission.held or value in self.emission.own:
             return ()
         if self.namer.is_told(value, self.names[op]):
             return ()
         try:
-            text = emit(self.words.at(scope).expression(value))
+            text = emit(self.known.words.at(scope).expression(value))
         except (UnsupportedError, UnknownShapeError):
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()

@@ -5,13 +5,11 @@ and none is a builtin's or a keyword's. An expression that stands twice in the f
 `common_subexpressions`.
 """
 
-import builtins
-import keyword
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from scaffold.derive.graph.op import Op, is_number, literal
-from scaffold.derive.name_collisions import numbered
+from scaffold.derive.name_collisions import RESERVED, numbered
 from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.one_hots import is_one_hot
 
@@ -26,7 +24,6 @@ VALUE: dict[str, tuple[str, ...]] = {
     "summed_to": ("summed",),
     "fitted_to": ("summed",),
     "cond": ("chosen",),
-    "call": ("value",),
     "item": ("value",),
 }
 
@@ -46,8 +43,6 @@ LONGEST = 18  # characters of a name made of several
 
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
-
-RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
 
 
 class Namer:
@@ -74,6 +69,8 @@ class Namer:
         self.count = len({name for names in owners.values() for name in names})
         self.known: dict[Op, bool] = {}
         self.roles: dict[Op, list[str]] = {}
+        self.stems: dict[Op, tuple[str, ...]] = {}
+        self.exact: dict[Op, tuple[str, ...]] = {}  # those that say more than a role
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
         self.whole = set[Op]()  # those that get a name
@@ -93,6 +90,8 @@ class Namer:
             stem = next(filter(self._is_free, self._stems(op)), "")
             groups.setdefault(stem, []).append(op)
         for stem, alike in groups.items():
+            if len(alike) == 1:
+                continue
             names = {op: list(self._more_exact(op)) for op in alike}
             if len({name for found in names.values() for name in found[:1]}) > 1:
                 for op, found in names.items():
@@ -101,13 +100,20 @@ class Namer:
 
     def _more_exact(self, op: Op) -> Iterator[str]:
         """The free names of an op that say more than its role."""
+        if op in self.sides:
+            return filter(self._is_free, self._besides_roles(op))
+        if op not in self.exact:
+            self.exact[op] = tuple(self._besides_roles(op))
+        return filter(self._is_free, self.exact[op])
+
+    def _besides_roles(self, op: Op) -> Iterator[str]:
         value = self._value(op) or self.negated.get(op)
         roles = {*self._roles(op)}
         if value is not None:
             roles |= {self.held.get(value, ""), *self._forward_roles(value)}
         for name in self._stems(op):
             role = name.rpartition("grad_")[2]
-            if name not in roles and role not in roles and self._is_free(name):
+            if name not in roles and role not in roles:
                 yield name
 
     def name(self, op: Op) -> str:
@@ -129,7 +135,15 @@ class Namer:
     def _is_free(self, name: str) -> bool:
         return name not in self.taken and name not in RESERVED
 
-    def _stems(self, op: Op) -> Iterator[str]:
+    def _stems(self, op: Op) -> tuple[str, ...]:
+        """What an op may be called, the best first."""
+        if op in self.sides:  # which depends on the choices that get names
+            return tuple(self._possible(op))
+        if op not in self.stems:
+            self.stems[op] = tuple(self._possible(op))
+        return self.stems[op]
+
+    def _possible(self, op: Op) -> Iterator[str]:
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
@@ -141,6 +155,8 @@ class Namer:
             yield f"grad_{self._word(loop.args[op.position]) or 'of_loop'}"
             return
         value = self._value(op)
+        if (half := _half(op)) and value not in self.held:
+            yield f"g{half}"
         if value is not None:
             yield from self._of_forward(value)
         elif op in self.negated:
@@ -288,7 +304,7 @@ class Namer:
             body, orelse = op.args
             if body.args and body.args == orelse.args:  # a call by whichever rule
                 return self._roles(body)
-        plain = op.rule.lower().rstrip("_").removesuffix("_unbiased")
+        plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
         return list(words)
 
@@ -399,6 +415,24 @@ def _which_part(op: Op) -> int | str | None:
         if step == 2 and end is None and (start is None or type(start) is int):
             return EVERY_SECOND.get(start)
     return None
+
+
+def _half(op: Op) -> int:
+    """1 for `grad_output[..., :n]`, 2 for `grad_output[..., n:]`, 0 for anything else."""
+    if op.rule != "slice" or op.args[0].rule != "cotangent":
+        return 0
+    start, end, step = map(literal, op.args[2:])
+    if step not in (1, None) or (start in (0, None)) == (end is None):
+        return 0
+    return 1 if start in (0, None) else 2
+
+
+def _function(op: Op) -> str:
+    """`arange` for a call of that function, of which the table knows nothing."""
+    if op.rule != "call" or op.template.node.kind != "call":
+        return ""
+    label = op.template.node.args[0].label.lower()
+    return label if label.isidentifier() else ""
 
 
 def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:

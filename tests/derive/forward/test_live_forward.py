@@ -48,8 +48,9 @@ def handed(forward: str, backward: str, **raw: Any) -> tuple[set[str], set[str]]
         ("k = torch.rand_like(x)\nh = k * x\nreturn h * 2", {"k", "x"}, {"h"}),
         # a number is no tensor
         ("h = x.shape[0] * p\nreturn x * h", set(), {"h"}),
-        # an early value has a name of its own
-        ("t = x.sin()\nh = t * 2\nt = x.cos()\nreturn t * h", {"x"}, {"first_t", "h"}),
+        # an early value has the name, where the later one is not there
+        ("t = x.sin()\nh = t * 2\nt = x.cos()\nreturn t * h", {"x"}, {"t", "h"}),
+        # and one of its own, where it is handed over
         (
             "t = torch.rand_like(x)\nh = t * x\nt = x.cos()\nreturn t * h",
             {"first_t", "x"},

@@ -4,12 +4,7 @@ import ast
 
 import pytest
 
-from scaffold.derive.graph.conditions import (
-    are_opposite,
-    implies,
-    negated,
-    told_by,
-)
+from scaffold.derive.graph.conditions import implies, told_by
 from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.rules.table import built_in
 from scaffold.formula import Graph, Node
@@ -86,10 +81,3 @@ def test_what_a_test_says(
 )
 def test_that_a_value_is_there(test: str, branch: int, there: bool) -> None:
     assert implies(value(test), branch, "b") is there
-
-
-@pytest.mark.parametrize("test", ["p == 2", "b is None", "s"])
-def test_the_opposite(test: str) -> None:
-    one = condition(test)
-    assert are_opposite(one, negated(GRAPH, one))
-    assert negated(GRAPH, negated(GRAPH, one)) is one

@@ -1,5 +1,6 @@
 """Changes in place of what the forward made itself, assignments to its parts among them: derived, and never seen under another name."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from scaffold.errors import ScaffoldError
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.derive.checking import check_needs, is_once
+from tests.sweeps import pairs_in_every_run
 
 SHAPED = "x[N, D], y[N, D], index[N; index(4)]"
 ZEROS = "torch.zeros(4, x.shape[1], dtype=x.dtype)"
@@ -64,9 +66,16 @@ def values() -> tuple[Tensor, Tensor, Tensor]:
     return x, y, torch.tensor([2, 0, 2])
 
 
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
-@pytest.mark.parametrize("forward", DERIVED.values(), ids=DERIVED)
-def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
+def by_turns(names: Iterable[str]) -> list[Any]:
+    """Each under both policies at each commit, under one of them in every run."""
+    both = [(name, policy) for name in names for policy in ("recompute", "balanced")]
+    chosen = [pair for at, pair in enumerate(both) if at % 4 in (0, 3)]
+    return pairs_in_every_run(both, chosen, pytest.mark.each_commit)
+
+
+@pytest.mark.parametrize(("name", "policy"), by_turns(DERIVED))
+def test_the_gradient_is_that_of_autograd(name: str, policy: str) -> None:
+    forward = DERIVED[name]
     module, text = made(forward, policy)
     assert "torch.func.vjp" not in text
     plain = load(draft_of(spec_of(SHAPED, forward=forward, derive=False)))
@@ -210,12 +219,11 @@ def check(forward: str, policy: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
-@pytest.mark.parametrize("forward", ASSIGNED.values(), ids=ASSIGNED)
+@pytest.mark.parametrize(("name", "policy"), by_turns(ASSIGNED))
 def test_the_gradient_of_assignments_is_that_of_autograd(
-    forward: str, policy: str
+    name: str, policy: str
 ) -> None:
-    assert "torch.func.vjp" not in check(forward, policy)
+    assert "torch.func.vjp" not in check(ASSIGNED[name], policy)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -623,4 +623,37 @@ return torch.stack(out, 1), q
         lambda: [(u(2, 3), u(2)), (u(2, 1), u(2))],
         outputs="hidden, last",
     ),
+    Case(
+        "rwkv7_loop",
+        "r[B,T,H,N], w[B,T,H,N], k[B,T,H,N], v[B,T,H,N], a[B,T,H,N], b[B,T,H,N]",
+        """
+B, T, H, N = r.size()
+decay = torch.exp(-torch.exp(w))
+out = torch.zeros((B, T, H, N), device=r.device, dtype=r.dtype)
+state = torch.zeros((B, H, N, N), device=r.device, dtype=r.dtype)
+for t in range(T):
+    kk = k[:, t, :].view(B, H, 1, N)
+    rr = r[:, t, :].view(B, H, N, 1)
+    vv = v[:, t, :].view(B, H, N, 1)
+    aa = a[:, t, :].view(B, H, N, 1)
+    bb = b[:, t, :].view(B, H, 1, N)
+    state = state * decay[:, t, :, None, :] + state @ aa @ bb + vv @ kk
+    out[:, t, :] = (state @ rr).view(B, H, N)
+return out
+""",
+        lambda: [tuple(u(2, 3, 2, 3) for _ in range(6))],
+    ),
+    Case(
+        "rnn_loop_cat",
+        "x[B,T,H], h0[B,H], w[H,H]",
+        """
+h = h0
+out = []
+for t in range(x.size(1)):
+    h = torch.tanh(x[:, t, :] + h @ w)
+    out.append(h.unsqueeze(1))
+return torch.cat(out, dim=1)
+""",
+        lambda: [(u(2, 3, 3), u(2, 3), u(3, 3)), (u(2, 1, 3), u(2, 3), u(3, 3))],
+    ),
 )

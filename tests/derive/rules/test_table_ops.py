@@ -33,7 +33,7 @@ MATRICES = {"matmul"}  # what is not declared is taken for a matrix
 # A sample of these is no call of the rule: it takes an argument that the rule cannot tell before a call.
 LEFT_TO_AUTOGRAD = {"norm", "tensordot", "det", "irfft", "ihfft"}
 # Their rule is for tensors of some rank, which nobody knows of what is not declared.
-BY_RANK = {rule.name for rule in RULES if "rank(" in (rule.when or "")} | {
+BY_RANK = {rule.name for rule in RULES if "rank(" in f"{rule.when} {rule.value}"} | {
     "column_stack",
     "meshgrid",
 }
@@ -157,10 +157,20 @@ COMPLEX = [rule for rule in RULES if rule.facts.complex]
 BY_NAME = {rule.name: rule for rule in RULES}
 
 
+ONE_OF_EACH = one_of_each(REAL, lambda name: kind(BY_NAME[name]))
+
+
 @pytest.mark.parametrize(
-    "name", in_every_run(REAL, one_of_each(REAL, lambda name: kind(BY_NAME[name])))
+    "name", in_every_run(ONE_OF_EACH, ONE_OF_EACH[::2], pytest.mark.each_commit)
 )
 def test_an_op_of_one_call(name: str) -> None:
+    for op in ops(BY_NAME[name], torch.double, True):
+        check(op, BY_NAME[name])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [name for name in REAL if name not in ONE_OF_EACH])
+def test_an_op_of_one_call_like_others(name: str) -> None:
     for op in ops(BY_NAME[name], torch.double, True):
         check(op, BY_NAME[name])
 

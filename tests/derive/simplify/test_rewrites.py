@@ -167,3 +167,40 @@ def test_parts_that_may_overlap_are_put_one_into_another(forward: str) -> None:
 def test_an_index_of_an_index_is_one() -> None:
     text = of_parts(PARTS["of two dims"])
     assert "grad_output[:, 1, 0]" in text
+
+
+PICKED = "x[N, C], target[N; index(C)]"
+
+
+@pytest.mark.parametrize("dim", [1, -1])
+def test_the_one_number_of_each_line_has_the_gradient_of_a_softmax(dim: int) -> None:
+    forward = (
+        f"logp = F.log_softmax(x, {dim})\nreturn logp.gather(1, target[:, None])[:, 0]"
+    )
+    text = backward_of(draft_of(spec_of(PICKED, forward=forward, derive=True)))
+    assert "grad_output.unsqueeze(1) * (" in text
+    assert "select_scatter" not in text, "a line has one place"
+    assert ".sum(" not in text, "the ones of a line are one"
+    target = torch.tensor([2, 0, 0])
+    check_forward(PICKED, forward, [(tensor(3, 4), target)])
+
+
+def test_one_place_of_several_is_put_among_zeros() -> None:
+    forward = "x.gather(1, index)[:, 0]"
+    signature = "x[N, C], index[N, 2; index(C)]"
+    text = backward_of(draft_of(spec_of(signature, forward=forward, derive=True)))
+    assert "unsqueeze" not in text
+    index = torch.tensor([[2, 0]] * 3)
+    check_forward(signature, forward, [(tensor(3, 4), index)])
+
+
+@pytest.mark.parametrize("dim", [1, -1])
+def test_the_probabilities_of_a_line_are_one_together(dim: int) -> None:
+    signature = "student[N, C], teacher[N, C; const]"
+    forward = (
+        f"q = F.softmax(teacher, {dim})\nreturn -(q * F.log_softmax(student, -1)).sum()"
+    )
+    text = backward_of(draft_of(spec_of(signature, forward=forward, derive=True)))
+    assert ".sum(" not in text
+    both = signature.replace("; const", "")
+    check_forward(both, forward, [(tensor(3, 4), tensor(3, 4))])
