@@ -23,8 +23,7 @@ class AttentionFunction(Function):
         query, key, value, scale = inputs
         ctx.save_for_backward(query, key, value)
         ctx.scale = scale
-        device = query.device.type
-        device = device if torch.amp.is_autocast_available(device) else "cpu"
+        device = "cpu" if query.is_meta else query.device.type
         ctx.autocast = torch.autocast(device, enabled=torch.is_autocast_enabled(device))
 
     @staticmethod

@@ -60,7 +60,7 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
     """
     apply: Callable[..., Tensor] = FocalLossFunction.apply
     device = logits.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):
         logits = logits if logits.dtype == torch.double else logits.float()
     return apply(logits, target, gamma)
 

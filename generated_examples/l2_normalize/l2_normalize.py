@@ -46,7 +46,7 @@ def l2_normalize(x: Tensor) -> Tensor:
     """
     apply: Callable[..., Tensor] = L2NormalizeFunction.apply
     device = x.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
     return apply(x)
 

@@ -71,7 +71,7 @@ def l2_normalize_once(x: Tensor) -> Tensor:
     """
     apply: Callable[..., tuple[Tensor, Tensor]] = L2NormalizeOnceFunction.apply
     device = x.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
     output, _norm = apply(x)
     return output

@@ -71,7 +71,7 @@ def linear_library(input: Tensor, weight: Tensor, bias: Tensor | None = None) ->
     """
     call: Callable[..., Tensor] = linear_library_op
     device = input.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         input = input if input.dtype == torch.double else input.to(dtype)
         weight = weight if weight.dtype == torch.double else weight.to(dtype)

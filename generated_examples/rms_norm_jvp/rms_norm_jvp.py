@@ -77,7 +77,7 @@ def rms_norm_jvp(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         function = RmsNormJvpFunction
     apply: Callable[..., Tensor] = function.apply
     device = x.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
         weight = weight if weight.dtype == torch.double else weight.float()
     return apply(x, weight, eps)

@@ -49,13 +49,15 @@ class SwishTwiceBackwardFunction(Function):
         x, grad_output = ctx.saved_tensors
         grad_grad_output = grad_x = None
         sigmoid = torch.sigmoid(x)
-        one_minus_sigmoid = 1 - sigmoid
-        total = 1 + x * one_minus_sigmoid
+        # w.r.t. grad_output * sigmoid
+        grad_product = grad_grad_x * (1 + x * (1 - sigmoid))
         if ctx.needs_input_grad[1]:
-            g = grad_grad_x * grad_output * sigmoid
-            grad_x = one_minus_sigmoid * g * (1 + (total - sigmoid * x))
+            # w.r.t. 1 + x * (1 - sigmoid)
+            grad_total = grad_grad_x * grad_output * sigmoid
+            grad_sigmoid = grad_product * grad_output - grad_total * x
+            grad_x = (1 - sigmoid) * (grad_total + grad_sigmoid * sigmoid)
         if ctx.needs_input_grad[0]:
-            grad_grad_output = grad_grad_x * total * sigmoid
+            grad_grad_output = grad_product * sigmoid
         return grad_grad_output, grad_x
 
 

@@ -31,20 +31,25 @@ def cast_lines(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str
 
 
 def _if_on(device: str) -> str:
-    """The test: of a device without autocast, as meta tensors have, may not be asked whether it is on."""
-    there = f"torch.amp.is_autocast_available({device})"
-    return f"if {there} and torch.is_autocast_enabled({device}):"
+    """The test: of meta tensors it may not be asked; `torch.amp.is_autocast_available` breaks the graph of PyTorch 2.9's compiler."""
+    return f'if {device} != "meta" and torch.is_autocast_enabled({device}):'
 
 
 def _device(spec: OpSpec) -> str:
     """The type of the device of the tensors: that of the first one that is there."""
-    sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
+    sure = _sure(spec)
     if sure:
-        return f"{sure[0].name}.device.type"
+        return f"{sure}.device.type"
     item = spec.tensors[0]
     if item.variadic:
         return f'{item.name}[0].device.type if {item.name} else "cpu"'
     return f'{item.name}.device.type if {item.name} is not None else "cpu"'
+
+
+def _sure(spec: OpSpec) -> str:
+    """The first tensor that is there in every call."""
+    plain = (item for item in spec.tensors if not (item.optional or item.variadic))
+    return next((item.name for item in plain), "")
 
 
 def _casts(cast: list[TensorInput], method: str, one: str) -> list[str]:
@@ -79,13 +84,20 @@ def kept_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
     if not _is_region(spec, derivation):
         return []
     device = fresh("device", _names(spec, derivation))
-    there = f"torch.amp.is_autocast_available({device})"
     enabled = f"enabled=torch.is_autocast_enabled({device})"
     return [
-        f"{device} = {_device(spec)}",
-        f'{device} = {device} if {there} else "cpu"',
+        *_region_device(spec, device),
         f"ctx.autocast = torch.autocast({device}, {enabled})",
     ]
+
+
+def _region_device(spec: OpSpec, device: str) -> list[str]:
+    """The device whose autocast it is: meta tensors, which have none, are as well off with the CPU's."""
+    found, tensor = _device(spec), _sure(spec)
+    if tensor:
+        return [f'{device} = "cpu" if {tensor}.is_meta else {found}']
+    back = f'{device} = "cpu" if {device} == "meta" else {device}'
+    return [f"{device} = {found}", back]
 
 
 def _names(spec: OpSpec, derivation: Derivation) -> set[str]:

@@ -15,8 +15,7 @@ from scaffold.derive import (
     variadic_names,
 )
 from scaffold.derive.backward_program import surely_written
-from scaffold.derive.write.backward_layout import UNTYPED
-from scaffold.formula import Assign, If, Statement, emit, emit_lines, written
+from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
 from scaffold.render.second_order import (
     call_of,
@@ -25,7 +24,7 @@ from scaffold.render.second_order import (
     when_unwanted,
 )
 from scaffold.render.signature import result_type
-from scaffold.render.typing import is_typed
+from scaffold.render.typing import is_typed, untyped_calls_ignored
 from scaffold.spec import Input, OpSpec, TensorInput
 
 RETURN_WIDTH = 88 - 8  # where it would be broken, and each None gets a line
@@ -226,29 +225,11 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         *refused_at_once(spec, derivation),
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
-        *typed_functions(
-            spec,
-            [line for block in derivation.blocks for line in block.statements],
-            names_of(body),
-        ),
         *(
             f"{kernel.called}: Callable[..., {result_type(len(kernel.spec.outputs), False)}] = {kernel.spec.function_name}"
             for kernel in derivation.kernels
         ),
-        *body,
-    ]
-
-
-def typed_functions(
-    spec: OpSpec, lines: Iterable[Statement], names: frozenset[str]
-) -> list[str]:
-    """A type for each function of PyTorch that has none and is called by its bare name, which no line assigns."""
-    own = frozenset().union(*map(written, lines))
-    own |= {item.name for item in spec.inputs} | {item.binding for item in spec.imports}
-    return [
-        f"{name}: Callable[..., {kind}] = torch.{name}"
-        for name, kind in UNTYPED.items()
-        if name in names - own
+        *untyped_calls_ignored(body),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Compiled templates, kept as Python keeps its compiled modules.
+"""A cache of compiled templates, in a `__pycache__` beside them.
 
 In: where the templates are, and someone who writes. Out: a cache that Jinja reads and fills.
 Invariant: what is kept belongs to the template's present text, to this Python and to this Jinja; without a place to write,

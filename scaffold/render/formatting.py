@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # In: Python source. Out: its pieces. Invariant: pieces that are Python each, two blank lines between them, are the source; where
 # one is not, as a string or a bracket goes on in the next, the source is one piece.
 #
-# Most pieces of a test file are the same for many ops, so what is found out of a piece is worth keeping.
+# Most pieces of a test file are the same for many ops, so what is found out of a piece is worth keeping; what the tests of all ops
+# have in common is written as the formatter would write it, and is not given to it at all.
 
 
 BOUNDARY = re.compile(r"\n(?:[ \t]*\n){2,}(?=@|def |class |async def )")
@@ -45,29 +46,56 @@ OPENING, CLOSING = "([{", ")]}"
 INDENT = "    "
 
 
+TRIPLE = re.compile(r'"{3}|\'{3}')
+ASSIGNED = re.compile(r"(?:return|[\w.]+ =) (?!yield|await|lambda|[\w.]+ = )(?=\S)")
+
+
 def fold(source: str, length: int) -> str:
-    """The source with its long lines broken, as far as brackets allow."""
+    """The source with its long lines broken, as far as brackets allow, and no blank line that the formatter takes away."""
     folded: list[str] = []
-    in_string = False
+    quotes, below_imports = "", False  # of the string that a line begins in
     for line in source.split("\n"):
-        quotes = line.count('"""')
-        if in_string or quotes:
+        if quotes or TRIPLE.search(line):
             folded.append(line)  # a docstring's text is not code
-            in_string ^= quotes % 2 == 1
-        elif line.strip() or folded[-2:] != ["", ""]:  # two blank lines are enough
+            quotes, below_imports = _open_quotes(line, quotes), False
+        elif not line.strip():
+            folded += [""] * (folded[-2:] != ["", ""])  # two blank lines are enough
+        else:
+            if folded[-2:] == ["", ""] and _one_is_enough(line, below_imports):
+                del folded[-1]
             folded += _folded(line.rstrip(), length)
+            if line[0] not in " )":
+                below_imports = line.startswith(("import ", "from "))
     return "\n".join(folded)
+
+
+def _open_quotes(line: str, quotes: str) -> str:
+    """The quotes of the string that goes on in the next line, if any."""
+    for found in TRIPLE.findall(line):
+        if found == quotes:
+            quotes = ""
+        elif not quotes:
+            quotes = found
+    return quotes
+
+
+def _one_is_enough(line: str, below_imports: bool) -> bool:
+    """Whether one blank line stands above a line: in a class or a function, and between imports and a statement."""
+    return line[0] == " " or (
+        below_imports and not line.startswith(("@", "def ", "class ", "async ", "#"))
+    )
 
 
 def _folded(line: str, length: int) -> Iterator[str]:
     code = line.lstrip()
-    if len(line) <= length or code.startswith(('"', "'")) or "#" in line:
+    fits = len(line) <= length and not code.endswith(",)")
+    if fits or code.startswith(('"', "'")) or "#" in line or ";" in line:
         yield line
         return
     indent = line[: len(line) - len(code)]
-    code = _bracketed(code)
+    code = _bracketed(code, length - len(indent))
     span = _split(code)
-    if span is None:
+    if span is None or (len(line) <= length and not _is_one_a_line(code, span)):
         yield line
         return
     start, end = span
@@ -77,13 +105,22 @@ def _folded(line: str, length: int) -> Iterator[str]:
     yield f"{indent}{code[end:]}"
 
 
-def _bracketed(code: str) -> str:
-    """Brackets for what may have some: the names of an import, the values of a return."""
+def _is_one_a_line(code: str, span: tuple[int, int]) -> bool:
+    """Whether the formatter writes several items below one another, since a comma ends them."""
+    return code[: span[1]].endswith(",") and len(_items(code[slice(*span)][1:])) > 1
+
+
+def _bracketed(code: str, width: int) -> str:
+    """Brackets for what may have some: the names of an import, the values of a return, a value that ends in none."""
     if code.startswith("from ") and " import " in code and "(" not in code:
         module, names = code.split(" import ", 1)
         return f"{module} import ({names},)"  # the comma: always one name a line
     if code.startswith("return ") and any(_commas(code)):
         return f"return ({code.removeprefix('return ')})"
+    if (head := ASSIGNED.match(code)) and code[-1] not in ")]}":
+        value = code[head.end() :]
+        if len(INDENT) + len(value) <= width and not any(_commas(value)):
+            return f"{head[0]}({value})"
     return code
 
 
@@ -168,7 +205,6 @@ def _outside_strings(code: str) -> Iterator[tuple[int, str, int]]:
 # Invariant: text in, text out; formatting piece by piece gives, byte for byte, what formatting the whole gives.
 
 
-ALONE = 2  # files: a run that writes one op has no piece twice, and looks for none
 MOST = 1024  # pieces: those that ops share, and those of the last hundred ops
 
 # {path: text}, the length of a line -> the same texts, formatted
@@ -182,7 +218,7 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
 
 def format_source(source: str, line_length: int = 88) -> str:
     """Python source as black writes it."""
-    pieces = split(source) if next(_COUNT) >= ALONE else [source]
+    pieces = split(source)
     new = [
         piece for piece in dict.fromkeys(pieces) if (piece, line_length) not in _KEPT
     ]
@@ -195,6 +231,12 @@ def format_source(source: str, line_length: int = 88) -> str:
     return BETWEEN.join(found[piece] for piece in pieces) + "\n"
 
 
+def keep_formatted(source: str, line_length: int) -> None:
+    """Take it from the caller that of a part of a file the formatter would change blank lines alone."""
+    for piece in BOUNDARY.split(source):
+        _keep(piece, line_length, fold(piece, line_length).strip("\n"))
+
+
 def _formatted(pieces: list[str], line_length: int) -> list[str]:
     """The pieces, formatted together: every call of black costs half a millisecond."""
     if not pieces:
@@ -205,7 +247,6 @@ def _formatted(pieces: list[str], line_length: int) -> list[str]:
     return [part.strip("\n") for part in parts]
 
 
-_COUNT = count()  # files that were formatted
 # What became of a piece by its length of lines; the one that was used last is last.
 _KEPT: dict[tuple[str, int], str] = {}
 

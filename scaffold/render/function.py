@@ -13,8 +13,6 @@ from scaffold.render.backward import (
     any_needed,
     backward_lines,
     backward_parameters,
-    names_of,
-    typed_functions,
 )
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
@@ -34,7 +32,7 @@ from scaffold.render.signature import (
     registered_parameters,
     result_type,
 )
-from scaffold.render.typing import annotated_body
+from scaffold.render.typing import annotated_body, untyped_calls_ignored
 from scaffold.spec import OpSpec, Output, TensorInput
 
 NOTHING = " = None"
@@ -137,10 +135,9 @@ def _double_backward(derivation: Derivation, line_length: int) -> FunctionView |
         return None
     view = function_view(double.spec, double.derivation, line_length)
     lines = _begun_together(view.forward_lines)
-    own = double.derivation.forward or ()
     return view._replace(
         vmap_rule=derivation.transforms and not view.combined,
-        forward_lines=(*typed_functions(double.spec, own, names_of(lines)), *lines),
+        forward_lines=tuple(untyped_calls_ignored(lines)),
         forward_type=gradients_type(double),
     )
 

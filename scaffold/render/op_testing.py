@@ -59,11 +59,14 @@ def op_testing_file(
 
 def op_testing_draft(house: House = PLAIN, testing: Testing | None = BESIDE) -> str:
     """The same text before it is formatted; that of no project, whose test holds it, asks nothing that is chosen."""
-    view = _view(house, testing)
     single = house.single_line_imports
-    return with_imports(
-        OP_TESTING, view, lambda code: import_block(code, (), KNOWN, single), house
-    )
+
+    def imports(code: str) -> str:
+        if testing is None:
+            return ""  # the test has its own
+        return import_block(code, (), KNOWN, single)
+
+    return with_imports(OP_TESTING, _view(house, testing), imports, house)
 
 
 def _view(house: House, testing: Testing | None) -> OpTestingView:

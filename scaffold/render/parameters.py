@@ -137,7 +137,9 @@ def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]
 
 def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
     """The number of inputs of one output, as torch.nn.init counts: what the weight shares with the data."""
-    matrix = _matrix(spec, module) or name
+    beside = f"{name.removesuffix('bias')}weight"
+    of_its_own = name != "bias" and beside in module.parameters  # up_bias, up_weight
+    matrix = beside if of_its_own else _matrix(spec, module) or name
     dims: Sequence[Dim] = dims_of(spec, matrix) or ()
     owned = {*module.parameters, *module.buffers}
     data = {
@@ -147,7 +149,7 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
         for dim in spec.dims(item.name) or ()
     }
     shared = [dim for dim in dims if dim in data and is_size_name(dim)]
-    counted: Sequence[Dim] = shared or dims[1:]
+    counted: Sequence[Dim] = dims[1:] if of_its_own else shared or dims[1:]
     if not counted:
         return f"self.{matrix}.numel()"
     return " * ".join(

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator
 from scaffold.derive import Derivation, live_forward
 from scaffold.derive.activity import is_undifferentiated, leaves_torch
 from scaffold.derive.derivation import Forward
-from scaffold.derive.graph.static_values import dotted
-from scaffold.derive.rules.tables import table_of
 from scaffold.formula import (
     Assign,
     Graph,
@@ -119,6 +117,9 @@ def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
     """Whether a rule of the user's is for a function that autograd has no gradient of: `torch.special.bessel_j0`."""
     if not spec.rules:
         return False
+    from scaffold.derive.graph.static_values import dotted  # the engine
+    from scaffold.derive.rules.tables import table_of
+
     called = (
         dotted(item.args[0])
         for node in _expressions(forward)

@@ -21,6 +21,9 @@ from scaffold.formula import (
 from scaffold.primitives.calls import is_untyped
 
 MODULES = frozenset({"torch", "F"})
+UNTYPED = "torch.broadcast_shapes("  # which strict checkers do not let typed code call
+IGNORED = "  # type: ignore[no-untyped-call]"
+LONG = 60  # of a line in a body that is not indented yet
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:
@@ -77,6 +80,42 @@ def _ignored(code: str) -> str:
     """The sum of no tensors at all is the number 0, as a type checker knows."""
     summed = re.fullmatch(r"\s*(\w+ = )?sum\([^()]*\)", code) is not None
     return "  # type: ignore[assignment]" if summed else ""
+
+
+def untyped_calls_ignored(lines: Iterable[str]) -> list[str]:
+    """Lines of typed code; that `torch.broadcast_shapes` says no type, a strict type checker is told to overlook.
+
+    The comment keeps a formatter from breaking a line, so a shape gets its own where that would be long; it is
+    read in the next line alone, so that all of them have one name.
+    """
+    found, done = [*lines], list[str]()
+    name = fresh("shape", {*re.findall(r"(?<![.\w])\w+", "\n".join(found))})
+    for line in found:
+        first = not line.lstrip().startswith("elif ")
+        long = UNTYPED in line and len(line) > LONG
+        if long and first and not _begins_with_it(line):
+            call = _whole_call(line)
+            indent = line[: len(line) - len(line.lstrip())]
+            done.append(f"{indent}{name} = {call}{IGNORED}")
+            line = line.replace(call, name)
+        done.append(f"{line}{IGNORED}" if UNTYPED in line else line)
+    return done
+
+
+def _begins_with_it(line: str) -> bool:
+    return line.partition(" = ")[2].startswith(UNTYPED) and line.endswith(
+        _whole_call(line)
+    )
+
+
+def _whole_call(line: str) -> str:
+    """The first call in it, up to the bracket that closes it."""
+    start = line.index(UNTYPED)
+    end, depth = start + len(UNTYPED), 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(line[end], 0)
+        end += 1
+    return line[start:end]
 
 
 def _begins_plainly(statements: tuple[Statement, ...], name: str) -> bool:

@@ -14,10 +14,12 @@ from tests.executed.checks import findings_of_black, findings_of_mypy, findings_
 from tests.executed.suites import Suites
 from tests.sweeps import in_every_run
 
-KINDS = {  # one op for each kind of input, output, gradient and module; they are tested in every run
-    *("linear", "centre", "exp_in_place", "nearest_code", "sign_ste", "sort_last"),
-    *("apply_pointwise", "sum_tensors", "numpy_log1p", "rms_norm_kernels"),
-    *("l2_normalize_once", "mul_constant_lazy", "linear_derived"),
+# One op for each kind of input, output, gradient and module. Those of the first line are tested in every run, the others at each commit:
+# ops of their kinds are tested in every run in tests/executed and tests/render.
+IN_EVERY_RUN = {"linear_derived", "exp_in_place", "sort_last", "rms_norm_kernels"}
+KINDS = IN_EVERY_RUN | {
+    *("linear", "centre", "nearest_code", "sign_ste", "apply_pointwise"),
+    *("sum_tensors", "numpy_log1p", "l2_normalize_once", "mul_constant_lazy"),
 }
 COMPLETE = [example for example in EXAMPLES if not example.skeleton]
 SKELETONS = [example for example in EXAMPLES if example.skeleton]
@@ -41,9 +43,15 @@ def bare(tests: Sequence[str]) -> set[str]:
     return {name.partition("::")[2].partition("[")[0] for name in tests}
 
 
+ASKED = [example for example in COMPLETE if example.op in KINDS]
+OTHERS = [example for example in COMPLETE if example.op not in KINDS]
+OF_EVERY_RUN = [example for example in ASKED if example.op in IN_EVERY_RUN]
+
+
 @pytest.mark.parametrize(
     "example",
-    in_every_run(COMPLETE, [example for example in COMPLETE if example.op in KINDS]),
+    in_every_run(ASKED, OF_EVERY_RUN, pytest.mark.each_commit)
+    + in_every_run(OTHERS, []),
     ids=name_of,
 )
 def test_a_complete_example_passes_all_its_tests(

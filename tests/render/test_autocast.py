@@ -168,6 +168,14 @@ def test_tensors_without_autocast_are_taken(name: str) -> None:
     assert all(x.grad is not None for x in inputs if x.requires_grad)
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_no_older_compiler_breaks_the_graph_at_it(name: str) -> None:
+    inputs, forward = OPS[name]
+    text = op_text(inputs, name=name, forward=forward)
+    assert "is_autocast_enabled" in text
+    assert "is_autocast_available" not in text, "Dynamo of PyTorch 2.5 to 2.9"
+
+
 @pytest.mark.parametrize("names", ["device, dtype", "each, apply"])
 def test_names_are_not_taken_twice(names: str) -> None:
     one, two = names.split(", ")

@@ -97,6 +97,26 @@ def test_the_forward_is_the_fake_and_defaults_stand_in_the_wrapper() -> None:
     assert '"custom_ops::some_op"' in text
 
 
+def test_an_op_has_the_namespace_that_is_said() -> None:
+    keys = {"forward": "x * 2", "sharding": "n -> n", "namespace": "mylib"}
+    text = op_text("x[N]", style="library", **keys)
+    assert '"mylib::some_op"' in text
+    assert "torch.ops.mylib.some_op.default" in text
+
+
+@pytest.mark.parametrize(
+    ("style", "namespace", "message"),
+    [
+        ("library", "my-lib", "'my-lib' is no namespace"),
+        ("library", "class", "'class' is no namespace"),
+        ("setup-context", "mylib", "only an op in library style"),
+    ],
+)
+def test_a_namespace_that_cannot_be(style: str, namespace: str, message: str) -> None:
+    with pytest.raises(ScaffoldError, match=message):
+        spec_of("x", forward="x * 2", style=style, namespace=namespace)
+
+
 def test_a_batch_is_mapped_without_a_warning_and_keeps_a_stated_gradient() -> None:
     table = {"inputs": "x", "forward": "x * x", "grad": {"x": "7 * grad_output"}}
     op = registered(**table, surrogate=True)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from scaffold.render.file_style import PLAIN
+from scaffold.render.formatting import BOUNDARY, fold, format_source
 from scaffold.render.layout import Layout
-from scaffold.render.op_testing import needed, op_testing_file
+from scaffold.render.op_testing import needed, op_testing_draft, op_testing_file
 from scaffold.render.testfile import suite_file
 from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
 from tests.executed.suites import Suites
@@ -152,6 +154,13 @@ def test_it_is_clean_for_the_type_checker_the_linter_and_the_formatter(
     assert not findings_of_black(project)
     lines = (project / "op_testing.py").read_text().splitlines()
     assert max(map(len, lines)) <= 88
+
+
+def test_the_template_is_formatted_as_it_stands() -> None:
+    """A test that holds a part of it is not formatted again there."""
+    _, *pieces = BOUNDARY.split(op_testing_draft(PLAIN, None).rstrip("\n"))
+    folded = fold("\n\n\n".join(pieces), 88) + "\n"
+    assert format_source(folded) == folded
 
 
 def test_a_test_that_imports_asks_what_one_asks_that_holds_all(

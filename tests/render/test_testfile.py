@@ -1,6 +1,7 @@
 """Generated test files: they pass on good operators and fail on bad ones."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.executed.suites import WITHOUT_COMPILING, Suites
 from tests.render.mutants import LINEAR, OTHERS, Mutant
 from tests.render.op_specs import EXAMPLES, Example, tensor
 from tests.render.running import Outcomes, run_files
+from tests.sweeps import in_every_run
 
 BY_NAME = {example.spec.name: example for example in EXAMPLES}
 WRITTEN = sorted(BY_NAME.keys() - {"linear_todo"})
@@ -58,20 +60,28 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def outcomes(directory: Path, suites: Suites) -> Outcomes:
-    return run_files(suites, directory, {}, *WITHOUT_COMPILING)
+def counts_of(name: str, directory: Path, suites: Suites) -> Counter[str]:
+    """How the tests of an operator come out."""
+    example = BY_NAME[name]
+    files = {f"{name}.py": example.op_text, f"test_{name}.py": example.suite_text}
+    return run_files(suites, directory, files, *WITHOUT_COMPILING)[f"test_{name}"]
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_a_written_op_passes_all_its_tests(outcomes: Outcomes, name: str) -> None:
-    counts = outcomes[f"test_{name}"]
+@pytest.mark.parametrize(
+    "name", in_every_run(WRITTEN, WRITTEN[::3], pytest.mark.each_commit)
+)
+def test_a_written_op_passes_all_its_tests(
+    name: str, tmp_path: Path, suites: Suites
+) -> None:
+    counts = counts_of(name, tmp_path, suites)
     assert counts["passed"] > 3
     assert set(counts) == {"passed"}
 
 
-def test_a_skeleton_xfails_all_that_needs_its_maths(outcomes: Outcomes) -> None:
-    counts = outcomes["test_linear_todo"]
+def test_a_skeleton_xfails_all_that_needs_its_maths(
+    tmp_path: Path, suites: Suites
+) -> None:
+    counts = counts_of("linear_todo", tmp_path, suites)
     assert set(counts) == {"passed", "xfailed"}
     assert counts["passed"] == 3  # copies of the module, twice, and the meta device
     assert counts["xfailed"] > 40
