@@ -16,6 +16,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, VerificationError
 from scaffold.formula import Formula, emit_lines, meant
+from scaffold.project.inferred_inputs import with_dims
 from scaffold.spec import ANY_DIMS, OpSpec, leading
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
@@ -38,7 +39,6 @@ OTHERS = (
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 _OPTION = re.compile(r"--(inputs|outputs|samples)\b")
-_INSTANCE = re.compile(r", for instance '[^']*'")
 _GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
 
 
@@ -49,6 +49,7 @@ class Subject(NamedTuple):
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     locate: Locate  # of the keys that the user gave
     owned: tuple[str, ...] = ()  # inputs whose shapes an nn.Module of a file states
+    inputs: str = ""  # as the user gave them, or as they were read off the forward
 
 
 def error_of(
@@ -59,7 +60,7 @@ def error_of(
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
     other = misnamed(spec, failure.words)
-    place = other.place if other else _place(subject, failure)
+    place = (other and other.place) or _place(subject, failure)
     whose = filter(None, [runs_code_of(spec)])
     lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
     hint = (other and other.hint) or _hint(subject, verdict)
@@ -79,8 +80,8 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
     assert failure is not None
     in_file = _in_file(subject)
     wanted = verdict.wanted or failure.rule
-    if wanted:
-        rule = _as_key(wanted) if in_file else as_options(wanted)
+    rule = (_as_key(wanted) if in_file else as_options(wanted)) if wanted else ""
+    if wanted and not verdict.shapes:
         if failure.rule:
             equal = f"if the sizes are equal in every call: {rule}"
             declared = failure.hint or _declared(subject.spec, failure.rule)
@@ -94,13 +95,26 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
-    if failure.hint and subject.owned:  # shapes that fit are perhaps not the file's
-        stated = " and ".join(subject.owned)
-        return _INSTANCE.sub(f", of {stated} those that __init__ gives", failure.hint)
+    if verdict.shapes:
+        declared = _shapes_to_declare(subject, verdict)
+        return declared if subject.owned else f"{declared} {rule}".rstrip()
     if failure.hint or failure.subject in SAID:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()
     return VALUELESS.format(names[0], names[0]) if names else HINT
+
+
+def _shapes_to_declare(subject: Subject, verdict: Verdict) -> str:
+    """Shapes that the forward takes, as inputs would declare them."""
+    assert verdict.failure is not None
+    hint, shapes = verdict.failure.hint, verdict.shapes
+    if subject.owned:  # shapes that fit are perhaps not the file's
+        return f"{hint}, of {' and '.join(subject.owned)} those that __init__ gives"
+    if subject.inputs and not _in_file(subject):
+        complete = with_dims(subject.inputs, shapes)
+        return f"declare the shapes that it takes, for instance --inputs '{complete}'"
+    entries = ", ".join(f"{name}[{dims}]" for name, dims in shapes.items())
+    return f"{hint}, for instance '{entries}'"
 
 
 EQUAL = re.compile(r"([A-Za-z]\w*) == ([A-Za-z]\w*)")
@@ -240,6 +254,12 @@ MISSING = re.compile(
 )
 
 
+# PyTorch says it with double quotes, Python with single ones.
+LACKING = re.compile(
+    r"raised TypeError: (\w+)\(\) missing \d+ required positional arguments?: ([^;]+)"
+)
+
+
 class Misnamed(NamedTuple):
     """Where the name stands, and a hint."""
 
@@ -249,6 +269,8 @@ class Misnamed(NamedTuple):
 
 def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
     """What can be said of an attribute that is not there; None if the words are about something else."""
+    if lacking := LACKING.search(words):
+        return Misnamed(None, f"give {lacking[1]}() what it takes: {lacking[2]}")
     found = MISSING.match(words)
     if found is None:
         return None

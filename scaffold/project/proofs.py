@@ -202,7 +202,7 @@ NOT_OURS = (
     "its tests"
 )
 FITTED = "sizes of the tests as the forward wants them"
-Again = Callable[[tuple[str, ...]], Generated]  # with conditions on its sizes
+Again = Callable[[Sequence[str]], Generated]  # with conditions on its sizes
 
 
 def prove(
@@ -210,7 +210,8 @@ def prove(
 ) -> Generated:
     """Prove the op, and keep the notes for whoever started the run.
 
-    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions.
+    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions. Shapes that nobody declared are
+    proposed where it is refused: which dims are equal, and which inputs are of fewer dims, is for the user to say.
     """
     if proving.interpreter is None:
         return _noting(generated, UNPROVEN)
@@ -218,10 +219,11 @@ def prove(
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
     verdict, ran = _verdict(generated, proving)
-    if verdict.wanted and again is not None:
-        renewed = again(verdict.wanted)
-        generated = _noting(renewed, f"{FITTED}: {as_options(verdict.wanted)}")
-        verdict, ran = _verdict(renewed, proving)
+    if verdict.wanted and not verdict.shapes and again is not None:
+        generated = _noting(
+            again(verdict.wanted), f"{FITTED}: {as_options(verdict.wanted)}"
+        )
+        verdict, ran = _verdict(generated, proving)
     if verdict.failure is not None:
         _refuse_misdeclared(generated, verdict.failure)
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
@@ -273,7 +275,9 @@ def request_of(generated: Generated, op: str, checks: str) -> Request:
 def _subject(generated: Generated) -> Subject:
     known = generated.specified.inferred
     owned = (*known.params, *known.buffers) if known and not known.stated else ()
-    return Subject(generated.spec, generated.derived, generated.specified.locate, owned)
+    given = generated.specified
+    inputs = given.raw["inputs"]
+    return Subject(generated.spec, generated.derived, given.locate, owned, inputs)
 
 
 UNKNOWN = "no record tells how it was written: scaffold sync"

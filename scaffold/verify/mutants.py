@@ -7,19 +7,239 @@ process of its own runs the tests where they are, and reads the op's file with t
 """
 
 import ast
+import itertools
+import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import ScaffoldError
 from scaffold.files import read_text
-from scaffold.verify.mistakes import MISTAKES, Mistake
-from scaffold.verify.op_tree import Op, function_classes
+from scaffold.verify.op_tree import (
+    NEEDED,
+    Op,
+    Slot,
+    callee,
+    expression,
+    function_classes,
+    is_none,
+    slots,
+)
 from scaffold.verify.processes import CHILD, ChildProcess
 from scaffold.verify.subjects import read_module
+
+# --- The mistakes: those that hand-written backwards are known for.
+#
+# In: an `Op`. Out: for each place that its code has for the mistake a label, and what plants it there.
+# Invariant: a planted mistake does something else than the op.
+
+Mistake = Callable[[Op], Iterator[tuple[str, Callable[[], None]]]]
+
+
+def wrong_transpose(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A transpose left out; where there is none, one too many."""
+    there = [
+        slot
+        for slot in slots(op.backward)
+        if isinstance(slot.node, ast.Call) and callee(slot.node) == "t"
+    ]
+    for slot in there:
+        receiver = slot.node.func.value  # type: ignore[attr-defined]
+        yield ast.unparse(slot.node), lambda slot=slot, to=receiver: slot.replace(to)  # type: ignore[misc]
+    for slot in [] if there else op.gradients():
+        if slot.label.removeprefix("grad_") in op.matrices:
+            yield slot.label, lambda slot=slot: slot.put("_.mT")  # type: ignore[misc]
+
+
+def missing_sum(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    for slot in slots(op.backward):
+        if isinstance(slot.node, ast.Call) and callee(slot.node).startswith("sum"):
+            receiver = slot.node.func.value  # type: ignore[attr-defined]
+            yield ast.unparse(slot.node), lambda slot=slot, to=receiver: slot.replace(to)  # type: ignore[misc]
+
+
+def swapped_grads(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    end = op.backward.body[-1]
+    if not isinstance(end, ast.Return) or not isinstance(end.value, ast.Tuple):
+        return
+    elements = end.value.elts
+    found = [k for k, item in enumerate(elements) if not is_none(item)]
+    for a, b in itertools.pairwise(found):
+
+        def swap(a: int = a, b: int = b) -> None:
+            elements[a], elements[b] = elements[b], elements[a]
+
+        yield f"{ast.unparse(elements[a])}, {ast.unparse(elements[b])}", swap
+
+
+def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What the branch needs is saved all the same, or the mistake would be another."""
+
+    def save_all() -> None:
+        for slot in list(slots(op.setup)):
+            if isinstance(slot.node, ast.IfExp) and NEEDED in ast.unparse(slot.node):
+                slot.replace(slot.node.body)
+
+    for node in ast.walk(op.backward):
+        if isinstance(node, ast.If) and NEEDED in ast.unparse(node.test):
+
+            def always(node: ast.If = node) -> None:
+                save_all()
+                node.test = expression("True")
+
+            yield ast.unparse(node.test), always
+    for slot in slots(op.backward):
+        test = ast.unparse(slot.node.test) if isinstance(slot.node, ast.IfExp) else ""
+        if NEEDED in test or test == "needed":
+
+            def whole(slot: Slot = slot) -> None:
+                save_all()
+                slot.replace(slot.node.body)  # type: ignore[attr-defined]
+
+            yield test, whole
+
+
+def detach(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Nothing that would stop a second derivative counts where there is none.
+
+    Nor where the gradient is a surrogate: its tests compare first derivatives.
+    """
+    if op.once_differentiable or "The gradient is that of" in op.text:
+        return
+    constant = re.findall(r"mark_non_differentiable\((.*)\)", ast.unparse(op.setup))
+    for name in [*op.grad_outputs, *op.unpacked()[1]]:
+        places = [
+            slot
+            for slot in op.reads(op.backward, name)
+            if name not in "".join(constant).split(", ") and not _compared(op, slot)
+        ]
+        if places:
+            yield name, lambda places=places: _put(places, "_.detach()")  # type: ignore[misc]
+
+
+def _compared(op: Op, slot: Slot) -> bool:
+    """Whether the value only decides a comparison, which has no derivative."""
+    return any(
+        slot.node in list(ast.walk(node))
+        for node in ast.walk(op.backward)
+        if isinstance(node, ast.Compare)
+    )
+
+
+def view_for_reshape(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Also where nothing is reshaped: a view that asks for contiguous memory."""
+    for body in (op.forward, op.backward):
+        for name in op.matrices:
+            places = op.reads(body, name)
+            if body is op.forward and op.combined:
+                places = [slot for slot in places if not _is_saved(op, slot)]
+            if places:
+                yield f"{body.name}, {name}", lambda places=places: _put(places, VIEW)  # type: ignore[misc]
+
+
+VIEW = "_.view(-1).view(_.shape)"
+
+
+def _is_saved(op: Op, slot: Slot) -> bool:
+    calls = [item.owner for item in op.saved()]
+    return any(slot.node in list(ast.walk(call)) for call in calls)
+
+
+def grad_output_view(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    for name in op.grad_outputs:
+        places = op.reads(op.backward, name)
+        yield name, lambda places=places: _put(places, VIEW)  # type: ignore[misc]
+
+
+def tensor_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Saved past save_for_backward."""
+    position, names = op.unpacked()
+    for slot, name in zip(op.saved(), names, strict=False):
+        value = slot.node.body if isinstance(slot.node, ast.IfExp) else slot.node
+        if isinstance(value, ast.Starred) or f"_{name} = apply(" in op.text:
+            continue  # no caller ever has what the wrapper drops
+
+        def move(slot: Slot = slot, name: str = name, value: ast.expr = value) -> None:
+            slot.replace(expression("None"))
+            _insert_before_return(op.setup, f"ctx.held = {ast.unparse(value)}")
+            op.backward.body.insert(position + 1, _statement(f"{name} = ctx.held"))
+
+        yield name, move
+
+
+def output_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    if not op.combined:
+        name = op.setup.args.args[-1].arg
+        yield name, lambda: _insert_before_return(op.setup, f"ctx.held = {name}")
+        return
+    end = op.forward.body[-1]
+    if isinstance(end, ast.Return) and isinstance(end.value, ast.Name):
+        held = end.value.id
+        yield held, lambda: _insert_before_return(op.setup, f"ctx.held = {held}")
+
+
+def missing_check(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A shape that forward does not refuse; where its rank is asked as well, also its sizes alone."""
+    for statement in op.forward.body:
+        if not isinstance(statement, ast.If) or not _refuses(statement):
+            continue
+        place = ast.unparse(statement.test)
+        yield place, lambda node=statement: setattr(node, "test", expression("False"))  # type: ignore[misc]
+        sizes = [slot for slot in slots(statement) if _asks(slot.node, "shape")]
+        if any(_asks(slot.node, "ndim") for slot in slots(statement)) and sizes:
+            yield f"sizes of {place}", lambda sizes=sizes: _put(sizes, "False")  # type: ignore[misc]
+
+
+def _refuses(statement: ast.If) -> bool:
+    """Whether all that is done is to raise a ValueError for a shape."""
+    first, *more = statement.body
+    asked = any(_asks(slot.node, "shape", "ndim") for slot in slots(statement))
+    raises = isinstance(first, ast.Raise) and "ValueError" in ast.unparse(first)
+    return raises and asked and not more and not statement.orelse
+
+
+def _asks(node: ast.expr, *words: str) -> bool:
+    """Whether it compares `x.shape`, `x.shape[-1]` or `x.ndim` with something."""
+    left = node.left if isinstance(node, ast.Compare) else None
+    left = left.value if isinstance(left, ast.Subscript) else left
+    return isinstance(left, ast.Attribute) and left.attr in words
+
+
+def factor_2(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    for slot in op.gradients():
+        yield slot.label, lambda slot=slot: slot.put("2 * _")  # type: ignore[misc]
+
+
+def sign(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    for slot in op.gradients():
+        yield slot.label, lambda slot=slot: slot.put("-_")  # type: ignore[misc]
+
+
+def _put(places: list[Slot], template: str) -> None:
+    for slot in places:
+        slot.put(template)
+
+
+def _statement(text: str) -> ast.stmt:
+    return ast.parse(text).body[0]
+
+
+def _insert_before_return(body: ast.FunctionDef, text: str) -> None:
+    last = len(body.body) - isinstance(body.body[-1], ast.Return)
+    body.body.insert(last, _statement(text))
+
+
+MISTAKES: tuple[Mistake, ...] = (
+    *(wrong_transpose, missing_sum, swapped_grads, missing_branch, detach),
+    *(view_for_reshape, grad_output_view, tensor_on_ctx, output_on_ctx),
+    *(missing_check, factor_2, sign),
+)
+
+
+# --- Mutants, and their score.
 
 
 class Mutant(NamedTuple):

@@ -62,6 +62,7 @@ class Verdict(NamedTuple):
     skipped: tuple[str, ...] = ()  # cases that the forward does not allow
     wanted: tuple[str, ...] = ()  # conditions on sizes that it turns out to have
     torch: str = ""  # the version that ran; none where it did not come to that
+    shapes: Mapping[str, str] = {}  # of undeclared inputs that the forward takes
 
 
 class Original(NamedTuple):
@@ -265,7 +266,9 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
         failure = Failure(**answer["failure"]) if answer["failure"] else None
         notes, skipped = tuple(answer["notes"]), tuple(answer["skipped"])
         wanted = tuple(answer["wanted"])
-        return Verdict(int(answer["cases"]), failure, notes, skipped, wanted)
+        shapes = dict(answer.get("shapes", {}))
+        cases = int(answer["cases"])
+        return Verdict(cases, failure, notes, skipped, wanted, shapes=shapes)
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -8,9 +8,18 @@ from pathlib import Path
 import pytest
 
 from scaffold.errors import ScaffoldError
-from scaffold.verify.mutants import Outcome, mutants, planted, score
+from scaffold.verify.mutants import (
+    MISTAKES,
+    Mistake,
+    Outcome,
+    mutants,
+    planted,
+    score,
+)
+from scaffold.verify.op_tree import Op
 from tests.cli.running import listing
 from tests.examples.examples import EXAMPLES
+from tests.sweeps import in_every_run
 from tests.verify.written import KILLED, RELU, SCALED, VALUES
 
 TEXTS = {
@@ -26,7 +35,9 @@ def changed(before: str, after: str) -> set[str]:
     return {line[2:].strip() for line in lines if line.startswith("- ")}
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    "name", in_every_run(TEXTS, [*TEXTS][::3], pytest.mark.each_commit)
+)
 def test_a_mutant_parses_and_differs(name: str) -> None:
     text = TEXTS[name]
     plain = ast.dump(ast.parse(text))
@@ -160,3 +171,24 @@ def test_a_process_without_pytest_is_an_error(
         ScaffoldError, match="the process that runs the tests has ended"
     ):
         outcomes(tmp_path, VALUES.format(module="ops"))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_changes_the_op_at_each_of_its_places(mistake: Mistake) -> None:
+    """In some example there is a place for it; what is planted there differs from the op, and from what the others are."""
+    found = 0
+    for name in ("linear", "linear_in_out", "layer_norm"):
+        op = Op(TEXTS[name])
+        for at in range(len([*mistake(op)])):
+            mutated = Op(TEXTS[name])
+            label, plant = [*mistake(mutated)][at]
+            plant()
+            assert label
+            assert ast.unparse(mutated.tree) != ast.unparse(op.tree)
+            found += 1
+    assert found
+
+
+def test_no_two_mistakes_have_one_name() -> None:
+    names = [mistake.__name__ for mistake in MISTAKES]
+    assert len({*names}) == len(names)

@@ -39,6 +39,32 @@ def test_what_is_wrong_is_said(formula: str, expected: str) -> None:
     assert found.startswith(expected) and bool(found) == bool(expected)
 
 
+MASK = """\
+[among]
+call = "torch.isin(x, y)"
+category = "constant"
+kind = "bool"
+nondiff = ["x", "y"]
+samples = ["x[3, 4], y[2]"]
+complex = false
+"""
+TURNED = """\
+[turned]
+call = "torch.linalg.tensorinv(x)"
+category = "linalg"
+value = "reshape(inv(flatten(flatten(x, 2), 0, 1)), (*shape(x)[2:], *shape(x)[:2]))"
+differentiable = ["x"]
+samples = ["x[2, 3, 6, 1]"]
+complex = false
+"""
+
+
+@pytest.mark.parametrize("table", [MASK, TURNED], ids=["a mask", "a star"])
+def test_what_is_right_has_no_problems(table: str) -> None:
+    found = check_rules([("rules.toml", table)])
+    assert not found.problems and not found.died
+
+
 def test_a_process_that_takes_too_long_is_given_up() -> None:
     found = check_rules([("rules.toml", TABLE)], limit=0.01)
     assert found.died == "still running after 0.01 seconds"

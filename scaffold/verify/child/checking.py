@@ -26,15 +26,16 @@ from scaffold.verify.child.cases import (
     value_names,
 )
 from scaffold.verify.child.declared_shapes import undeclared_input, undeclared_output
-from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
-from scaffold.verify.child.further_questions import asked_further
-from scaffold.verify.child.gradients import (
+from scaffold.verify.child.derivatives import (
     as_tuple,
+    compared_tangents,
     expected_gradients,
     own_gradients,
     own_values,
     returned_gradients,
 )
+from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
+from scaffold.verify.child.further_questions import asked_further
 from scaffold.verify.child.modules import one_way
 from scaffold.verify.child.refusals import (
     BROKEN,
@@ -43,12 +44,13 @@ from scaffold.verify.child.refusals import (
     Layout,
     Refusal,
     is_bound,
+    is_of_shapes,
     mend,
     raised,
     raised_at,
     refusal,
 )
-from scaffold.verify.child.tangents import compared_tangents
+from scaffold.verify.child.shape_search import shapes_taken
 from scaffold.verify.child.unsuited_tests import unfit
 
 
@@ -103,6 +105,7 @@ class Run:
     skipped: list[str] = field(default_factory=list)
     refusals: list[tuple[str, Refusal]] = field(default_factory=list)
     wanted: list[str] = field(default_factory=list)  # of the sizes, by the forward
+    shapes: dict[str, str] = field(default_factory=dict)  # that it takes, undeclared
 
 
 def check(checks: Any) -> dict[str, Any]:
@@ -122,7 +125,7 @@ def check(checks: Any) -> dict[str, Any]:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}
     told = {"notes": run.notes, "skipped": run.skipped, "wanted": run.wanted}
-    return found | told
+    return found | told | {"shapes": run.shapes}
 
 
 WATCHED = ("reference", "surrogate")  # functions of the checks that are the forward
@@ -295,6 +298,11 @@ def _conclude(checks: Any, run: Run) -> None:
     run.failure = _refused(checks, name, refused)
     if refused.words.startswith(BROKEN):
         return
+    shapes = None
+    if name == "base" and is_of_shapes(checks, refused.words):
+        shapes = shapes_taken(checks)
+    if shapes is not None:
+        run.shapes, run.wanted = shapes.dims, [*shapes.conditions]
     run.failure["hint"] = mend(checks, refused.words).removeprefix("; ")
     if checks.LOOSE or name != "base" or refused.words == INFINITE:
         return
@@ -414,6 +422,7 @@ def _unshard(parts: Sequence[Tensor], placement: Any) -> Tensor:
 ALSO = {"jvp": _check_jvp, "sharding": _check_sharding}  # of ops that have them
 
 AS_WRITTEN = "not that of the forward as you wrote it"
+ONE_OUTPUT = "end it with return a, b, or leave --outputs out"
 MISREAD = "the forward is misread: please report it; until then write it in other words"
 
 
@@ -422,6 +431,9 @@ def _check_own_values(
 ) -> Found | None:
     """The op's outputs against those of the text that the user wrote."""
     expected = own_values(checks.OWN_FORWARD, inputs)
+    if len(expected) == 1 < len(actual):  # which was taken apart
+        told = f"returns one tensor, and there are {len(actual)} outputs"
+        return Found("forward", told, hint=ONE_OUTPUT)
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))

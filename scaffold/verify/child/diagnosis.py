@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, dtype_name, make_inputs, value_names
-from scaffold.verify.child.gradients import gradients_of
+from scaffold.verify.child.derivatives import gradients_of
 
 CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("where {} > 0", lambda x: x > 0),

@@ -18,8 +18,8 @@ from scaffold.verify.child.cases import (
     make_inputs,
     value_names,
 )
+from scaffold.verify.child.derivatives import as_tuple
 from scaffold.verify.child.fast_torch import seed_generator
-from scaffold.verify.child.gradients import as_tuple
 from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares

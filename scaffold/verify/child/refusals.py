@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.accepted_shapes import inferred
 from scaffold.verify.child.cases import Case, make_inputs
-from scaffold.verify.child.gradients import as_tuple
+from scaffold.verify.child.derivatives import as_tuple
 
 Layout = Callable[[Tensor], Tensor] | None
 INFINITE = "is not finite"
@@ -24,6 +23,7 @@ NO_TENSOR = "gives no tensor"
 # Domains as the tests draw from them: the word, the least value and how many there are above it.
 RANGES = (("unit", 0.1, 0.8), ("positive", 0.5, 1.0))
 DRAWS = 3
+GIVE = "give the tests inputs that it takes: --samples '@file.py:function'"
 # What no choice of inputs mends: the forward calls what is not there.
 BROKEN = (
     "raised AttributeError: module ",
@@ -93,19 +93,42 @@ def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
     others = [item for item in outputs if not isinstance(item, Tensor)]
     if others:
         return Refusal(f"{NO_TENSOR} but a value of type {type(others[0]).__name__}")
+    if case.attributes and _turned_complex(checks, outputs):
+        return Refusal("is complex")  # `(1 - beta**step) ** 0.5` of a negative step
     return Refusal("" if _are_finite(outputs) else INFINITE)
+
+
+def _turned_complex(checks: Any, outputs: tuple[Tensor, ...]) -> bool:
+    """Whether outputs are complex that are not with the attributes of the tests."""
+    if not any(output.is_complex() for output in outputs):
+        return False
+    with torch.no_grad():
+        usual = as_tuple((checks.FORWARD or checks.OPERATOR)(*checks.make()))
+    return not any(output.is_complex() for output in usual)
 
 
 def _are_finite(outputs: tuple[Tensor, ...]) -> bool:
     return all(bool(output.isfinite().all()) for output in outputs)
 
 
+def is_of_shapes(checks: Any, words: str) -> bool:
+    """Whether other shapes may mend it, of inputs of which none are declared."""
+    of_kind = any(part in words for part, _ in KINDS)
+    raised_other = words.startswith(("raised TypeError", *BROKEN))
+    return (
+        checks.LOOSE
+        and words.startswith("raised ")
+        and not raised_other
+        and not of_kind
+    )
+
+
 def mend(checks: Any, words: str) -> str:
     """What to say of the inputs, so that the forward takes them."""
     if words == INFINITE:
         found = _finite_of(checks)
-        if found:
-            return f"; say in --inputs where the values lie: '{found}'"
+        said = f"say in --inputs where the values lie: '{found}'"
+        return f"; {said}" if found else f"; {GIVE}"
     if words.startswith(NO_TENSOR):
         return "; return tensors"
     if words.startswith("raised TypeError"):
@@ -114,10 +137,8 @@ def mend(checks: Any, words: str) -> str:
     if known is not None:
         return f"; {known}"
     if checks.LOOSE:
-        shapes = inferred(checks)
-        instance = f", for instance '{shapes}'" if shapes else ""
-        return f"; declare in --inputs the shapes that it takes{instance}"
-    return "; give the tests inputs that it takes: --samples '@file.py:function'"
+        return "; declare in --inputs the shapes that it takes"
+    return f"; {GIVE}"
 
 
 def _finite_of(checks: Any) -> str:

@@ -140,7 +140,7 @@ class Run:
         outputs = tuple_of(called(rule.spelled, given))
         opaque = not any(out.requires_grad for out in outputs)
         if opaque:  # a kernel, of which autograd knows nothing
-            outputs = tuple(out.clone().requires_grad_() for out in outputs)
+            outputs = tuple(map(_recordable, outputs))
         self.outputs = outputs
         grads = _cotangents(rule, outputs)
         self.grads = [
@@ -265,6 +265,12 @@ def _gradients(
         torch.zeros_like(x) if grad is None else grad
         for x, grad in zip(over, found, strict=True)
     )
+
+
+def _recordable(out: Tensor) -> Tensor:
+    """A result of which autograd may ask a cotangent; positions and masks have none."""
+    smooth = out.is_floating_point() or out.is_complex()
+    return out.clone().requires_grad_() if smooth else out
 
 
 def _active(rule: Rule, values: Values) -> list[str]:

@@ -128,6 +128,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "dtype": lambda x: x.dtype,
     "rank": lambda x: x.ndim,
     "whole": lambda x: x.dtype == torch.long,
+    "excludes": lambda x, value: False,  # what torch.arange has made is a tensor like any
     "class_dim": lambda x: min(1, x.ndim - 1),
     "sum_repeats": sum_repeats,
     "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),
@@ -212,9 +213,9 @@ class Interpreter:
             case Node("attribute", label, (value,)):
                 return getattr(self(value), label)
             case Node("tuple", _, args):
-                return tuple(map(self, args))
+                return tuple(self.several(args))
             case Node("list", _, args):
-                return list(map(self, args))
+                return self.several(args)
             case Node("unary", label, (value,)):
                 return UNARY[label](self(value))
             case Node("binary" | "compare", label, (left, right)):
@@ -233,10 +234,17 @@ class Interpreter:
                 return self.call(node)
         raise NotImplementedError(node.kind)
 
+    def several(self, nodes: Sequence[Node]) -> list[Any]:
+        """The values of arguments, those of `*sizes` one by one."""
+        found: list[Any] = []
+        for node in nodes:
+            found += self(node.args[0]) if node.kind == "starred" else [self(node)]
+        return found
+
     def call(self, node: Node) -> Any:
         callee, *args = node.args
         split = len(args) - len(node.keywords)
-        positional = [self(item) for item in args[:split]]
+        positional = self.several(args[:split])
         keywords = dict(zip(node.keywords, map(self, args[split:]), strict=True))
         if callee.kind == "attribute":
             return self(callee)(*positional, **keywords)

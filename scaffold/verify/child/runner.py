@@ -99,7 +99,7 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _not_loaded(error: Exception) -> dict[str, Any]:
-    from scaffold.verify.child.samples import SamplesError
+    from scaffold.verify.child.cases import SamplesError
 
     words = f"cannot be imported: {type(error).__name__}: {error}"
     failure = {"subject": "the op", "words": words}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, subsets, value_names
+from scaffold.verify.child.derivatives import as_tuple, expected_gradients
 from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
-from scaffold.verify.child.gradients import as_tuple, expected_gradients
 from scaffold.verify.child.refusals import raised, refusal
 
 LARGE = 1e5  # of an output: finite differences then err by more than gradcheck allows
@@ -42,6 +42,8 @@ def _cases(checks: Any) -> Iterator[str]:
 
 def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
     """What the forward, by autograd alone, does with a case that the tests ask more of; "" for nothing."""
+    if not _leaves_elements(checks, inputs):
+        return "test_jacrev cannot pass in {}: no result of the forward has an element, so that nothing of them is compared"
     try:
         if not _has_a_gradient(checks, inputs):
             return "the gradient of the forward is not finite in {}, which cannot pass"
@@ -56,6 +58,15 @@ def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
             "test_gradcheck cannot pass in {}: a second derivative is not finite there"
         )
     return ""
+
+
+def _leaves_elements(checks: Any, inputs: Sequence[Any]) -> bool:
+    """Whether there is an element in what the forward makes of a case of which each input has some."""
+    if not all(one.numel() for one in inputs if isinstance(one, Tensor)):
+        return True
+    function = checks.FORWARD or checks.OPERATOR
+    with torch.no_grad():
+        return any(one.numel() for one in as_tuple(function(*inputs)))
 
 
 def _mapped(checks: Any) -> Iterator[str]:

@@ -273,6 +273,7 @@ SAMPLES = "give the tests inputs that it takes: --samples '@file.py:function'"
             "x * (a * b).sum() / 0",
             "",
         ),
+        ("x, y", "torch.log(x - 5) * torch.log(y)", ""),  # no shape mends it
     ],
 )
 def test_where_the_result_is_finite_is_found(
@@ -481,3 +482,13 @@ def test_a_number_with_which_pytorchs_own_backward_raises_is_left_alone() -> Non
         derive=True,
     )
     assert found.failure is None and found.notes == ()
+
+
+def test_a_number_that_makes_the_result_complex_is_no_case() -> None:
+    found = verdict(
+        inputs="x, beta: float = 0.9, step: int = 3",
+        forward="x.exp() / (1 - beta**step) ** 0.5",
+        derive=True,
+    )
+    assert found.failure is None
+    assert any("step=" in case for case in found.skipped)

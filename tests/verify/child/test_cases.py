@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from scaffold.verify.child.samples import SamplesError, sampled
+from scaffold.verify.child.cases import SamplesError, sampled
 from tests.verify.ops import texts
 
 X = torch.ones(2, dtype=torch.float64)

@@ -1,0 +1,771 @@
+"""Shapes that the forward takes, of inputs of which nobody declared any, tried on it.
+
+In: the module of checks, whose forward refuses the one shape that the tests give to all. Out: `Shapes`: dims for each such input,
+`q[B, S, D]`, and conditions on them, `D % 2 == 0`. Invariant: the forward was called with what is proposed, and with other sizes
+for every dim that has a name; two dims have one name only where the forward refused different sizes.
+
+It is a best-first search. At first every dim has a size of its own, so that a size that PyTorch complains of tells whose dim it is. What
+the forward did before it refused is how good shapes are; what is tried next follows from the tensors that it could not combine.
+"""
+
+import ast
+import heapq
+import inspect
+import keyword
+import re
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, islice, product
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from scaffold.verify.child.accepted_shapes import expressions
+
+RUNS = 1500  # of the forward, at most
+LARGEST = 6  # ranks that are tried
+SECONDS = 5.0  # of this process's time
+LONGEST = 18.0  # seconds in all: a proof has a limit, and a machine may be busy
+# Sizes, first those that a forward can divide.
+POOL = (8, 12, 6, 18, 10, 16, 14, 9, 7, 11, 24, 13, 15, 20, 17, *range(31, 64))
+NUMBERS = (
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    12,
+    16,
+    1,
+)  # what a dim may have to be; what is 1 broadcasts
+OTHERS = (
+    *range(2, 13),
+    14,
+    16,
+    18,
+    20,
+    24,
+)  # what it is changed to, to see whether it is free
+NAMES = tuple("NDKMHWPQRSUVEGJLT")
+RARE = 4.0  # a change that is less likely waits for all others
+STILL = 10  # changes in a row that do not get any further: an einsum names many dims
+OF_MODULE = "<verified"  # where the forward's frames are
+# Names of inputs by which their rank is guessed at first; it may change.
+VECTORS = frozenset(
+    {"bias", "b", "gamma", "beta", "weight", "scale", "timestep", "timesteps"}
+)
+MATRICES = frozenset({"weight", "w", "table", "emb", "embedding", "kernel"})
+NUMBERLIKE = frozenset({"temperature", "temp", "tau"})
+# What PyTorch and Python say of a rank, rather than of a size.
+OF_RANK = re.compile(
+    r"unpack|tuple index|too many indices|ordering of dimensions|\dD|subscripts|Dimension|expected .*dim|has no dimensions|at least \d+ dim|number of dim|number of sizes"
+)
+
+Dims = tuple[int, ...]  # of an input: which dim it is, not how large
+Size = tuple[int, ...]
+
+
+class Found(NamedTuple):
+    """The dims of inputs by their names, as `--inputs` has them, and conditions as `--require` has them."""
+
+    dims: dict[str, str]
+    conditions: tuple[str, ...] = ()
+
+
+class _State(NamedTuple):
+    """Dims of the undeclared inputs, and the size of each dim."""
+
+    shapes: tuple[Dims, ...]
+    sizes: tuple[tuple[int, int], ...]
+    fitted: frozenset[int] = frozenset()  # dims whose size follows from something
+    ranked: frozenset[int] = frozenset()  # inputs of which something told the rank
+
+    def size_of(self) -> dict[int, int]:
+        """The sizes of the dims that are there."""
+        used = {dim for dims in self.shapes for dim in dims}
+        return {dim: size for dim, size in self.sizes if dim in used}
+
+
+class _Refused(NamedTuple):
+    """How far the forward came, and what stopped it."""
+
+    words: str
+    places: int
+    operands: tuple[Size, ...]
+    of_rank: bool = False  # rather than of a size
+
+
+class _Passed(TorchFunctionMode):
+    """Notes from which places of the forward PyTorch was called, and the shapes of what it could not combine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = set[tuple[Any, int]]()
+        self.operands: tuple[Size, ...] = ()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        frame = sys._getframe(1)
+        while frame.f_back and not frame.f_code.co_filename.startswith(OF_MODULE):
+            frame = frame.f_back
+        try:
+            found = func(*args, **(kwargs or {}))
+        except Exception:
+            self.operands = tuple(_tensor_sizes([*args, *(kwargs or {}).values()]))
+            raise
+        self.places.add((frame.f_code, frame.f_lasti))
+        return found
+
+
+def _tensor_sizes(values: Sequence[Any]) -> Iterator[Size]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield tuple(value.shape)
+        elif isinstance(value, list | tuple):
+            yield from _tensor_sizes(value)
+
+
+def shapes_taken(checks: Any) -> Found | None:
+    """Shapes of the undeclared inputs that the forward takes; None where a few seconds do not find them."""
+    search = _Search(checks)
+    if not search.names:
+        return None
+    state = search.found()
+    return None if state is None else _Described(search, state).found()
+
+
+class _Search:
+    """Runs the forward with shapes."""
+
+    def __init__(self, checks: Any) -> None:
+        self.function = checks.FORWARD or checks.OPERATOR
+        self.usual = list(checks.make())
+        self.positions = [
+            position
+            for position, name in enumerate(checks.NAMES)
+            if checks.INPUT_SHAPES.get(name, ()) is None
+            and isinstance(self.usual[position], Tensor)
+        ]
+        self.every = tuple(checks.NAMES)
+        self.names = [checks.NAMES[position] for position in self.positions]
+        self.declared = {
+            dim for dims in checks.INPUT_SHAPES.values() for dim in dims or ()
+        }
+        self.attributes = {
+            name: value
+            for name, value in zip(checks.NAMES, self.usual, strict=False)
+            if type(value) is int and value > 1
+        }
+        self.written = checks.TESTS.surrogate or checks.TESTS.reference
+        self.runs = 0
+
+    def run(
+        self, shapes: Sequence[Dims], size_of: Mapping[int, int]
+    ) -> _Refused | None:
+        """What keeps the forward from taking these shapes; None where it takes them."""
+        self.runs += 1
+        inputs = list(self.usual)
+        for position, dims in zip(self.positions, shapes, strict=True):
+            size = [size_of[dim] for dim in dims]
+            inputs[position] = _values(self.usual[position], size)
+        mode = _Passed()
+        try:
+            with torch.no_grad(), mode:
+                found = self.function(*inputs)
+        except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+            line, named = _in_statement(error)
+            words, operands = str(error), mode.operands or named
+            of_rank = bool(OF_RANK.search(words))
+            if "unpack" in words:
+                of_rank = ".shape" in line or ".size()" in line
+            told = re.search(r"for operand (\d+) and", words)
+            if told and int(told[1]) < len(operands):
+                operands = (operands[int(told[1])],)
+            return _Refused(words, len(mode.places), operands, of_rank)
+        several = found if isinstance(found, tuple) else (found,)
+        if all(isinstance(item, Tensor) for item in several):
+            return None
+        return _Refused("no tensor", 0, ())
+
+    def found(self) -> _State | None:
+        """The first state that the forward takes."""
+        first = _begin(
+            self.names,
+            [self.usual[at].is_floating_point() for at in self.positions],
+        )
+        waiting = [(0, 0.0, 0, first, 0)]
+        seen, count = {_form(first)}, 0
+        begun, at = time.process_time(), time.monotonic()
+        while waiting and self.runs < RUNS:
+            spent = time.process_time() - begun
+            if spent > SECONDS or time.monotonic() - at > LONGEST:
+                break
+            reached, cost, _, state, still = heapq.heappop(waiting)
+            refused = self.run(state.shapes, state.size_of())
+            if refused is None:
+                return state
+            still = still + 1 if -refused.places >= reached and cost else 0
+            if still > STILL:
+                continue
+            for step, change in self.changes(state, refused):
+                if _form(change) not in seen:
+                    seen.add(_form(change))
+                    count += 1
+                    rare = step > RARE
+                    item = (
+                        0 if rare else -refused.places,
+                        cost + step,
+                        count,
+                        change,
+                        still,
+                    )
+                    heapq.heappush(waiting, item)
+        return None
+
+    def changes(
+        self, state: _State, refused: _Refused
+    ) -> Iterator[tuple[float, _State]]:
+        """What to try instead, each with how unlikely it is."""
+        numbers = [
+            int(text) for text in re.findall(r"(?<![a-wyzA-Z_])\d+", refused.words)
+        ]
+        of_rank = refused.of_rank
+        yield from self._flattened(state, refused)
+        uneven = len({*map(len, refused.operands)}) > 1
+        uneven = uneven or "invalid for input of size" in refused.words
+        far = 0 if of_rank else 0.8 if uneven else 2
+        yield from self._of_rank(state, refused, numbers, far)
+        yield from self._alike(state, refused, 1 if of_rank else 0)
+        yield from self._agreeing(state, refused, numbers, 3 if of_rank else 0)
+        yield from self._sized(state, refused, numbers, 4 if of_rank else 2)
+
+    def _near(self, state: _State, refused: _Refused) -> list[int]:
+        """The inputs that what could not be combined was made of, by its sizes; all where that does not tell."""
+        size_of = state.size_of()
+        sizes = {size for shape in refused.operands for size in shape}
+        near = [
+            at
+            for at, dims in enumerate(state.shapes)
+            if any(size_of[dim] in sizes for dim in dims)
+            or not dims
+            and () in refused.operands
+        ]
+        return near or [*range(len(state.shapes))]
+
+    def _of_rank(
+        self, state: _State, refused: _Refused, numbers: Sequence[int], least: float
+    ) -> Iterator[tuple[float, _State]]:
+        """Another rank for one input, or for all that are near."""
+        near = self._near(state, refused)
+        ranks = {len(state.shapes[at]) for at in near}
+        said = {one for number in numbers for one in (number, number + 1)}
+        for rank in range(LARGEST):
+            cost = least + (0 if rank in numbers else 0.3 if rank in said else 0.8)
+            far = min(abs(rank - one) for one in ranks)
+            cost += (
+                2.5 * (rank == 0)
+                + 0.1 * far
+                + 0.5 * (refused.of_rank and rank < min(ranks))
+            )
+            for at in near:
+                alone = 0.2 if refused.of_rank else 0
+                for dims in dict.fromkeys(state.shapes):
+                    if len(dims) == rank and dims != state.shapes[at]:
+                        shapes = (*state.shapes[:at], dims, *state.shapes[at + 1 :])
+                        same = state._replace(shapes=shapes, ranked=state.ranked | {at})
+                        yield cost + alone - 0.05, same
+                if len(state.shapes[at]) == rank:
+                    continue
+                yield cost + alone, _with_rank(state, [at], rank)
+                if rank < len(state.shapes[at]):
+                    yield cost + alone + 0.1, _with_rank(state, [at], rank, last=True)
+                also = self._alike_in_rank(state, at)
+                if also:
+                    yield cost + 0.2 - alone, _with_rank(state, [at, *also], rank)
+
+    def _alike_in_rank(self, state: _State, at: int) -> list[int]:
+        """The other inputs that are no parameters and of which nothing has told the rank: most often it is the same."""
+        if not _is_plain(self.names[at], self.names):
+            return []
+        return [
+            other
+            for other, name in enumerate(self.names)
+            if other != at
+            and _is_plain(name, self.names)
+            and (other not in state.ranked or state.shapes[other] == state.shapes[at])
+            and self.usual[self.positions[other]].is_floating_point()
+        ]
+
+    def _flattened(
+        self, state: _State, refused: _Refused
+    ) -> Iterator[tuple[float, _State]]:
+        """One dim where a size is that of all the elements: `t.view(-1, 1)`."""
+        size_of = state.size_of()
+        said = {size for shape in refused.operands for size in shape}
+        for at, dims in enumerate(state.shapes):
+            sizes = tuple(size_of[dim] for dim in dims)
+            if len(dims) > 1 and prod(sizes) in said and sizes not in refused.operands:
+                yield -0.5, _with_rank(state, [at], 1, last=True)
+                yield -0.4, _with_rank(state, [at], 1)
+
+    def _alike(
+        self, state: _State, refused: _Refused, least: float
+    ) -> Iterator[tuple[float, _State]]:
+        """An input with the shape of what it is combined with; one that is called like a parameter with its last dim."""
+        size_of = state.size_of()
+        for at, dims in enumerate(state.shapes):
+            own = tuple(size_of[dim] for dim in dims)
+            if own not in refused.operands:
+                continue
+            for other in refused.operands:
+                if other == own or 1 in other:
+                    continue
+                whole, last = _like(state, at, other), _like(state, at, other[-1:])
+                first, then = (
+                    (last, whole)
+                    if _is_vector(self.names[at], self.names)
+                    else (whole, last)
+                )
+                yield least + 0.4, first
+                yield least + 0.9, then
+
+    def _agreeing(
+        self, state: _State, refused: _Refused, numbers: Sequence[int], least: float
+    ) -> Iterator[tuple[float, _State]]:
+        """Two dims that are one."""
+        size_of = state.size_of()
+        for cost, one, two in _pairs(refused.operands, numbers):
+            for (far, left), (away, right) in product(
+                _dims_of(size_of, one), _dims_of(size_of, two)
+            ):
+                if left != right:
+                    square = [
+                        0.5 + 2.5 * _is_plain(name, self.names)
+                        for name, dims in zip(self.names, state.shapes, strict=True)
+                        if {left, right} <= {*dims}
+                    ]
+                    further = 0.7 * (far + away) + max(square, default=0)
+                    yield least + cost + further, _united(state, left, right)
+                    for at in range(len(state.shapes))[:: -1 if square else 1]:
+                        if square and left in state.shapes[at]:
+                            only = least + cost + 1.6 + 0.7 * (far + away)
+                            yield only, _replaced(state, at, left, right)
+
+    def _sized(
+        self, state: _State, refused: _Refused, numbers: Sequence[int], least: float
+    ) -> Iterator[tuple[float, _State]]:
+        """A dim of a size that something else has."""
+        size_of = state.size_of()
+        said = {size for shape in refused.operands for size in shape} or {*numbers}
+        used = {dim for dims in state.shapes for dim in dims}
+        near = {
+            dim: far for size in said for far, dim in reversed(_dims_of(size_of, size))
+        }
+        of = {*self.attributes.values()}
+        for dim in used & near.keys() or used:
+            cost = least + near.get(dim, 2)
+            for size in {*said, *NUMBERS, *of, *(number + 1 for number in numbers)}:
+                if 0 < size <= 256 and size not in size_of.values():
+                    likely = size > 1 and size in said - {*size_of.values()}
+                    further = -1.5 if likely else 0 if size in of else 0.5
+                    further += 6 if size == 1 else size / 1000
+                    yield cost + further, _of_size(state, dim, size)
+                    for at, dims in enumerate(state.shapes):
+                        if dim in dims and any(
+                            dim in other for other in state.shapes if other != dims
+                        ):
+                            alone = _alone_of_size(state, at, dim, size)
+                            yield cost + further + 0.3, alone
+
+
+def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
+    """Values that suit many forwards: between 0 and 1; an index that every dim has."""
+    if usual.is_floating_point() or usual.is_complex():
+        return torch.rand(size, dtype=usual.dtype)
+    return torch.zeros(size, dtype=usual.dtype)
+
+
+def _in_statement(error: Exception) -> tuple[str, tuple[Size, ...]]:
+    """The line that raised, and the shapes of the tensors that it names: `b, t = x.shape`."""
+    walked = error.__traceback__
+    frame = None
+    while walked is not None:
+        if walked.tb_frame.f_code.co_filename.startswith(OF_MODULE):
+            frame, line = walked.tb_frame, walked.tb_lineno
+        walked = walked.tb_next
+    if frame is None:
+        return "", ()
+    text = inspect.getsourcelines(frame.f_code)
+    code = text[0][line - text[1]] if line - text[1] < len(text[0]) else ""
+    names = re.findall(r"[^\W\d]\w*", code)
+    return code, tuple(_tensor_sizes([frame.f_locals.get(name) for name in names]))
+
+
+def _begin(names: Sequence[str], floating: Sequence[bool]) -> _State:
+    """What is called like data has one shape, every dim of a parameter is another."""
+    shapes: list[Dims] = []
+    used = 2
+    for name, holds_values in zip(names, floating, strict=True):
+        if holds_values and _is_plain(name, names):
+            shapes.append((0, 1))
+            continue
+        number = _last_word(name) in NUMBERLIKE
+        rank = 0 if number else 1 if _is_vector(name, names) or not holds_values else 2
+        shapes.append(tuple(range(used, used + rank)))
+        used += rank
+    sizes = zip(range(used), POOL, strict=False)
+    return _State((*shapes,), (*sizes,))
+
+
+def _last_word(name: str) -> str:
+    return name.lower().rpartition("_")[2].rstrip("0123456789")
+
+
+def _is_vector(name: str, names: Sequence[str]) -> bool:
+    """Whether a name is that of a vector of parameters; `b` is where there is a `w`."""
+    last = _last_word(name)
+    beside = any(_last_word(other) in MATRICES for other in names)
+    return last in VECTORS - MATRICES and (last != "b" or beside)
+
+
+def _is_plain(name: str, names: Sequence[str]) -> bool:
+    """Whether a name is that of data, not of a parameter."""
+    first = name.lower().partition("_")[0].rstrip("0123456789")
+    parameter = {first, _last_word(name)} & (MATRICES | NUMBERLIKE)
+    return not parameter and not _is_vector(name, names)
+
+
+def _form(state: _State) -> tuple[Any, ...]:
+    """The same for states that differ in the names of dims alone."""
+    size_of = state.size_of()
+    order = dict.fromkeys(dim for dims in state.shapes for dim in dims)
+    number = {dim: index for index, dim in enumerate(order)}
+    shapes = tuple(tuple(number[dim] for dim in dims) for dims in state.shapes)
+    sizes = tuple(size_of[dim] if dim in state.fitted else 0 for dim in order)
+    return shapes, sizes
+
+
+def _fresh(state: _State, count: int) -> tuple[list[int], dict[int, int]]:
+    """Dims that are not there yet, with sizes that no dim has."""
+    used = {dim for dims in state.shapes for dim in dims}
+    size_of = {dim: size for dim, size in state.sizes if dim in used}
+    free = [size for size in POOL if size not in size_of.values()]
+    new = [max([-1, *used]) + 1 + index for index in range(count)]
+    return new, size_of | dict(zip(new, free, strict=False))
+
+
+def _with_rank(
+    state: _State, positions: Sequence[int], rank: int, last: bool = False
+) -> _State:
+    """New dims in front, or the first or the last ones gone; inputs of one shape go on having one."""
+    known: dict[Dims, Dims] = {}
+    for at in positions:
+        dims = state.shapes[at]
+        new, size_of = _fresh(state, max(0, rank - len(dims)))
+        kept = dims[:rank] if last else dims[max(0, len(dims) - rank) :]
+        changed = known.setdefault(dims, (*new, *kept))
+        shapes = (*state.shapes[:at], changed, *state.shapes[at + 1 :])
+        ranked = state.ranked | {at}
+        state = _State(shapes, (*size_of.items(),), state.fitted, ranked)
+    return state
+
+
+def _like(state: _State, at: int, shape: Size) -> _State:
+    """One input with the dims that another value has; a size that is no dim's is a new dim."""
+    size_of = state.size_of()
+    dims: list[int] = []
+    fitted = state.fitted
+    for size in shape:
+        exact = [dim for dim, value in size_of.items() if value == size]
+        exact = [
+            dim for dim in exact if any(dim in dims for dims in state.shapes)
+        ] or exact
+        if not exact:
+            exact = [max(size_of, default=-1) + 1]
+            size_of[exact[0]] = size
+            fitted |= {exact[0]}
+        dims.append(exact[0])
+    shapes = (*state.shapes[:at], tuple(dims), *state.shapes[at + 1 :])
+    return _State(shapes, (*size_of.items(),), fitted, state.ranked | {at})
+
+
+def _united(state: _State, one: int, two: int) -> _State:
+    """Two dims as one, the one whose size follows from something."""
+    kept, gone = (two, one) if two in state.fitted else (one, two)
+    shapes = tuple(
+        tuple(kept if dim == gone else dim for dim in dims) for dims in state.shapes
+    )
+    return state._replace(shapes=shapes)
+
+
+def _of_size(state: _State, dim: int, size: int) -> _State:
+    sizes = state.size_of() | {dim: size}
+    return state._replace(sizes=(*sizes.items(),), fitted=state.fitted | {dim})
+
+
+def _replaced(state: _State, at: int, dim: int, by: int) -> _State:
+    """One input with another dim that is there already."""
+    changed = tuple(by if one == dim else one for one in state.shapes[at])
+    return state._replace(shapes=(*state.shapes[:at], changed, *state.shapes[at + 1 :]))
+
+
+def _alone_of_size(state: _State, at: int, dim: int, size: int) -> _State:
+    """One input with a dim of its own in the place of one that others have too."""
+    (new,), size_of = _fresh(state, 1)
+    changed = tuple(new if one == dim else one for one in state.shapes[at])
+    shapes = (*state.shapes[:at], changed, *state.shapes[at + 1 :])
+    sizes = (size_of | {new: size}).items()
+    return _State(shapes, (*sizes,), state.fitted | {new}, state.ranked)
+
+
+def _dims_of(size_of: Mapping[int, int], size: int) -> list[tuple[int, int]]:
+    """The dims that have a size, and those that are near it: `x[:, 1:]` has one less."""
+    exact = [(0, dim) for dim, value in size_of.items() if value == size]
+    near = [(1, dim) for dim, value in size_of.items() if abs(value - size) == 1]
+    return exact or near
+
+
+def _pairs(
+    operands: Sequence[Size], numbers: Sequence[int]
+) -> Iterator[tuple[float, int, int]]:
+    """Sizes that may have to agree, each pair with how unlikely that is."""
+    if len(numbers) < 6:
+        for one, two in combinations(dict.fromkeys(numbers), 2):
+            yield 0.2, one, two
+    for left, right in combinations(operands, 2):
+        for one, two in zip(reversed(left), reversed(right), strict=False):
+            if one != two:
+                yield 0.4, one, two
+        if left and len(right) > 1 and left[-1] != right[-2]:
+            yield 0.3, left[-1], right[-2]
+        for one, two in product({*left}, {*right}):
+            if one != two:
+                yield 1.0, one, two
+    for shape in operands:
+        for one, two in combinations({*shape}, 2):
+            yield 1.5, one, two
+
+
+# --- What is found, in words.
+
+
+class _Described:
+    """Which dims are free, which follow from others, and what they are called."""
+
+    def __init__(self, search: _Search, state: _State) -> None:
+        self.search, self.shapes = search, state.shapes
+        self.size_of, self.fitted = state.size_of(), state.fitted
+        self._trim()
+        for dim in [*self.size_of]:
+            self._split(dim)
+        used = dict.fromkeys(dim for dims in self.shapes for dim in dims)
+        self.size_of = {dim: self.size_of[dim] for dim in used}
+        self.fitted &= used.keys()
+        self.name_of = self._names()
+
+    def found(self) -> Found | None:
+        """The dims and conditions; a dim that no name fits is a number."""
+        fits = {dim: self._sizes(dim) for dim in self.size_of}
+        self._as_large_as(fits)
+        free = {dim for dim, sizes in fits.items() if len(sizes) > 2}
+        conditions = [text for dim in free for text in self._bound(dim, fits[dim])]
+        bound = [dim for dim in self.size_of if dim not in free]
+        related = self._related(bound, fits)
+        if related is None:
+            said = {dim: str(self.size_of[dim]) for dim in bound}
+        else:
+            said = {}
+            conditions += [
+                f"{self.name_of[dim]} == {text}" for dim, text in related.items()
+            ]
+        dims = {
+            name: ", ".join(said.get(dim, self.name_of[dim]) for dim in own)
+            for name, own in zip(self.search.names, self.shapes, strict=True)
+        }
+        return Found(dims, (*conditions,))
+
+    def _as_large_as(self, fits: dict[int, list[int]]) -> None:
+        """One dim of two where the one has to be as large as the other: `B[:, t]` for each t of another tensor."""
+        for dim, sizes in [*fits.items()]:
+            least = sizes[0] if sizes else 0
+            if least < 3 or [*sizes] != [size for size in OTHERS if size >= least]:
+                continue
+            same = [
+                other
+                for other, size in self.size_of.items()
+                if size == least and other != dim
+            ]
+            if same:
+                self.shapes = tuple(
+                    tuple(same[0] if one == dim else one for one in dims)
+                    for dims in self.shapes
+                )
+                del fits[dim], self.size_of[dim]
+                fits[same[0]] = self._sizes(same[0])
+
+    def _takes(self, sizes: Mapping[int, int]) -> bool:
+        return self.search.run(self.shapes, {**self.size_of, **sizes}) is None
+
+    def _trim(self) -> None:
+        """Leave out leading dims that broadcast alone: of parameters all that can go, of others those that the first input lacks."""
+        for dim in [*self.size_of]:
+            own = [
+                _is_plain(name, self.search.names)
+                for name, dims in zip(self.search.names, self.shapes, strict=True)
+                if dim in dims
+            ]
+            if dim not in self.shapes[0] and dim not in self.fitted and all(own):
+                fewer = tuple(
+                    dims[1:] if dims[:1] == (dim,) else dims for dims in self.shapes
+                )
+                self._try(fewer)
+        for at, name in enumerate(self.search.names):
+            while len(self.shapes[at]) > 1 and _is_vector(name, self.search.names):
+                before = self.shapes
+                self._try((*before[:at], before[at][1:], *before[at + 1 :]))
+                if self.shapes == before:
+                    break
+
+    def _try(self, shapes: tuple[Dims, ...]) -> None:
+        if shapes != self.shapes and self.search.run(shapes, self.size_of) is None:
+            self.shapes = shapes
+
+    def _split(self, dim: int) -> None:
+        """Another name for those of its places where the forward takes another size, be it larger or smaller."""
+        places = [
+            (at, axis)
+            for at, dims in enumerate(self.shapes)
+            for axis, one in enumerate(dims)
+            if one == dim
+        ]
+        along = {axis: [one for one in places if one[1] == axis] for _, axis in places}
+        several = [tuple(one) for one in along.values()]  # that dim of each input
+        for count in (0, 1, 2, 3)[: 4 if len(places) < 7 else 3]:
+            for chosen in combinations(places, count) if count else several:
+                if len(chosen) >= len(places) or not {*chosen} <= {*places}:
+                    continue
+                new = max(self.size_of) + 1
+                shapes = tuple(
+                    tuple(
+                        new if (at, axis) in chosen else one
+                        for axis, one in enumerate(dims)
+                    )
+                    for at, dims in enumerate(self.shapes)
+                )
+                size = self.size_of[dim]
+                if all(
+                    self.search.run(shapes, {**self.size_of, new: other}) is None
+                    for other in (2 * size, size // 2)
+                ):
+                    self.shapes = shapes
+                    self.size_of[new] = size
+                    places = [place for place in places if place not in chosen]
+
+    def _sizes(self, dim: int) -> list[int]:
+        """What a dim may be, the others being as they are."""
+        return [size for size in OTHERS if self._takes({dim: size})]
+
+    def _bound(self, dim: int, sizes: Sequence[int]) -> Iterator[str]:
+        """That a dim is large enough, or a multiple."""
+        least, name = sizes[0], self.name_of[dim]
+        if least > 2 and [*sizes] == [size for size in OTHERS if size >= least]:
+            yield f"{name} >= {least}"
+        elif [*sizes] == [size for size in OTHERS if size % least == 0]:
+            yield from [f"{name} % {least} == 0"][
+                : least > 1 and len(sizes) < len(OTHERS)
+            ]
+
+    def _related(
+        self, bound: Sequence[int], fits: Mapping[int, Sequence[int]]
+    ) -> dict[int, str] | None:
+        """Of dims that cannot change alone those that follow from others, all at once; None where it is not found."""
+        fitted = tuple(dim for dim in bound if dim in self.fitted)
+        groups = [fitted, *((dim,) for dim in reversed(bound))]
+        for dependent in filter(None, dict.fromkeys(groups)):
+            for factor, more in ((1, 1), (2, 0), (3, 0)):
+                changed = {
+                    dim: factor * size + more if dim in bound else fits[dim][-1]
+                    for dim, size in self.size_of.items()
+                    if dim not in dependent
+                }
+                found = self._following(dependent, changed)
+                if found is not None:
+                    return found
+        return None if bound else {}
+
+    def _following(
+        self, dependent: Sequence[int], changed: Mapping[int, int]
+    ) -> dict[int, str] | None:
+        """What some dims are of the others, so that the forward takes these changed."""
+        terms = {
+            self.name_of[dim]: (self.size_of[dim], other)
+            for dim, other in changed.items()
+        }
+        terms |= {name: (size, size) for name, size in self.search.attributes.items()}
+        several = [
+            [*islice(self._expressions(terms, self.size_of[dim]), 12)]
+            for dim in dependent
+        ]
+        for chosen in islice(product(*several), 400):
+            pairs = [*zip(dependent, chosen, strict=True)]
+            sizes = {dim: value for dim, (_, value) in pairs}
+            if self._takes({**changed, **sizes}):
+                return {dim: text for dim, (text, _) in pairs}
+        return None
+
+    def _expressions(
+        self, terms: Mapping[str, tuple[int, int]], size: int
+    ) -> Iterator[tuple[str, int]]:
+        for text, one, two in expressions(terms):
+            if one == size and two > 0:
+                yield text, two
+        yield str(size), size
+
+    def _names(self) -> dict[int, str]:
+        """What the forward calls a dim, `B, S, D = x.shape`; a letter where it does not."""
+        taken = {*self.search.every, *map(str, self.search.declared)}
+        known: dict[int, str] = {}
+        for name, said in _unpacked(self.search.written).items():
+            if name not in self.search.names:
+                continue
+            dims = self.shapes[self.search.names.index(name)]
+            pairs = said if len(said) == len(dims) else ()
+            for dim, text in zip(dims, pairs, strict=False):
+                word = text.lstrip("_")
+                fit = word.isidentifier() and not keyword.iskeyword(word)
+                if fit and word not in taken and dim not in known:
+                    known[dim] = word
+                    taken.add(word)
+        free = (name for name in NAMES + tuple(f"N{n}" for n in range(40)))
+        rest = (name for name in free if name not in taken)
+        return {dim: known.get(dim) or next(rest) for dim in self.size_of}
+
+
+def _unpacked(function: Callable[..., Any]) -> dict[str, list[str]]:
+    """The names that sizes are unpacked to, by the tensor that has them."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                [ast.Tuple(targets)],
+                ast.Attribute(ast.Name(name), "shape")
+                | ast.Call(ast.Attribute(ast.Name(name), "size"), []),
+            ):
+                words = [
+                    item.id if isinstance(item, ast.Name) else "" for item in targets
+                ]
+                found.setdefault(name, words)
+    return found

@@ -1,0 +1,73 @@
+"""Shapes that the forward takes are found where nobody declared any."""
+
+import pytest
+
+from scaffold.project.inferred_inputs import with_dims
+from tests.verify.ops import verdict
+
+TAKEN = {
+    "a @ b": ("a, b", "a[N, D], b[D, K]", ()),
+    "torch.einsum('ij,jk->ik', y, y)": ("y", "y[N, N]", ()),
+    "torch.einsum('bhsd,bhtd->bhst', q, k)": (
+        "q, k",
+        "q[N, D, K, M], k[N, D, H, M]",
+        (),
+    ),
+    "torch.logsumexp(q, 1) - q.gather(1, i[:, None])[:, 0]": (
+        "q, i[; int]",
+        "q[N, D], i[N; int]",
+        (),
+    ),
+    "B, T, H = q.shape\nreturn torch.softmax(q @ k.transpose(1, 2), -1) @ v * H**-0.5": (
+        "q, k, v",
+        "q[B, T, H], k[B, N, H], v[B, N, D]",
+        (),
+    ),
+    "x @ w.t() + b + x.sum((1, 2))[:, None, None]": (
+        "x, w, b",
+        "x[N, D, K], w[M, K], b[M]",
+        (),
+    ),
+    "B, D = x.shape\nreturn x.reshape(B, 2, -1).transpose(1, 2).reshape(B, D) * x": (
+        "x",
+        "x[B, D]",
+        ("D % 2 == 0",),
+    ),
+    "x1, y1, x2, y2 = b.unbind(-1)\nreturn (x2 - x1) * (y2 - y1)": (
+        "b",
+        "b[N, D]",
+        ("D == 4",),
+    ),
+}
+
+
+@pytest.mark.parametrize("forward", TAKEN)
+def test_shapes_that_the_forward_takes_are_found(forward: str) -> None:
+    inputs, shapes, conditions = TAKEN[forward]
+    found = verdict(inputs=inputs, forward=forward, derive=True)
+    assert found.failure is not None
+    assert with_dims(inputs, found.shapes) == shapes
+    assert set(found.wanted) == set(conditions)
+
+
+def test_what_is_found_is_taken() -> None:
+    """Declared, with the conditions, it is proven."""
+    forward = "B, D = x.shape\nreturn x.reshape(B, 2, -1).sum(1) @ w + b"
+    found = verdict(inputs="x, w, b", forward=forward, derive=True)
+    shapes = with_dims("x, w, b", found.shapes)
+    again = verdict(
+        inputs=shapes, forward=forward, derive=True, require=list(found.wanted)
+    )
+    assert again.failure is None, (shapes, found.wanted)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x", "torch.nothing(x)"),
+        ("x, y", "torch.exp(x) + math.exp(y)"),
+        ("x[N], w[M]", "x * w"),  # they are declared
+    ],
+)
+def test_where_no_shapes_mend_it_there_are_none(inputs: str, forward: str) -> None:
+    assert not verdict(inputs=inputs, forward=forward, derive=True).shapes
