@@ -115,8 +115,8 @@ def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
         if isinstance(option, TyperOption) and option.expose_value
         if (row := option.get_help_record(ctx))
     }
-    arguments = [
-        row
+    arguments = [  # the usage line says which may be left out
+        (row[0], row[1].removesuffix("[required]").rstrip())
         for item in command.params
         if isinstance(item, TyperArgument)
         if (row := item.get_help_record(ctx))

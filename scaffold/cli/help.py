@@ -93,7 +93,7 @@ _GRADIENTS = Panel(
 )
 _STYLE = Panel(
     "How the Function is written",
-    ("--class-name", "--doc", "--style", "--sharding", "--shape-checks"),
+    ("--class-name", "--doc", "--style", "--namespace", "--sharding", "--shape-checks"),
     common=False,
 )
 _MATHS = (
@@ -133,7 +133,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
             "Files",
             (
                 *("--spec", "--test-dir", "--template-dir", "--on-conflict"),
-                *("--diff", "--format"),
+                *("--diff", "--explain", "--format"),
             ),
             common=False,
         ),

@@ -76,6 +76,7 @@ TEMPLATE_DIR = Option(
     list,
     metavar="DIR",
 )
+EXPLAIN = Option("--explain", "Show the steps before the Function.", bool)
 SETTINGS = (
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     Option(
@@ -101,6 +102,7 @@ SETTINGS = (
     Option("--dry-run", "Say what would be written, and write nothing.", bool),
     Option("--diff", "Show the difference to what is there, and write nothing.", bool),
     Option("--stdout", "Print the files, and write nothing.", bool),
+    EXPLAIN._replace(help="Show how the gradients came about."),
     FORMAT,
 )
 OF_THE_FUNCTION = tuple(
@@ -114,7 +116,7 @@ DERIVE = (
     *OF_THE_FUNCTION,
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     TEMPLATE_DIR,
-    Option("--explain", "Show the steps before the Function.", bool),
+    EXPLAIN,
     Option(
         "--sizes", "For the bytes of --explain: 'N=32, D=512, ...=8'.", metavar="SIZES"
     ),

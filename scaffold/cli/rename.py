@@ -139,7 +139,8 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
     packaged = project.places.directories.package is not None
     name = op_names(new, PLACE, packaged, project.configuration.names)[0]
     if name == listed.name:
-        raise ScaffoldError(f"op '{name}' has that name already", PLACE)
+        message = f"op '{name}' has that name already"
+        raise ScaffoldError(message, PLACE, "give it another one")
     if name in project.listed:
         where = project.listed[name].entry.locate((), key=True)
         message = f"there is an op '{name}' already"

@@ -6,6 +6,7 @@ eps or an index is refused, with the whole of `--inputs` to copy: a guess would 
 """
 
 import ast
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import filterfalse
 from typing import Any, Literal, NamedTuple
@@ -40,7 +41,7 @@ from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file
 from scaffold.spec.module import parse_init
-from scaffold.spec.op_spec import Dim, TensorInput
+from scaffold.spec.op_spec import Dim, OpSpec, TensorInput
 from scaffold.spec.problems import Locate
 from scaffold.spec.signature import parse_inputs
 
@@ -68,6 +69,10 @@ class Inferred(NamedTuple):
     buffers: tuple[str, ...] = ()
     init: Mapping[str, str] = {}
     unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
+    entries: tuple[str, ...] = ()  # the inputs one by one
+    shapes: Mapping[str, str] = (
+        {}
+    )  # of what an nn.Module owns: "out_features, in_features"
     stated: bool = False  # the inputs are the user's: the rest is said of them
     notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
 
@@ -167,7 +172,7 @@ def _with_starts(
         return inferred
     (layer,) = modules_named(origin.module, name)
     init, unkept = dict[str, str](), list[str]()
-    for parameter, text in starts(layer).items():
+    for parameter, text in starts(layer, origin.module).items():
         try:
             parse_init(parameter, text, Location("__init__"), dims.get(parameter))
         except ScaffoldError:
@@ -175,6 +180,46 @@ def _with_starts(
         else:
             init |= {parameter: text} if parameter in owned else {}
     return inferred._replace(init=init, unkept=tuple(unkept))
+
+
+# --- The shapes that an nn.Module says.
+
+
+def with_shapes(
+    inferred: Inferred, spec_of: Callable[[Inferred], OpSpec | None]
+) -> Inferred:
+    """The inputs of an nn.Module with the sizes that its `__init__` gives its parameters.
+
+    The last size of every other tensor has to follow, from what the forward computes of it with the parameters; or else nothing
+    is declared, since the tests could not tell which sizes go together.
+    """
+    owned = {*inferred.params, *inferred.buffers}
+    names = [re.split(r"\W", entry, maxsplit=1)[0] for entry in inferred.entries]
+    others = [name for name in names if name not in owned]
+    tensors = [name for name in others if {name, f"{name}?"} & {*inferred.entries}]
+    attributes = [entry for entry in inferred.entries if ": " in entry]
+    sizes = set(re.findall(r"[A-Za-z_]\w*", " ".join(inferred.shapes.values())))
+    if inferred.shapes.keys() < owned or sizes & {*names} or not tensors:
+        return inferred
+    if len(owned) + len(tensors) + len(attributes) < len(names):
+        return inferred  # positions, masks, any number of tensors
+    last = {name: f"last_of_{name}" for name in tensors}
+    for _ in tensors:
+        from scaffold.derive.enforced_sizes import met_sizes  # the engine
+
+        spec = spec_of(_shaped(inferred, last))
+        for pair in met_sizes(spec) if spec else ():
+            for name, one, two in ((name, *pair) for name in tensors):
+                if last[name] in (one, two):
+                    other = two if last[name] == one else one
+                    last[name] = other if other in sizes else last[name]
+    return _shaped(inferred, last) if {*last.values()} <= sizes else inferred
+
+
+def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
+    dims = {**inferred.shapes, **{name: f"..., {size}" for name, size in last.items()}}
+    entries = tuple(with_dims(entry, dims) for entry in inferred.entries)
+    return inferred._replace(inputs=", ".join(entries), entries=entries)
 
 
 # --- What an nn.Module says of inputs that are stated.
@@ -202,7 +247,8 @@ def of_stated_inputs(
         return None  # `Norm.forward` alone is a method
     assert origin.function is not None
     node = origin.definitions.functions[origin.function]
-    said = {item.arg: _annotation(item.annotation) for item in node.args.kwonlyargs}
+    kinds = {item.arg: _annotation(item.annotation) for item in node.args.kwonlyargs}
+    said = {name: owned_kind(kind) for name, kind in kinds.items()}
     changed = raw.get("dirty", ())
     tensors = [item for item in every if isinstance(item, TensorInput)]
     fitting = [one for one in tensors if not one.variadic and one.name not in changed]
@@ -258,6 +304,7 @@ class _Judged(NamedTuple):
     node: ast.AST | None = None
     shapes: Mapping[str, str] = {}  # of a sample call, by name of an input
     owned: str = ""  # params or buffers: what an nn.Module has of it
+    shape: str = ""  # and the sizes that its `__init__` gives it
 
 
 def _declared(
@@ -266,11 +313,12 @@ def _declared(
     """What the signature says of a parameter; None where that is nothing, or no more than that it may be None."""
     none = isinstance(default, ast.Constant) and default.value is None
     kind = _annotation(item.annotation)
-    word = kind.rpartition(".")[2]
+    word = owned_kind(kind)
     if word in OWNED:
         trait = "[; const]" if word == "Buffer" else ""
         entry = f"{item.arg}{trait}{'?' if none else ''}"
-        return _Judged(entry, owned=OWNED[word])
+        sizes = kind.partition("[")[2].removesuffix("]")
+        return _Judged(entry, owned=OWNED[word], shape=sizes)
     if "Tensor" in kind:
         several = variadic or kind.rpartition(".")[2].partition("[")[0] in SEVERAL
         optional = "?" if none or "None" in kind or "Optional" in kind else ""
@@ -289,6 +337,11 @@ def _declared(
     simple = type(value) in (int, float, bool, str)
     stated = f": {type(value).__name__}" if simple else ""
     return _Judged(f"{item.arg}{stated}{assigned}")
+
+
+def owned_kind(annotation: str) -> str:
+    """`Parameter` of `Parameter[dim]`, the annotation of what an nn.Module owns."""
+    return annotation.partition("[")[0].rpartition(".")[2]
 
 
 def _annotation(node: ast.expr | None) -> str:
@@ -759,7 +812,8 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
         tuple(name for name, item in known.items() if item.owned == kind)
         for kind in ("params", "buffers")
     )
-    return Inferred(whole, params, buffers)
+    shapes = {name: item.shape for name, item in known.items() if item.shape}
+    return Inferred(whole, params, buffers, entries=(*entries,), shapes=shapes)
 
 
 # --- Inputs that are stated, and used as what they are not declared to be.
@@ -825,3 +879,17 @@ def _misdeclared(name: str, uses: Sequence[_Use]) -> _Judged | None:
     if use and use.type == "int" and not {"tensor", "operand"} & by_kind.keys():
         return _Judged(f"{name}: int", _is_value(name, use), use.node)
     return None
+
+
+def with_dims(inputs: str, shapes: Mapping[str, str]) -> str:
+    """A value of `inputs` whose entries without dims have those of `shapes`, by name: `x[B, T], mask[T; const]`."""
+    whole = " ".join(inputs.split())
+    for entry in reversed(parse_entries(whole, Location("--inputs"))):
+        dims = shapes.get(entry.name.text)
+        if dims is None or entry.dims is not None:
+            continue
+        end = entry.name.place.column - 1 + len(entry.name.text)
+        name, rest = whole[:end], whole[end:].lstrip()
+        traits = rest.startswith("[")  # `mask[; const]`
+        whole = f"{name}[{dims}{rest[1:]}" if traits else f"{name}[{dims}]{whole[end:]}"
+    return whole

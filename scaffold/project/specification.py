@@ -328,6 +328,11 @@ def _specified(
         inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
             problems.raise_found()
+        if inferred is not None and inferred.shapes and not inferred.stated:
+            from scaffold.project.inferred_inputs import with_shapes
+
+            attempt = partial(_attempted, said, known, read, package)
+            inferred = with_shapes(inferred, attempt)
         if inferred is not None:
             said = said._replace(raw=inferred.added_to(said.raw))
     found = said and problems.attempt(
@@ -339,6 +344,21 @@ def _specified(
     stated = (raw, known, said.name, said.locate)
     joins = _joins(known, settings)
     return Specified(spec, where, *stated, read, joins, inferred, notes)
+
+
+def _attempted(
+    said: Said,
+    known: Configuration,
+    read: Reader,
+    package: str | None,
+    inferred: "Inferred",
+) -> OpSpec | None:
+    """The op with these inputs, if it can be one."""
+    raw = inferred.added_to(said.raw)
+    try:
+        return build(said.name, raw, said.locate, known, read, package)
+    except ScaffoldError:
+        return None
 
 
 def _built(

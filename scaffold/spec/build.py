@@ -72,7 +72,7 @@ def build(
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
     spec = _spec(sound, names, arguments, maths, module, shapes, sharding, settings)
-    return replace(spec, namespace=_namespace(package, settings))
+    return replace(spec, namespace=_namespace(sound, package, settings))
 
 
 def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
@@ -81,10 +81,13 @@ def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
     return bool(SIGNATURE & amiss or amiss and not {"inputs", "schema"} & sound.keys())
 
 
-def _namespace(package: str | None, settings: Configuration) -> str:
+def _namespace(
+    raw: Mapping[str, Any], package: str | None, settings: Configuration
+) -> str:
     """What is before the `::` of the op's name, where it is registered."""
-    if settings.namespace is not None:
-        return settings.namespace
+    stated: str | None = raw.get("namespace", settings.namespace)
+    if stated is not None:
+        return stated
     return package.partition(".")[0] if package else NAMESPACE
 
 

@@ -90,7 +90,7 @@ KEYS: dict[str, Key] = {
     ),
     "backward": Key(
         TEXT,
-        "Statements that assign grad_<input>, or '@file.py[:function]'.",
+        "Statements that assign grad_<input>, 'bwd(grad_output, x)', or '@file.py[:function]'.",
         formula=True,
     ),
     "surrogate": Key(
@@ -99,7 +99,7 @@ KEYS: dict[str, Key] = {
         formula=True,
         option="The gradient is not the forward's derivative.",
     ),
-    "import": Key(TEXTS, "Functions of yours to use: 'my_kernels:forward_kernel'."),
+    "import": Key(TEXTS, "Functions of yours to use: 'my_kernels:fwd, bwd'."),
     "optional": Key(NAMES, "Inputs that may be None, as 'name?' says."),
     "nondiff": Key(NAMES, "Inputs without a gradient, as '; const' says."),
     "dirty": Key(NAMES, "Inputs that the forward changes in place."),
@@ -132,6 +132,11 @@ KEYS: dict[str, Key] = {
     "style": Key(
         STYLE,
         "How the op is written: as a Function, in two forms, or with torch.library.custom_op.",
+    ),
+    "namespace": Key(
+        TEXT,
+        "What is before the :: of an op in library style: 'mylib' of mylib::linear (the name of its package).",
+        proven=False,
     ),
     "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
     "amp": Key(

@@ -8,9 +8,11 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from keyword import iskeyword
 from typing import Any
 
 from scaffold.spec.arguments import Arguments
+from scaffold.spec.names import is_identifier
 from scaffold.spec.op_spec import (
     ANY_DIMS,
     WHOLE,
@@ -30,7 +32,8 @@ HINT = "write: style = 'setup-context'"
 def check_library(
     style: str, raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
-    """Note what an op in library style cannot have."""
+    """Note what an op in library style cannot have, and what it alone can have."""
+    _check_namespace(style, raw.get("namespace"), problems)
     if style != "library":
         return
     path = ("style",) if "style" in raw else ("name",)
@@ -53,6 +56,19 @@ def check_library(
     if any(output.variadic for output in arguments.outputs):
         message = "a registered op returns as many tensors each time"
         problems.at(path, message, HINT)
+
+
+def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
+    """Note a name that PyTorch would not take before the `::`, or that no op has."""
+    if name is None:
+        return
+    if style != "library":
+        message = "only an op in library style is registered under a namespace"
+        hint = "style = 'library', or leave out namespace"
+        problems.at(("namespace",), message, hint)
+    elif not is_identifier(name) or iskeyword(name):
+        hint = "write: namespace = 'mylib'"
+        problems.at(("namespace",), f"'{name}' is no namespace", hint)
 
 
 def schema_type(annotation: str) -> str | None:

@@ -373,6 +373,9 @@ class Entry(NamedTuple):
     locate: Locate
 
 
+LONG = 60  # characters of a line that a hint shows
+
+
 def parse_toml(text: str, path: str) -> dict[str, Any]:
     """The tables of a TOML file, or where it is not TOML."""
     import tomllib  # only where a file is read
@@ -386,7 +389,9 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         if isinstance(error, RecursionError):
             message = "it is nested too deeply"
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
-        hint = _quoted(text.split("\n")[line - 1]) if found else None
+        stands = text.split("\n")[line - 1] if found else ""
+        shown = stands.strip()[:LONG]
+        hint = _quoted(stands) or (f"mend: {shown}" if shown else None)
         raise ScaffoldError(message, Location(path, line, column), hint) from None
 
 

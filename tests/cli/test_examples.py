@@ -35,6 +35,8 @@ WANTED = {
     "two outputs": "mean_and_var",
     "complex": "phase_rotate",
     "loop": "scan",
+    "nn.Module": "swiglu",
+    "layer": "swiglu",
 }
 
 

@@ -117,6 +117,31 @@ def test_sizes_that_the_forward_turns_out_to_want(
         assert b'require = ["W == 2 * D"]' in written["ops.toml"].replace(b"'", b'"')
 
 
+BARE = (
+    "--inputs",
+    "x, w[; const], b?",
+    "--forward",
+    "(x @ w) * 1 if b is None else x @ w + b",
+)
+UNSHAPED = Verdict(
+    0,
+    Failure("forward", "raised"),
+    wanted=("D >= 3",),
+    shapes={"x": "N, D", "w": "D, K", "b": "K"},
+)
+
+
+def test_shapes_that_the_forward_takes_are_proposed(tmp_path: Path) -> None:
+    project(tmp_path)
+    before = contents(tmp_path)
+    with patch.object(Proving, "prove", side_effect=[UNSHAPED]):
+        outcome = new_op(tmp_path, *BARE)
+    assert outcome.code == 1
+    inputs = "x[N, D], w[D, K; const], b[K]?"
+    assert f"for instance --inputs '{inputs}' --require 'D >= 3'\n" in outcome.err
+    assert contents(tmp_path) == before, "which dims are equal is not guessed"
+
+
 def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:
     with patch.object(Proving, "prove", return_value=REFUSED):
         outcome = new_op(tmp_path, *PAIR, "--require", "D > 2")

@@ -232,7 +232,7 @@ def test_a_module_says_which_of_its_inputs_it_owns(tmp_path: Path) -> None:
     done = new_op(tmp_path, "--forward", "@layers.py:Norm", "--no-test", name="Norm")
     assert done.code == 0, done.err
     assert done.err.splitlines()[0] == (
-        "note: inputs taken from the forward: x, mean[; const], weight, shift?, eps: float = 1e-6 "
+        "note: inputs taken from the forward: x[..., dim], mean[dim; const], weight[dim], shift[dim]?, eps: float = 1e-6 "
         "(parameters: weight, shift; buffers: mean)"
     )
     table = (tmp_path / "ops.toml").read_text()
@@ -240,6 +240,81 @@ def test_a_module_says_which_of_its_inputs_it_owns(tmp_path: Path) -> None:
     assert "buffers = ['mean']" in table.replace('"', "'")
     written = (tmp_path / "norm.py").read_text()
     assert "register_buffer(" in written
+
+
+BLOCK = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Norm(nn.Module):
+    def __init__(self, dim, eps=1e-6, affine=True):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim)) if affine else None
+
+    def forward(self, x):
+        y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        return y if self.weight is None else y * self.weight
+
+
+class Block(nn.Module):
+    def __init__(self, dim, ratio=4):
+        super().__init__()
+        self.norm = Norm(dim, 1e-5)
+        self.net = nn.Sequential(nn.Linear(dim, ratio * dim), nn.GELU(), nn.Linear(ratio * dim, dim))
+        nn.init.zeros_(self.net[2].weight)
+
+    def forward(self, x):
+        return x + self.net(self.norm(x))
+
+
+class Tied(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.up = nn.Linear(dim, hidden, bias=False)
+        nn.init.normal_(self.up.weight, std=0.02)
+
+    def forward(self, x):
+        return F.linear(self.up(x), self.up.weight.t())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "starts"),
+    [
+        (
+            "Block",
+            "x[..., dim], norm_weight[dim], net_0_weight[ratio_dim, dim], net_0_bias[ratio_dim], net_2_weight[dim, ratio_dim], net_2_bias[dim]",
+            [
+                "nn.init.ones_(self.norm_weight)",
+                "bound = 1 / math.sqrt(self.dim) if self.dim > 0",
+                "bound = 1 / math.sqrt(self.ratio_dim) if self.ratio_dim > 0",
+                "nn.init.zeros_(self.net_2_weight)",
+            ],
+        ),
+        (
+            "Tied",
+            "x[..., dim], up_weight[hidden, dim]",
+            [
+                "nn.init.normal_(self.up_weight, std=0.02)",
+                "return F.linear(F.linear(x, up_weight), up_weight.t())",
+            ],
+        ),
+    ],
+)
+def test_modules_in_a_module_give_it_their_parameters(
+    name: str, inputs: str, starts: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "layers.py").write_text(BLOCK)
+    maths = ("--forward", f"@layers.py:{name}", "--no-verify", "--no-test")
+    done = new_op(tmp_path, *maths, name=name)
+    assert done.code == 0, done.err
+    assert done.err.startswith(f"note: inputs taken from the forward: {inputs} (")
+    written = (tmp_path / f"{name.lower()}.py").read_text()
+    assert all(line in written for line in starts)
+    assert "Norm.forward" not in written
 
 
 STARTS = """

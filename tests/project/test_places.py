@@ -387,7 +387,10 @@ def test_the_import_is_as_the_place_demands(
     assert str(arranged[name]) not in text
 
 
-@pytest.mark.parametrize("name", in_every_run(ARRANGEMENTS, [*ARRANGEMENTS][::6]))
+@pytest.mark.parametrize(
+    "name",
+    in_every_run(ARRANGEMENTS, [*ARRANGEMENTS][::12], pytest.mark.each_commit),
+)
 def test_plain_pytest_finds_the_op(
     tested: dict[str, tuple[int, str]], name: str
 ) -> None:

@@ -164,6 +164,12 @@ CASES = {
         "inputs = 'x, w'\nforward = 'x @ w.t()'\nstyle = 'library'\n",
     ),
     "style": Case(("--style", "combined"), "style = 'combined'"),
+    "namespace": Case(
+        ("--namespace", "mylib"),
+        "namespace = 'mylib'",
+        (*BASE, "--style", "library"),
+        BASE_TOML + "style = 'library'\n",
+    ),
     "save-policy": Case(
         *(("--save-policy", "balanced"), "save-policy = 'balanced'"),
         *(BASE + ("--forward", "y = x * w; return y.exp()", "--grad", "x=w*y.exp()"),),

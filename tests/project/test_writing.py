@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import COMMAND, Outcome, environment, listing
-from tests.sweeps import in_every_run, pairs_in_every_run
+from tests.sweeps import in_every_run
 
 QUESTION = "overwrite {}? [n]o/[y]es/[d]iff/[m]erge/[a]ll/[q]uit (no): "
 PAIR = ("new-op", "foo", "--inputs", "x", "--no-module")
@@ -85,24 +85,19 @@ def converse(directory: Path, *answers: str) -> Outcome:
     return terminal.finish()
 
 
-ASKED = [
-    (("\n", "n\n"), ("skip", "skip")),
-    (("y\n", "No\n"), ("update", "skip")),
-    (("n\n", "yes\n"), ("skip", "update")),
-    (("a\n",), ("update", "update")),
-    (("n\n", "a\n"), ("skip", "update")),
-]
+ASKED = {
+    "enter": (("\n", "n\n"), ("skip", "skip")),
+    "first": (("y\n", "No\n"), ("update", "skip")),
+    "second": (("n\n", "yes\n"), ("skip", "update")),
+    "all": (("a\n",), ("update", "update")),
+    "no-then-all": (("n\n", "a\n"), ("skip", "update")),
+}
 
 
 # Which answer means what is asked in tests/workspace/test_conflicts.py, without a terminal.
-@pytest.mark.parametrize(
-    ("answers", "verbs"),
-    pairs_in_every_run(ASKED, ASKED[2:3]),
-    ids=["enter", "first", "second", "all", "no-then-all"],
-)
-def test_each_file_is_asked_about(
-    occupied: Path, answers: tuple[str, ...], verbs: tuple[str, str]
-) -> None:
+@pytest.mark.parametrize("case", in_every_run(ASKED, ["second"]))
+def test_each_file_is_asked_about(occupied: Path, case: str) -> None:
+    answers, verbs = ASKED[case]
     outcome = converse(occupied, *answers)
     assert outcome.code == 0
     assert [line.split() for line in outcome.out.splitlines()] == [
