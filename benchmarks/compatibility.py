@@ -1,13 +1,15 @@
-"""What of PyTorch works with generated ops: a table of checks by styles, and with forward mode, in Markdown.
+"""What of PyTorch works with generated ops: a table of checks by styles, with forward mode and with double backward, in Markdown.
 
-In: `python -m benchmarks.compatibility [NAME ...] [--style STYLE ...] [--inductor]`, in an environment with torch: the examples that are named, else all with a
+In: `python -m benchmarks.compatibility [NAME ...] [--style STYLE ...] [--check WORD] [--inductor]`, in an environment with torch: the examples that are named, else all with a
 gradient. Each is generated in every style that it can have, with its test, which says how inputs are made.
-Out: for each check how many ops pass of those that it applies to, then each op that does not, with PyTorch's own message.
+Out: for each check how many ops pass of those that it applies to, and the oldest PyTorch that has it; then each failure with its reason, PyTorch's issue and
+message, what cannot be generated in a style, and the cells below those of ops that were written by hand. Exit 1 where a failure has no reason, or a cell is below.
 """
 
 import argparse
 import copy
 import importlib
+import multiprocessing
 import shlex
 import sys
 import tempfile
@@ -20,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo import symbolic_convert
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import grad, jacrev, jvp, vjp, vmap
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
 from tests.examples.examples import ROOT
@@ -31,6 +33,7 @@ STYLES: dict[str, tuple[str, ...]] = {
     "combined": ("--style", "combined"),
     "library": ("--style", "library"),
     "forward-ad": ("--style", "setup-context", "--forward-ad"),
+    "double-backward": ("--save-policy", "balanced", "--double-backward"),
 }
 UNSAID: dict[str, Any] = {
     "supports_gradcheck": True,
@@ -39,14 +42,72 @@ UNSAID: dict[str, Any] = {
     "gradcheck_options": {},
     "layouts": (torch.clone,),
     "empty_cases": {},
+    "ends": (),
+    "changed_in_place": (),
+    "registered": None,
+    "listed_from": None,
+}
+
+
+class Reason(NamedTuple):
+    """Why a check fails in a style, whatever the op, or with an op that PyTorch cannot take there."""
+
+    checks: tuple[str, ...]  # what their names begin with
+    style: str  # none: any
+    message: str  # part of PyTorch's
+    text: str
+
+
+FUNC = ("torch.func", "vmap", "forward mode", "jacfwd")
+REASONS = (
+    Reason(
+        FUNC,
+        "combined",
+        "must override the setup_context",
+        "torch.func takes no Function with forward(ctx, ...), by design (pytorch#91452)",
+    ),
+    Reason(
+        ("forward mode", "jacfwd"),
+        "",
+        "must implement the jvp function",
+        "that is written with --forward-ad; Dynamo refuses a Function with a jvp (pytorch#118397)",
+    ),
+    Reason(
+        ("torch.func", "vmap(grad)"),
+        "library",
+        "must override the setup_context",
+        "PyTorch makes no setup_context for a registered op (pytorch#168393, #170834, #179652)",
+    ),
+    Reason(
+        ("forward mode", "jacfwd"),
+        "library",
+        "",
+        "a registered op has no jvp: the tangent is 0, without an error (pytorch#131116, which was not merged)",
+    ),
+    Reason(
+        ("torch.export",),
+        "",
+        "Unsupported input type",
+        "torch.export takes no functions as inputs, by design (pytorch#147400)",
+    ),
+)
+
+# The ops that were written by hand, one of each kind, and how many of them pass what not all of them do.
+BY_HAND = {"linear", "mul_constant", "exp_in_place", "sort_last", "l2_normalize"}
+BY_HAND |= {"sigmoid", "centre"}
+NEVER = {
+    "combined": FUNC,
+    "library": ("torch.func", "vmap(grad)", "forward mode", "jacfwd"),
+    "setup-context": ("forward mode", "jacfwd"),
+    "double-backward": ("forward mode", "jacfwd"),
 }
 
 
 class Op:
     """An op by its generated test."""
 
-    def __init__(self, tests: Any, module: Any) -> None:
-        self.tests, self.module = tests, module
+    def __init__(self, tests: Any, module: Any, directory: Path) -> None:
+        self.tests, self.module, self.directory = tests, module, directory
 
     def says(self, name: str) -> Any:
         """What the test says of its op; one that stands alone leaves out what does not apply."""
@@ -61,14 +122,28 @@ class Op:
         return outputs
 
     def loss(self, *inputs: Any) -> Tensor:
-        total = torch.zeros((), dtype=torch.double)
-        for output in self.run(*inputs):
-            total = total + output.sum()
-        return total
+        return _total(self.run(*inputs))
+
+    def plain_loss(self, *inputs: Any) -> Tensor:
+        """That of the op in plain PyTorch."""
+        return _total(self.ends(self.tests.reference(*inputs)))
+
+    def ends(self, found: Any) -> list[Tensor]:
+        """What has a gradient of what a call returned."""
+        outputs = found if isinstance(found, tuple) else (found,)
+        return [outputs[at] for at in self.says("ends") or range(len(outputs))]
 
     def gradients(self, inputs: Sequence[Any]) -> tuple[Tensor | None, ...]:
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         return torch.autograd.grad(self.loss(*inputs), needed, allow_unused=True)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it changes what is given to it."""
+        given = [_clone(x) for x in self.inputs()]
+        with torch.no_grad():
+            self.tests.op(*given)
+        return any(isinstance(x, Tensor) and x._version > 0 for x in given)
 
     @property
     def first(self) -> int:
@@ -77,26 +152,40 @@ class Op:
         flags = [isinstance(x, Tensor) and x.requires_grad for x in inputs]
         return flags.index(True)
 
-    def of_first(self) -> tuple[Callable[[Tensor], Tensor], Tensor]:
-        """The loss as a function of that input alone, and its value."""
+    def of_first(
+        self, of: Callable[..., Tensor] | None = None
+    ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+        """The loss, or another, as a function of that input alone, and its value."""
         inputs = [x.detach() if isinstance(x, Tensor) else x for x in self.inputs()]
-        at = self.first
+        at, function = self.first, of or self.loss
 
         def loss(x: Tensor) -> Tensor:
-            return self.loss(*inputs[:at], x, *inputs[at + 1 :])
+            return function(*inputs[:at], x, *inputs[at + 1 :])
 
         return loss, inputs[at]
+
+
+def _total(outputs: Iterable[Tensor]) -> Tensor:
+    total = torch.zeros((), dtype=torch.double)
+    for output in outputs:
+        total = total + output.sum()
+    return total
 
 
 Check = Callable[[Op], None]
 CHECKS: dict[str, Check] = {}
 Needs = Callable[[Op], bool]
 NEEDS: dict[str, Needs] = {}
+SINCE: dict[str, str] = {}  # the oldest PyTorch in which generated ops pass
+FLOOR = "2.4"  # of what is generated: whether autocast is on for a device can be asked
+COMPILED = "2.5"  # with `--double-backward` 2.6
 
 
-def check(name: str, needs: Needs = lambda op: True) -> Callable[[Check], Check]:
+def check(
+    name: str, needs: Needs = lambda op: True, since: str = FLOOR
+) -> Callable[[Check], Check]:
     def noted(function: Check) -> Check:
-        CHECKS[name], NEEDS[name] = function, needs
+        CHECKS[name], NEEDS[name], SINCE[name] = function, needs, since
         return function
 
     return noted
@@ -117,7 +206,17 @@ def inductor(_op: Op) -> bool:
 
 def mapped(op: Op) -> bool:
     """Whether it changes no input in place, for which PyTorch has no generated rule."""
-    return not getattr(op.tests, "changed_in_place", ())
+    return not op.says("changed_in_place")
+
+
+def registered(op: Op) -> bool:
+    return op.says("registered") is not None
+
+
+def parallel(op: Op) -> bool:
+    """Whether its module has parameters: DDP takes no other."""
+    there = torch.distributed.is_available() and torch.distributed.is_gloo_available()
+    return bool(there and op.module and [*op.module.build().parameters()])
 
 
 @check("gradcheck, slow", numeric)
@@ -142,6 +241,10 @@ def _(op: Op) -> None:
 @check("sizes of 0", lambda op: bool(op.says("empty_cases")))
 def _(op: Op) -> None:
     for case in op.says("empty_cases").values():
+        try:
+            op.plain_loss(*(_copy(x) for x in op.inputs(**case)))
+        except (IndexError, RuntimeError):
+            continue  # nor does plain PyTorch
         op.gradients(op.inputs(**case))
 
 
@@ -217,35 +320,56 @@ def _(op: Op) -> None:
     assert_same((tangent,), ((slope * steps).sum(),))
 
 
-@check("torch.compile(fullgraph), aot_eager")
+@check("jacfwd, hessian", lambda op: twice(op) and mapped(op))
+def _(op: Op) -> None:
+    loss, x = op.of_first()
+    plain, _ = op.of_first(op.plain_loss)
+    assert_same((jacfwd(loss)(x),), (jacfwd(plain)(x),))
+    assert_same((hessian(loss)(x),), (hessian(plain)(x),))
+
+
+@check("torch.compile(fullgraph), aot_eager", since=COMPILED)
 def _(op: Op) -> None:
     compiles(op, "aot_eager", op.inputs())
 
 
-@check("the same under autocast")
+@check("torch.compile under autocast, aot_eager", since=COMPILED)
 def _(op: Op) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         compiles(op, "aot_eager", [_single(x) for x in op.inputs()])
 
 
-@check("torch.compile(fullgraph), inductor", inductor)
+@check("torch.compile(fullgraph), inductor", inductor, COMPILED)
 def _(op: Op) -> None:
     compiles(op, "inductor", op.inputs())
 
 
-@check("the same under autocast, inductor", inductor)
+@check("torch.compile under autocast, inductor", inductor, COMPILED)
 def _(op: Op) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         compiles(op, "inductor", [_single(x) for x in op.inputs()])
 
 
+def _clone(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
 def compiles(op: Op, backend: str, inputs: Sequence[Any]) -> None:
-    """See that the compiled op has the gradients of the eager one."""
+    """See that the compiled op, without what its test does around it, has the gradients of the eager one."""
     torch._dynamo.reset()
     _forget_modules()
-    compiled = torch.compile(op.loss, fullgraph=True, backend=backend)
+
+    def on_copies(*inputs: Any) -> Any:
+        return op.tests.op(*map(_clone, inputs))
+
+    alone = not op.in_place  # PyTorch 2.13 loses a backward there: docs/limits.md
+    compiled: Any = torch.compile(
+        op.tests.op if alone else on_copies, fullgraph=True, backend=backend
+    )
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
-    got = torch.autograd.grad(compiled(*inputs), needed, allow_unused=True)
+    given = map(_clone, inputs) if alone else inputs
+    loss = _total(op.ends(compiled(*given)))
+    got = torch.autograd.grad(loss, needed, allow_unused=True)
     again = [_copy(x) for x in inputs]
     exact = needed[0].dtype == torch.double
     assert_same(got, op.gradients(again), 1e-6 if exact else 0.03)
@@ -273,6 +397,71 @@ def _(op: Op) -> None:
         assert_same(op.gradients(op.inputs()), expected)
 
 
+@check("torch.library.opcheck", registered, "2.5")
+def _(op: Op) -> None:
+    inputs, start = op.inputs(), op.says("listed_from")
+    if start is not None:  # any number of tensors are one argument
+        inputs = (*inputs[:start], [*inputs[start:]])
+    torch.library.opcheck(op.tests.registered, tuple(inputs))
+
+
+@check("DDP over gloo, two processes", parallel)
+def _(op: Op) -> None:
+    """Each process has inputs of its own; the gradients of the parameters are the means."""
+    with tempfile.TemporaryDirectory() as directory:
+        context = multiprocessing.get_context("forkserver")  # this one has threads
+        context.set_forkserver_preload([__spec__.name])
+        results = context.Queue()
+        arguments = (op.directory, f"file://{directory}/store", results)
+        runs = [context.Process(target=_ddp, args=(*arguments, k)) for k in range(2)]
+        for run in runs:
+            run.start()
+        try:
+            problems = [results.get(timeout=60) for _ in runs]
+        finally:
+            for run in runs:
+                run.join(5)
+                run.kill()
+    assert not any(problems), problems
+
+
+def _ddp(directory: Path, store: str, results: Any, rank: int) -> None:
+    """One of the two processes."""
+    op = op_in(directory)
+    assert op is not None
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=store, rank=rank, world_size=2
+    )
+    try:
+        tests, plain = op.module(), op.module.build()
+        names = [*op.tests.make()]
+        given = [
+            dict(zip(names, op.inputs(needs=(), seed=seed), strict=True))
+            for seed in range(2)
+        ]
+        for inputs in given:
+            torch.autograd.backward(_outputs(tests.call(plain, inputs)) / 2)
+        copied = copy.deepcopy(plain)
+        copied.zero_grad()
+        wrapped = nn.parallel.DistributedDataParallel(copied)
+        torch.autograd.backward(_outputs(tests.call(wrapped, given[rank])))
+        pairs = zip(copied.parameters(), plain.parameters(), strict=True)
+        for one, other in pairs:
+            assert_same((one.grad,), (other.grad,))
+        results.put("")
+    except Exception as error:  # noqa: BLE001 (it is told by the process that waits)
+        results.put(f"{type(error).__name__}: {error}")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def _outputs(found: Any) -> Tensor:
+    """A loss of what a module returned."""
+    several = found if isinstance(found, tuple) else (found,)
+    return _total(x.square() for x in several if x.requires_grad)
+
+
 @check("autocast, bfloat16")
 def _(op: Op) -> None:
     inputs = [_single(x) for x in op.inputs()]
@@ -296,7 +485,9 @@ def _(op: Op) -> None:
 
 def _forget_modules() -> None:
     """See that Dynamo imports the op's module again: that of the style before has the same name."""
-    symbolic_convert._import_module.cache_clear()
+    cached = getattr(symbolic_convert, "_import_module", None)  # not in every version
+    if cached is not None:
+        cached.cache_clear()
     for name in [name for name in globals() if name.startswith("__import_")]:
         del globals()[name]
 
@@ -323,16 +514,38 @@ def assert_same(
 
 
 class Row(NamedTuple):
-    """A check: by style how many pass, of how many, and why the others do not."""
+    """A check: by style the ops that pass, those that were asked, and why the others do not."""
 
     name: str
-    passed: dict[str, int]
-    asked: dict[str, int]
-    failures: dict[str, list[str]]  # the ops by style and message
+    passed: dict[str, list[str]]
+    asked: dict[str, list[str]]
+    failures: dict[tuple[str, str], list[str]]  # the ops by style and message
+
+    def cell(self, style: str) -> str:
+        asked = len(self.asked.get(style, ()))
+        return f"{len(self.passed.get(style, ()))} of {asked}" if asked else "-"
+
+    def reason(self, style: str, message: str) -> str:
+        """Why PyTorch cannot; none where nothing is known."""
+        for item in REASONS:
+            of_it = self.name.startswith(item.checks) and item.style in ("", style)
+            if of_it and item.message in message:
+                return item.text
+        return ""
+
+    def below(self, style: str) -> list[str]:
+        """The ops that pass when they are written by hand, and do not as they are generated."""
+        if self.name.startswith(NEVER.get(style, ("-",))):
+            return []
+        passed = self.passed.get(style, ())
+        asked = (name for name in self.asked.get(style, ()) if name in BY_HAND)
+        return [name for name in asked if name not in passed]
 
 
-def ops(names: Sequence[str], style: str, directory: Path) -> Iterator[tuple[str, Op]]:
-    """The examples in a style; those that have no gradient or refuse the style are left out."""
+def ops(
+    names: Sequence[str], style: str, directory: Path, refused: dict[str, list[str]]
+) -> Iterator[tuple[str, Op]]:
+    """The examples in a style that have a gradient which is the derivative; why others cannot be had is noted."""
     for example in sorted(path for path in ROOT.iterdir() if path.is_dir()):
         command = example / "command"
         if not command.is_file() or (names and example.name not in names):
@@ -347,15 +560,24 @@ def ops(names: Sequence[str], style: str, directory: Path) -> Iterator[tuple[str
                 ("test_", example.name + ".py")
             ):
                 (where / file.name).write_bytes(file.read_bytes())
-        if run_new_op(where, *words[2:], *STYLES[style], "--no-verify").exit_code:
+        result = run_new_op(where, *words[2:], *STYLES[style], "--no-verify")
+        if result.exit_code:
+            message = _first_line(str(result.exception))
+            refused.setdefault(f"{style}: {message}", []).append(example.name)
             continue
-        found = imported(where)
-        tests = next((v for k, v in found.items() if _is_tests(k, "OpTests", v)), None)
-        module = next(
-            (v for k, v in found.items() if _is_tests(k, "ModuleTests", v)), None
-        )
-        if tests is not None and tests.has_gradient and tests.reference:
-            yield example.name, Op(tests(), module)
+        op = op_in(where)
+        if op is not None:
+            yield example.name, op
+
+
+def op_in(directory: Path) -> Op | None:
+    """The op whose test stands in a directory, if its gradient is the derivative."""
+    found = imported(directory)
+    tests = next((v for k, v in found.items() if _is_tests(k, "OpTests", v)), None)
+    module = next((v for k, v in found.items() if _is_tests(k, "ModuleTests", v)), None)
+    if tests is None or not (tests.has_gradient and tests.reference):
+        return None
+    return Op(tests(), module, directory)
 
 
 def imported(directory: Path) -> dict[str, Any]:
@@ -374,20 +596,25 @@ def _is_tests(name: str, base: str, value: Any) -> bool:
     return name.startswith("Test") and base in bases
 
 
-def rows(names: Sequence[str], styles: Iterable[str], directory: Path) -> list[Row]:
+def rows(
+    names: Sequence[str],
+    styles: Iterable[str],
+    directory: Path,
+    refused: dict[str, list[str]],
+) -> list[Row]:
     found = {name: Row(name, {}, {}, {}) for name in CHECKS}
     for style in styles:
-        for op_name, op in ops(names, style, directory):
+        for op_name, op in ops(names, style, directory, refused):
             for name, function in CHECKS.items():
                 if not NEEDS[name](op):
                     continue
                 row = found[name]
-                row.asked[style] = row.asked.get(style, 0) + 1
+                row.asked.setdefault(style, []).append(op_name)
                 problem = _problem(function, op)
-                row.passed[style] = row.passed.get(style, 0) + (not problem)
                 if problem:
-                    told = f"{name}, {style}: {problem}"
-                    row.failures.setdefault(told, []).append(op_name)
+                    row.failures.setdefault((style, problem), []).append(op_name)
+                else:
+                    row.passed.setdefault(style, []).append(op_name)
             print(f"{style}: {op_name}", file=sys.stderr, flush=True)
     return list(found.values())
 
@@ -398,10 +625,38 @@ def _problem(function: Check, op: Op) -> str:
             warnings.simplefilter("ignore")
             function(op)
     except Exception as error:  # noqa: BLE001 (whatever PyTorch raises is reported)
-        return (
-            f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:120]}"
-        )
+        return f"{type(error).__name__}: {_first_line(str(error))}"
     return ""
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:180]
+
+
+def printed(
+    table: Iterable[Row], styles: Sequence[str], refused: dict[str, list[str]]
+) -> int:
+    """Print the table, and of all that fails why; how much has no reason or is below what is written by hand."""
+    amiss = 0
+    print(f"| check | {' | '.join(styles)} | since |\n|---|{'---|' * len(styles)}---|")
+    for row in table:
+        cells = " | ".join(map(row.cell, styles))
+        print(f"| {row.name} | {cells} | {SINCE[row.name]} |")
+    print()
+    for row in table:
+        for (style, message), names in row.failures.items():
+            reason = row.reason(style, message)
+            amiss += not reason
+            said = f"{reason or 'NO REASON KNOWN'}. {message} ({', '.join(names)})"
+            print(f"- {row.name}, {style}: {said}")
+    for message, names in refused.items():
+        print(f"- not in this style, {message} ({', '.join(names)})")
+    for row in table:
+        for style in styles:
+            if names := row.below(style):
+                amiss += 1
+                print(f"- BELOW what is written by hand, {row.name}, {style}: {names}")
+    return amiss
 
 
 def main() -> None:
@@ -409,25 +664,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--inductor", action="store_true", help="compile with it too")
     parser.add_argument("--style", action="append", choices=STYLES)
+    parser.add_argument("--check", default="", help="only those with this in the name")
     asked = parser.parse_args()
+    for name in [name for name in CHECKS if asked.check not in name]:
+        del CHECKS[name]
     styles = asked.style or list(STYLES)
+    refused: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        table = rows(asked.names, styles, Path(directory))
-    print(f"| check | {' | '.join(styles)} |\n|---|{'---|' * len(styles)}")
-    for row in table:
-        cells = [
-            (
-                f"{row.passed.get(style, 0)} of {row.asked[style]}"
-                if row.asked.get(style)
-                else "-"
-            )
-            for style in styles
-        ]
-        print(f"| {row.name} | {' | '.join(cells)} |")
-    print()
-    for row in table:
-        for failure, names in row.failures.items():
-            print(f"- {failure} ({', '.join(names)})")
+        table = rows(asked.names, styles, Path(directory), refused)
+    sys.exit(bool(printed(table, styles, refused)))
 
 
 if __name__ == "__main__":

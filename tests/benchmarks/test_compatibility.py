@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.compatibility import CHECKS, STYLES, rows
+from benchmarks.compatibility import CHECKS, STYLES, printed, rows
 
 
 @pytest.fixture
@@ -19,38 +19,46 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.each_commit
 @pytest.mark.usefixtures("few")
 def test_the_default_style_passes_and_the_others_are_not_for_transforms(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = {
-        row.name: row for row in rows(["linear", "exp_in_place"], STYLES, tmp_path)
+    refused: dict[str, list[str]] = {}
+    table = rows(["linear", "exp_in_place"], STYLES, tmp_path, refused)
+    of = {row.name: row for row in table}
+    one, two = ["linear"], ["exp_in_place", "linear"]
+    assert of["gradcheck, slow"].passed == {
+        "setup-context": two,
+        "combined": two,
+        "library": one,
+        "forward-ad": one,
+        "double-backward": two,
     }
-    assert table["gradcheck, slow"].passed == {
-        "setup-context": 2,
-        "combined": 2,
-        "library": 1,
-        "forward-ad": 1,
+    assert of["vmap"].passed == {
+        "setup-context": one,
+        "library": one,
+        "forward-ad": one,
+        "double-backward": one,
     }
-    assert table["vmap"].passed == {
-        "setup-context": 1,
-        "combined": 0,
-        "library": 1,
-        "forward-ad": 1,
-    }
-    assert table["forward mode (torch.func.jvp)"].passed["forward-ad"] == 1
-    (why,) = table["vmap"].failures
-    assert why.startswith("vmap, combined: RuntimeError")
-    assert table["gradgradcheck"].asked == {
-        "setup-context": 2,
-        "combined": 2,
-        "library": 1,
-        "forward-ad": 1,
-    }
+    assert of["jacfwd, hessian"].passed == {"forward-ad": one}
+    assert of["torch.library.opcheck"].passed == {"library": one}
+    assert of["DDP over gloo, two processes"].passed == dict.fromkeys(STYLES, one)
+    assert printed(table, [*STYLES], refused) == 0
+    said = capsys.readouterr().out
+    assert "- vmap, combined: torch.func takes no Function with forward(ctx" in said
+    assert "(pytorch#91452). RuntimeError: " in said
+    assert "'x' changes in place, and PyTorch gives a registered op" in said
 
 
 @pytest.mark.usefixtures("few")
 def test_a_wrong_gradient_is_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """It has no reason, and an op written by hand has none."""
     monkeypatch.setattr(torch, "tensordot", lambda *_, **__: torch.ones(4, 3).double())
-    table = {row.name: row for row in rows(["linear"], STYLES, tmp_path)}
-    assert table["gradcheck, slow"].passed["setup-context"] == 0
+    table = rows(["linear"], ["setup-context"], tmp_path, {})
+    (slow,) = (row for row in table if row.name == "gradcheck, slow")
+    assert slow.passed == {}
+    assert slow.below("setup-context") == ["linear"]
+    assert printed([slow], ["setup-context"], {}) == 2
+    assert "NO REASON KNOWN" in capsys.readouterr().out

@@ -26,4 +26,4 @@ def test_every_target_is_measured() -> None:
     )
     assert not done.stderr
     rows = [line[:24].strip() for line in done.stdout.splitlines()[2:]]
-    assert rows == ["--help", *(f"new-op, {name}" for name, _ in COMMANDS), PROOF]
+    assert rows == ["--help", *(f"new-op, {name}" for name, _, _ in COMMANDS), PROOF]
