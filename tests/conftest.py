@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from inspect import isfunction
 from pathlib import Path
 from types import SimpleNamespace
 from zlib import crc32
@@ -23,12 +24,14 @@ from hypothesis import settings
 from scaffold.verify import processes
 from tests.executed.suites import Suites
 from tests.seeds import seed_this_device_alone
+from tests.sweeps import NOT_COLLECTED
 from tests.warm import running_server
 
 # The tensors of tests are small, and tests share the cores: threads would only wait for each other, which costs as much as
 # work. torch heeds it when it is imported, here and in processes that tests start.
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
+NOT_ASKED = "not exhaustive and not each_commit"  # the markers of a default run
 SLICE = re.compile(r"(\d+)/(\d+)")
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,8 +61,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hundreds of processes start `scaffold`. Where PYTHONDONTWRITEBYTECODE is set, as in many images, each of them would
     # compile it again, which takes longer than what it is started for.
     sys.dont_write_bytecode = False
+    if config.option.markexpr == NOT_ASKED:
+        NOT_COLLECTED.update(NOT_ASKED.removeprefix("not ").split(" and not "))
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(ROOT / "scaffold", quiet=2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj: object) -> list[pytest.Item] | None:
+    """No test of a function whose marker leaves it out: that of thousands of parameters is quicker not made than taken away."""
+    if not isfunction(obj):
+        return None
+    markers = {mark.name for mark in getattr(obj, "pytestmark", ())}
+    return [] if markers & NOT_COLLECTED else None
 
 
 def pytest_collection_modifyitems(

@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests import sweeps
 from tests.conftest import part_of
 from tests.sweeps import in_every_run, one_of_each
 
@@ -17,6 +19,18 @@ import pytest
 def test_a(number):
     pass
 """
+SWEEPS = TESTS + """
+from tests.sweeps import in_every_run
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", range(40))
+def test_all(number):
+    pass
+
+@pytest.mark.parametrize("letter", in_every_run("abc", "b", pytest.mark.each_commit))
+def test_b(letter):
+    pass
+"""
 
 
 def test_a_test_belongs_to_the_same_part_everywhere() -> None:
@@ -25,8 +39,8 @@ def test_a_test_belongs_to_the_same_part_everywhere() -> None:
     assert found == {0, 1, 2, 3}
 
 
-def run(directory: Path, *options: str) -> str:
-    (directory / "test_many.py").write_text(TESTS)
+def run(directory: Path, *options: str, tests: str = TESTS) -> str:
+    (directory / "test_many.py").write_text(tests)
     (directory / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
@@ -49,9 +63,21 @@ def test_what_is_no_slice(slice: str, tmp_path: Path) -> None:
     assert "is no K/N with K from 0 to N-1" in run(tmp_path, f"--slice={slice}")
 
 
-def test_of_a_sweep_the_rest_is_exhaustive() -> None:
+def test_of_a_sweep_the_rest_is_exhaustive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "NOT_COLLECTED", set())
     assert one_of_each(["a", "bb", "c"], len) == ["a", "bb"]
     kept, left, other = in_every_run(["a", "bb", "c"], ["a"])
     assert kept == "a"
     assert [mark.name for mark in left.marks] == ["exhaustive"]
     assert other.values == ("c",)
+
+
+def test_a_default_run_collects_no_more_than_it_runs(tmp_path: Path) -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
+    chosen = options["ini_options"]["addopts"][-2:]
+    asked = run(tmp_path, "--collect-only", *chosen, tests=SWEEPS)
+    assert "41 tests collected" in asked, asked
+    every = run(tmp_path, "--collect-only", tests=SWEEPS)
+    assert "83 tests collected" in every, every
+    left = run(tmp_path, "--collect-only", "-m", "exhaustive", tests=SWEEPS)
+    assert "40/83 tests collected (43 deselected)" in left, left

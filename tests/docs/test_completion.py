@@ -12,7 +12,7 @@ from scaffold.cli.new_op import CHOICES
 from scaffold.cli.op_options import SETTINGS, SPECIFICATION
 from scaffold.spec.config_keys import KEYS as CONFIGURATION
 from scaffold.spec.keys import KEYS
-from tests.sweeps import in_every_run
+from tests.sweeps import in_every_run, pairs_in_every_run
 
 BASH = """
 eval "$(_SCAFFOLD_COMPLETE=source_bash scaffold)"
@@ -60,31 +60,26 @@ def asked(
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+# What is typed, what a shell offers for its last word, and what it does not.
+TYPED = {
+    "ne": (["new-op"], ["lint"]),
+    "new-op foo --style ''": (["setup-context", "combined", "library"], ["lint"]),
+    "new-op foo --save-p": (["--save-policy"], ["--style"]),
+    "lint --select AF3": (["AF30", "AF36"], ["AF29"]),
+    "lint --format s": (["sarif"], ["github"]),
+    "config line": (["line-length"], ["lint"]),
+}
+IN_SHELLS = [(shell, words) for words in TYPED for shell in SCRIPTS]
+
+
+# The words are ours and the same in every shell; a shell's script is, in whatever is typed.
 @pytest.mark.parametrize(
-    ("words", "offered", "withheld"),
-    [
-        (["ne"], ["new-op"], ["lint"]),
-        (
-            ["new-op", "foo", "--style", ""],
-            ["setup-context", "combined", "library"],
-            ["lint"],
-        ),
-        (["new-op", "foo", "--save-p"], ["--save-policy"], ["--style"]),
-        (["lint", "--select", "AF3"], ["AF30", "AF36"], ["AF29"]),
-        (["lint", "--format", "s"], ["sarif"], ["github"]),
-        (["config", "line"], ["line-length"], ["lint"]),
-    ],
-    ids=lambda value: " ".join(value),
+    ("shell", "words"),
+    pairs_in_every_run(IN_SHELLS, IN_SHELLS[::4], pytest.mark.each_commit),
 )
-def test_a_shell_completes(
-    shell: str,
-    words: list[str],
-    offered: list[str],
-    withheld: list[str],
-    environment: dict[str, str],
-) -> None:
-    found = asked(shell, environment, "scaffold", *words)
+def test_a_shell_completes(shell: str, words: str, environment: dict[str, str]) -> None:
+    offered, withheld = TYPED[words]
+    found = asked(shell, environment, "scaffold", *shlex.split(words))
     for word in offered:
         assert word in found
     for word in withheld:

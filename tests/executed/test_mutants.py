@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.verify.mistakes import MISTAKES
-from scaffold.verify.mutants import Mutant, mutants
+from scaffold.verify.mutants import MISTAKES, Mutant, mutants
 from tests.examples.examples import EXAMPLES, Example
 from tests.executed.generation import new_op
 from tests.executed.suites import Suites

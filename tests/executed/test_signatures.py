@@ -81,7 +81,9 @@ def check(directory: Path, row: Row, suites: Suites, *options: str) -> None:
     assert report.counts["passed"] >= 3
 
 
-@pytest.mark.parametrize("row", EVERY, ids=str)
+@pytest.mark.parametrize(
+    "row", in_every_run(EVERY, EVERY[::2], pytest.mark.each_commit), ids=str
+)
 def test_an_op_by_its_inputs(row: Row, tmp_path: Path) -> None:
     generate(tmp_path, row, row.written)
     compare(tmp_path, row)

@@ -162,6 +162,7 @@ def test_a_wrong_gradient_in_a_filled_skeleton_is_a_failure(
     assert any("test_gradcheck" in name for name in report.named("failed"))
 
 
+@pytest.mark.each_commit
 def test_a_forward_that_is_given_leaves_only_the_gradients(
     tmp_path: Path, suites: Suites
 ) -> None:

@@ -264,7 +264,12 @@ def is_whole(path: str, content: bytes) -> bool:
 
 # Before a step is after the one before it.
 @pytest.mark.parametrize(
-    "moment", in_every_run(["before", "during", "after"], ["during", "after"])
+    "moment",
+    [
+        pytest.param("before", marks=pytest.mark.exhaustive),
+        pytest.param("during", marks=pytest.mark.each_commit),
+        "after",
+    ],
 )
 def test_a_kill_at_any_step_leaves_whole_files_and_is_recovered_from(
     tmp_path: Path,
