@@ -49,7 +49,11 @@ class RMSNorm(nn.Module):
 
 
 class Sequential:
-    pass
+    def __init__(self):
+        pass
+
+    def forward(self, input):
+        return input
 
 
 class Identity:
@@ -58,7 +62,7 @@ class Identity:
 """
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
-SEQUENTIAL = "Sequential"
+SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
 
 
 @cache
@@ -74,7 +78,8 @@ def member_class(
     layer = _class_of(call, file)
     if layer is None or around is None:
         return None
-    found = _sequential(call) if layer.name == SEQUENTIAL else _instance(layer, call)
+    in_turn = dotted_name(call.func) in SEQUENTIAL
+    found = _in_turn(layer, call) if in_turn else _instance(layer, call)
     if found is None:
         return None
     for item in found.body:
@@ -96,28 +101,20 @@ def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
     return known and placed(copy.deepcopy(known), call)
 
 
-def _sequential(call: ast.Call) -> ast.ClassDef | None:
+def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     """`nn.Sequential(a, b)` as a class with a forward; its modules are called by their numbers, as in a state dict."""
     if call.keywords or not all(isinstance(item, ast.Call) for item in call.args):
         return None
-    names = [f"item{at}" for at, _ in enumerate(call.args)]
-    result = "input"
-    for name in names:
-        result = f"self.{name}({result})"
-    made = [f"        self.{name} = None" for name in names]
-    lines = ["class Sequential:", "    def __init__(self):", *made]
-    lines += ["    def forward(self, input):", f"        return {result}"]
-    (found,) = ast.parse("\n".join(lines)).body
-    assert isinstance(found, ast.ClassDef)
-    init = found.body[0]
-    assert isinstance(init, ast.FunctionDef)
-    for assigned, value, at in zip(init.body, call.args, range(99), strict=False):
-        assert isinstance(assigned, ast.Assign)
-        assigned.value = copy.deepcopy(value)
-    for node in ast.walk(found):
-        if isinstance(node, ast.Attribute) and node.attr in names:
-            node.attr = node.attr.removeprefix("item")
-    return placed(found, call)
+    init, forward = layer.body
+    assert isinstance(init, ast.FunctionDef) and isinstance(forward, ast.FunctionDef)
+    (returned,) = forward.body
+    assert isinstance(returned, ast.Return) and returned.value is not None
+    for at, made in enumerate(call.args):
+        member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
+        init.body.append(ast.Assign([member], copy.deepcopy(made)))
+        read = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Load())
+        returned.value = ast.Call(read, [returned.value], [])
+    return placed(ast.fix_missing_locations(layer), call)
 
 
 def placed(found: Syntax, at: ast.AST) -> Syntax:

@@ -55,6 +55,15 @@ class Scale(nn.Module):
 
     def forward(self, x):
         return x * self.w
+
+
+class Sequential(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.own = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return x + self.own
 """
 
 
@@ -67,6 +76,9 @@ class Scale(nn.Module):
         ("Scale(n)", "self.b = None"),
         ("nn.Linear(n, 3, False)", "self.bias = None"),
         ("nn.Sequential(Scale(n), nn.ReLU())", "self.1 = nn.ReLU()"),
+        ("nn.Sequential(Scale(n), nn.ReLU())", "return self.1(self.0(input))"),
+        ("torch.nn.Sequential()", "return input"),
+        ("Sequential(n)", "return x + self.own"),
     ],
 )
 def test_a_call_stands_in_the_constructor(call: str, line: str) -> None:
