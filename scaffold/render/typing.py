@@ -24,6 +24,9 @@ MODULES = frozenset({"torch", "F"})
 UNTYPED = "torch.broadcast_shapes("  # which strict checkers do not let typed code call
 IGNORED = "  # type: ignore[no-untyped-call]"
 LONG = 60  # of a line in a body that is not indented yet
+WIDTH = (
+    88 - 12
+)  # of such a line below `with`; a formatter leaves a line with that comment as it is
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:
@@ -85,8 +88,8 @@ def _ignored(code: str) -> str:
 def untyped_calls_ignored(lines: Iterable[str]) -> list[str]:
     """Lines of typed code; that `torch.broadcast_shapes` says no type, a strict type checker is told to overlook.
 
-    The comment keeps a formatter from breaking a line, so a shape gets its own where that would be long; it is
-    read in the next line alone, so that all of them have one name.
+    The comment keeps a formatter from breaking a line, so a shape gets its own where that would be long, broken by hand where
+    even that is; it is read in the next line alone, so that all of them have one name.
     """
     found, done = [*lines], list[str]()
     name = fresh("shape", {*re.findall(r"(?<![.\w])\w+", "\n".join(found))})
@@ -96,10 +99,20 @@ def untyped_calls_ignored(lines: Iterable[str]) -> list[str]:
         if long and first and not _begins_with_it(line):
             call = _whole_call(line)
             indent = line[: len(line) - len(line.lstrip())]
-            done.append(f"{indent}{name} = {call}{IGNORED}")
+            done += _ignored_call(f"{indent}{name} = {call}")
             line = line.replace(call, name)
-        done.append(f"{line}{IGNORED}" if UNTYPED in line else line)
+        done += _ignored_call(line) if UNTYPED in line else [line]
     return done
+
+
+def _ignored_call(line: str) -> list[str]:
+    """The comment belongs to the line on which the call begins; a formatter breaks none that has it."""
+    if len(line) <= WIDTH or not _begins_with_it(line):
+        return [f"{line}{IGNORED}"]
+    indent = line[: len(line) - len(line.lstrip())]
+    head, _, arguments = line.partition(UNTYPED)
+    shapes = f"{indent}    {arguments.removesuffix(')')}"
+    return [f"{head}{UNTYPED}{IGNORED}", shapes, f"{indent})"]
 
 
 def _begins_with_it(line: str) -> bool:

@@ -2,7 +2,12 @@
 
 import pytest
 
-from scaffold.render.typing import annotated_body, is_typed, typed_names
+from scaffold.render.typing import (
+    annotated_body,
+    is_typed,
+    typed_names,
+    untyped_calls_ignored,
+)
 from tests.formula.parsing import formula
 
 TENSORS = frozenset({"x", "y"})
@@ -45,3 +50,14 @@ def test_a_local_that_is_returned_is_annotated_where_it_begins() -> None:
     assert result is not None
     lines, value = annotated_body(parsed.statements, result, TENSORS, "output")
     assert (lines, value) == (["a: Tensor = x.norm()"], "a")
+
+
+def test_a_long_call_is_broken_since_its_comment_keeps_a_formatter_from_it() -> None:
+    shapes = ", ".join(f"projected_grad_{name}.shape" for name in "abc")
+    line = f"    grad_x = grad_x.sum_to_size(torch.broadcast_shapes({shapes}))"
+    assert untyped_calls_ignored([line]) == [
+        "    shape = torch.broadcast_shapes(  # type: ignore[no-untyped-call]",
+        f"        {shapes}",
+        "    )",
+        "    grad_x = grad_x.sum_to_size(shape)",
+    ]
