@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive.activity import callee, is_random, leaves_autograd, leaves_torch
 from scaffold.derive.derivation import Forward, Maths
-from scaffold.derive.forward.verbatim_forward import writes_in_place
+from scaffold.derive.forward.body import writes_in_place
 from scaffold.derive.value_kinds import Kinds
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (

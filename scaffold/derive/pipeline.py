@@ -32,7 +32,7 @@ from scaffold.derive.derivation import (
 from scaffold.derive.forward.body import grad_name, write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves
-from scaffold.derive.forward.ssa_names import with_versions
+from scaffold.derive.forward.ssa_names import with_names_again, with_versions
 from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.live_variables import without_dead
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
@@ -50,13 +50,12 @@ from scaffold.derive.stated_gradients import (
     outer_names,
     stated_backward,
 )
-from scaffold.derive.write.backward_layout import (
+from scaffold.derive.write.common_subexpressions import with_repeats_named
+from scaffold.derive.write.placement import (
     blocks_of,
     guarded_as_a_whole,
-    laid_out,
-    with_names_again,
+    joint_gradients,
 )
-from scaffold.derive.write.placement import joint_gradients
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -281,7 +280,7 @@ def _lines_before_ctx(
         program = settled_loops(source.graph, program, ends, _outside(spec))
         program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
-    lines = lines_of(laid_out(spec, maths, program), wanted)
+    lines = lines_of(with_repeats_named(spec, maths, program), wanted)
     if maths.derived.issuperset(wanted):
         # Before ctx, where it is decided what is saved under which test.
         lines = guarded_as_a_whole(spec, lines)

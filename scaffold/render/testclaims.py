@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.activity import calls
-from scaffold.derive.forward.verbatim_forward import writes_in_place
+from scaffold.derive.forward.body import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.primitives.calls import is_unbatched
 from scaffold.render.library import has_vmap_rule

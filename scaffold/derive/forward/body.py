@@ -2,18 +2,18 @@
 
 In: an `OpSpec` with a forward. Out: its statements and one result an output.
 Invariant: same values; a conditional on an absent optional becomes an `if`, every result is a tensor of its own, and no
-assignment hides an input, an import or the name of a gradient or of another output.
+assignment hides an input, an import or the name of a gradient or of another output. A forward that is kept as it stands changes no input, and
+PyTorch can call it with tensors alone, as autograd of it needs.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from scaffold.derive.activity import callee, is_random
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.aliasing import Change, Trace
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Lines, Unfolder
 from scaffold.derive.forward.outputs import own_results
-from scaffold.derive.forward.verbatim_forward import kept_forward
 from scaffold.derive.name_collisions import (
     apart_from,
     fresh,
@@ -27,9 +27,11 @@ from scaffold.formula import (
     Formula,
     Graph,
     If,
+    Kept,
     Node,
     Statement,
     changed_in_place,
+    emit,
     expressions,
     renaming,
     rewritten,
@@ -304,3 +306,52 @@ def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
         message = f"the forward assigns '{name}', which is the gradient of an output"
         hint = "name the local otherwise"
         raise ScaffoldError(message, formula.location, hint)
+
+
+# --- A forward that stays as the user wrote it: what it may not do
+
+
+def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
+    """The forward of an op as it stands."""
+    assert formula.result is not None  # the body
+    if spec.style == "combined" and not spec.style_is_free:
+        message = f"{kept.reason}, which a combined forward cannot hold"
+        hint = "leave out the style, so that forward is a function of its inputs"
+        raise ScaffoldError(message, kept.location, hint)
+    _refuse_changes(spec, kept)
+    _refuse_inputs(spec, kept)
+    return Forward((), (formula.result,) * len(spec.outputs), (), {}, {})
+
+
+def writes_in_place(kept: Kept) -> bool:
+    """Whether it changes a tensor, or a number, that has a name."""
+    return bool(_changes(kept))
+
+
+def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
+    tensors = {item.name for item in spec.tensors} - set(spec.dirty)
+    changed = frozenset().union(*(item.outside for item in _changes(kept)))
+    for name in sorted(changed & tensors):
+        message = f"the forward changes its input '{name}' in place"
+        raise ScaffoldError(message, kept.location, f"work on {name}.clone()")
+
+
+def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
+    """PyTorch takes no input that is saved and returned as it is."""
+    assigned = written(*kept.statements)
+    tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
+    for value in kept.returned:
+        values = value.args if value.kind == "tuple" else (value,)
+        for part in values:
+            for name in sorted(same_tensor(part) & tensors):
+                how = "returns" if part.kind == "name" else "may return"
+                message = f"the forward {how} its input '{name}' itself"
+                text = emit(part)
+                if part.kind not in ("name", "call", "attribute", "subscript"):
+                    text = f"({text})"
+                hint = f"return a tensor of its own: {text}.clone()"
+                raise ScaffoldError(message, kept.location, hint)
+
+
+def _changes(kept: Kept) -> list[Change]:
+    return Trace(kept.statements, sharing).changes

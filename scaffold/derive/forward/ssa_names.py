@@ -5,9 +5,13 @@ assignment; and of a backward, the same with `h` for both again, where the one i
 same values; what a name is at the end keeps that name.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from scaffold.derive.backward_program import read_names, surely_written
+from scaffold.derive.derivation import Block, Maths
+from scaffold.derive.forward.body import grad_name
 from scaffold.derive.name_collisions import apart, fresh
 from scaffold.formula import (
     Assign,
@@ -19,6 +23,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
 APART = frozenset({"lambda", "loop"})  # whose names are their own
@@ -60,6 +65,32 @@ def as_they_were(
     """Statements with the names that they had, but for those that are kept."""
     change = {new: old for new, old in origin.items() if new not in kept}
     return _renamed(graph, statements, change)
+
+
+def with_names_again(
+    spec: OpSpec, maths: Maths, blocks: tuple[Block, ...]
+) -> tuple[Block, ...]:
+    """The blocks with the user's name for what he has called the same, as far as that is clear."""
+    lines = tuple(line for block in blocks for line in block.statements)
+    own = [item.name for item in (*spec.inputs, *spec.outputs)]
+    taken = {*own, *(f"grad_{name}" for name in own)}
+    taken.update(grad_name(spec, item.name) for item in spec.outputs)
+    names = under_one_name(maths.graph, lines, maths.versions, taken)
+    if not names:
+        return blocks
+    change = renaming(maths.graph, names)
+
+    def renewed(line: Statement) -> Statement:
+        (found,) = rewritten(maths.graph, (line,), change)
+        comments = (
+            re.sub(r"\w+", lambda word: names.get(word[0], word[0]), comment)
+            for comment in found.comments
+        )
+        return replace(found, comments=tuple(comments))
+
+    return tuple(
+        Block(block.serves, tuple(map(renewed, block.statements))) for block in blocks
+    )
 
 
 def under_one_name(

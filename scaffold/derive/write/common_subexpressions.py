@@ -13,8 +13,12 @@ from typing import NamedTuple
 
 from scaffold.derive.aliasing import Trace
 from scaffold.derive.backward_program import lines_of
+from scaffold.derive.derivation import Maths
+from scaffold.derive.forward.live_forward import effects
 from scaffold.derive.name_collisions import RESERVED, numbered
-from scaffold.derive.value_kinds import Kinds
+from scaffold.derive.stated_gradients import outer_names
+from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
+from scaffold.derive.write.placement import blocks_of
 from scaffold.formula import (
     Assign,
     Graph,
@@ -32,6 +36,7 @@ from scaffold.formula import (
 )
 from scaffold.primitives import built_in_primitives
 from scaffold.primitives.calls import facts_of_call
+from scaffold.spec import OpSpec
 
 Lines = tuple[Statement, ...]
 OFTEN = 3  # times that one operation stands until it gets a name
@@ -54,6 +59,27 @@ class Backward(NamedTuple):
     foreign: Callable[[Node], bool]  # whether an expression is not to be moved
     wanted: tuple[str, ...]  # the inputs whose gradients are computed
     optional: frozenset[str]  # inputs that may be absent
+
+
+def with_repeats_named(
+    spec: OpSpec, maths: Maths, program: tuple[Statement, ...]
+) -> tuple[Statement, ...]:
+    """The program with names for what stands in it several times; one with a formula of the user's stays as it is."""
+    wanted = tuple(item.name for item in spec.differentiable)
+    if not maths.derived.issuperset(wanted):
+        return program
+    blocks = blocks_of(maths, lines_of(program, wanted))
+    program = tuple(item for block in blocks for item in block.statements)
+    taken = outer_names(spec, maths.forward)
+    known = Backward(
+        maths.graph,
+        kinds_of_inputs(spec).after(program),
+        taken,
+        effects(spec),
+        wanted,
+        frozenset(item.name for item in spec.tensors if item.optional),
+    )
+    return named_once(known, program)
 
 
 def named_once(known: Backward, statements: Lines) -> Lines:

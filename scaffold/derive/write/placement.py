@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scaffold.derive.backward_program import Line, read_names
-from scaffold.derive.derivation import Block
+from scaffold.derive.derivation import Block, Maths
+from scaffold.derive.saving import is_for_most
 from scaffold.formula import (
     Assign,
     Graph,
@@ -22,8 +23,35 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.spec import OpSpec
 
 # --- Blocks: the lines under the branches of `needs_input_grad` that need them.
+
+
+def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
+    """The lines in blocks, each under the inputs that need it; where a derived gradient is among them, choices by one test are one."""
+    blocks = place(lines)
+    if not maths.derived:
+        return blocks
+    return tuple(
+        Block(block.serves, settled(maths.graph, gathered(block.statements)))
+        for block in blocks
+    )
+
+
+def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """The lines, of which those that three and more of the gradients need, and most of them, stand under no test.
+
+    An author asks `needs_input_grad` of one input or of two.
+    """
+    every = frozenset(item.name for item in spec.differentiable)
+
+    def serves(line: Line) -> frozenset[str]:
+        gradients = {f"grad_{name}" for name in every} & written(line.statement)
+        for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
+        return every if for_most and not gradients else line.serves
+
+    return tuple(line._replace(serves=serves(line)) for line in lines)
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:

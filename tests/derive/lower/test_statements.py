@@ -7,7 +7,7 @@ from scaffold.derive import derive
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_op
-from tests.derive.forward.test_verbatim_forward import r
+from tests.derive.forward.test_kept_forward import r
 
 ROWS = """
 a, b, c = x
