@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.errors import Location
-from scaffold.formula import Graph, Node, Statement
+from scaffold.formula import Formula, Graph, Node, Statement
 from scaffold.spec import Amp, Domain, OpSpec, Style
 
 Source = Literal["input", "output", "intermediate"]
@@ -110,9 +110,9 @@ class ShapeCheck(NamedTuple):
     each: str = (
         ""  # what each of any number of tensors is called, one of which `name` is
     )
-    condition: bool = (
-        False  # it asks whether a condition on sizes holds, which one index more breaks
-    )
+    condition: Formula | None = None  # on sizes, whether it holds is asked
+    # ... and for each size that it reads its name, an input that has it, and where.
+    read: tuple[tuple[str, str, int], ...] = ()
 
 
 CAST = frozenset[Amp]({"lower", "float32"})  # the wrapper casts the inputs

@@ -227,7 +227,12 @@ def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck
         f"{name}[{dims}]",
         f"one with {emit(test)}",
         last.axis,
-        condition=True,
+        condition=condition,
+        read=tuple(
+            (size, place.item.name, place.axis)
+            for size, place in places.items()
+            if place.axis is not None
+        ),
     )
 
 

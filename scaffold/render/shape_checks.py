@@ -6,9 +6,13 @@ a message is an f-string, in parts where one would be longer than a line.
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, ShapeCheck
+from scaffold.errors import ScaffoldError
+from scaffold.formula import Formula
+from scaffold.render.sizes_of_tests import choose_sizes, fixed_sizes, satisfied
 from scaffold.spec import OpSpec
 
 INDENT = "    "
@@ -79,22 +83,53 @@ def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
     free = (item for item in spec.tensors if item.optional or item.variadic)
     sampled = {item.name for item in free if spec.samples}
     checks = derivation.checks
-    return tuple(
+    found = (
         _refused(spec, check, checks[:number])
         for number, check in enumerate(checks)
         if not sampled & {check.name, *check.absent}
     )
+    return tuple(item for item in found if item is not None)
 
 
-def _refused(spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]) -> Refused:
+def _refused(
+    spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]
+) -> Refused | None:
     name = check.name
     # A check of an optional input that comes before may read the shape of this one, and refuse first.
     read = any(f"{name}.shape" in test for one in before for test in one.tests)
+    if check.condition:
+        broken = _breaking(spec, check.condition, check.read)
+        return broken and broken._replace(named=broken.name == name and not read)
     if check.too_few:
         return Refused(name, f"{name}.flatten()", not read)
     if check.axis is None or spec.dims(name) == ():
         return Refused(name, f"{name}[None]", not read)
-    if check.condition:  # `H % 2 == 0` holds for twice the size too
-        more = f"{name}, {name}.narrow({check.axis}, 0, 1)"
-        return Refused(name, f"torch.cat([{more}], dim={check.axis})", not read)
     return Refused(name, f"torch.cat([{name}] * 2, dim={check.axis})", not read)
+
+
+def _breaking(
+    spec: OpSpec, condition: Formula, read: Sequence[tuple[str, str, int]]
+) -> Refused | None:
+    """An input with one index more of a dim, or twice as many, with which the condition does not hold, whatever sizes the tests have.
+
+    `H % 2 == 0` holds for twice the size too, `D == E // 2` for one index more, and `E == 2 * D and P > D` however large P is.
+    """
+    several = _sizes(spec)
+    for size, name, axis in reversed(read):
+        for parts in (f"[{name}, {name}.narrow({axis}, 0, 1)]", f"[{name}] * 2"):
+            doubled = parts.endswith("2")
+            changed = (
+                sizes | {size: sizes[size] * 2 if doubled else sizes[size] + 1}
+                for sizes in several
+            )
+            if not any(satisfied((condition,), sizes) for sizes in changed):
+                return Refused(name, f"torch.cat({parts}, dim={axis})", True)
+    return None
+
+
+def _sizes(spec: OpSpec) -> list[dict[str, int]]:
+    """What the sizes may be in the tests; nothing where samples have larger ones than are tried."""
+    fixed = fixed_sizes(spec)
+    with suppress(ScaffoldError):
+        return [fixed | choose_sizes(spec, first) for first in range(2, 6)]
+    return []

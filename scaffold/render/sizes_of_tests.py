@@ -5,7 +5,8 @@ Invariant: the sizes satisfy `require`; they are distinct where it lets them be,
 are as large as its indices count on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
@@ -70,7 +71,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
             emit(item.result) for item in spec.require if item.result
         )
         raise ScaffoldError(
-            f"no sizes up to {max(CANDIDATES)} satisfy: {conditions}",
+            f"found no sizes up to {max(CANDIDATES)} that satisfy: {conditions}",
             spec.require[0].location,
             hint="give the test its inputs with samples: '@file.py:function'",
         )
@@ -93,7 +94,7 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
 def allows(spec: OpSpec, sizes: Mapping[str, int]) -> bool:
     """Whether these sizes satisfy every condition that they decide."""
     fixed = fixed_sizes(spec)
-    return _satisfied((*spec.require, *divisions(spec)), fixed | dict(sizes))
+    return satisfied((*spec.require, *divisions(spec)), fixed | dict(sizes))
 
 
 def _bound(
@@ -102,51 +103,99 @@ def _bound(
     conditions: tuple[Formula, ...],
     first: int,
 ) -> dict[str, int] | None:
-    """Sizes for the names that conditions read, distinct if that can be; None where none will do."""
+    """Sizes for the names that conditions read, distinct if that can be; None where none are found.
+
+    Where too many would have to be tried, those that an equation tells, `E == B * C * D`, are counted, after all others are chosen.
+    """
     read = frozenset[str]().union(
         *(item.result.names() for item in conditions if item.result)
     )
     bound = [name for name in names if name in read]
-    found = _search(fixed, bound, conditions, fixed, first)
-    return found or _search(fixed, bound, conditions, None, first)
-
-
-def _search(
-    sizes: dict[str, int],
-    names: list[str],
-    conditions: tuple[Formula, ...],
-    shared: Mapping[str, int] | None,
-    first: int,
-) -> dict[str, int] | None:
-    """The first sizes that satisfy the conditions; distinct from all but the `shared`, or any where that is None."""
-    if not _satisfied(conditions, sizes):
-        return None
-    if not names:
-        return sizes
-    taken = sizes.keys() - shared.keys() if shared is not None else set()
-    usual = [size for size in CANDIDATES if size >= first]
-    unusual = [size for size in CANDIDATES if size < first and shared is None]
-    for size in usual + unusual:
-        if size in (sizes[name] for name in taken):
-            continue
-        chosen = sizes | {names[0]: size}
-        found = _search(chosen, names[1:], conditions, shared, first)
-        if found is not None:
-            return found
+    told = dict(_equations(conditions, bound))
+    last = [name for name in bound if name not in told] + [*told]
+    for shared in (fixed, None):
+        for order, equations in ((bound, {}), (last, told)):
+            search = _Search(conditions, equations, first)
+            found = search.found(fixed, order, shared)
+            if found is not None:
+                return found
+            if search.steps <= STEPS:
+                break
     return None
 
 
-def _satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
-    """Whether no condition is false or raises; one that these sizes do not decide is neither."""
+def _equations(
+    conditions: Iterable[Formula], names: Sequence[str]
+) -> Iterator[tuple[str, Node]]:
+    """The names that stand alone on one side of an equation, each with the other side."""
+    for test in (item.result for item in conditions):
+        if test is not None and test.kind == "compare" and test.label == "==":
+            for one, two in (test.args, test.args[::-1]):
+                if one.kind == "name" and one.label in names:
+                    yield one.label, two
+
+
+STEPS = 3000  # of a search
+
+
+class _Search:
+    """Tries sizes for one name after the other, some of which equations tell."""
+
+    def __init__(
+        self, conditions: tuple[Formula, ...], told: Mapping[str, Node], first: int
+    ) -> None:
+        self.conditions, self.told, self.steps = conditions, told, 0
+        self.usual = [size for size in CANDIDATES if size >= first]
+        self.unusual = [size for size in CANDIDATES if size < first]
+
+    def found(
+        self,
+        sizes: dict[str, int],
+        names: Sequence[str],
+        shared: Mapping[str, int] | None,
+    ) -> dict[str, int] | None:
+        """The first sizes that satisfy the conditions; distinct from all but the `shared`, or any where that is None."""
+        self.steps += 1
+        if self.steps > STEPS or not satisfied(self.conditions, sizes):
+            return None
+        if not names:
+            return sizes
+        taken = sizes.keys() - shared.keys() if shared is not None else set()
+        for size in self._candidates(names[0], sizes, shared is None):
+            if size in (sizes[name] for name in taken):
+                continue
+            chosen = sizes | {names[0]: size}
+            found = self.found(chosen, names[1:], shared)
+            if found is not None:
+                return found
+        return None
+
+    def _candidates(
+        self, name: str, sizes: Mapping[str, int], any_size: bool
+    ) -> Sequence[int]:
+        with suppress(KeyError, UndecidedError):
+            size = evaluated(self.told[name], _reader(sizes))
+            if isinstance(size, int):
+                return [size] if 0 < size <= max(CANDIDATES) else []
+        return self.usual + (self.unusual if any_size else [])
+
+
+def _reader(sizes: Mapping[str, int]) -> Callable[[Node], int]:
+    """What reads the size that a name has; of anything else nothing is known."""
 
     def size(node: Node) -> int:
         if node.kind != "name" or node.label not in sizes:
             raise UndecidedError(node.kind)
         return sizes[node.label]
 
+    return size
+
+
+def satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
+    """Whether no condition is false or raises; one that these sizes do not decide is neither."""
     for test in (item.result for item in conditions if item.result is not None):
         try:
-            if truth(evaluated(test, size)) is not True:
+            if truth(evaluated(test, _reader(sizes))) is not True:
                 return False
         except UndecidedError:
             continue

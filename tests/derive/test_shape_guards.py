@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from scaffold.render.shape_checks import check_lines
+from scaffold.render.shape_checks import check_lines, refused
+from scaffold.render.sizes_of_tests import choose_sizes
 from tests.derive.broken_shapes import Outcome, broken_calls, given, outcome
 from tests.derive.building import draft_of, load, op_text, spec_of
 from tests.derive.cases import CASES, Case, r
@@ -502,3 +503,42 @@ def test_of_too_few_dims_no_size_is_read() -> None:
     function = function_of("x[..., H, W]", forward, require=["H % 2 == 0"])
     with pytest.raises(ValueError, match="at least 2-D"):
         function.apply(torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "require"),
+    [
+        ("x[*b, D]", "a, b = x.chunk(2, -1)\nreturn a * b.exp()", "D % 2 == 0"),
+        (
+            "x[N, E], y[N, D], z[P]",
+            "x * torch.cat([y, y], 1) * z.sum()",
+            "E == 2 * D and P >= D",
+        ),
+        (
+            "x[N, E], y[N, D]",
+            "torch.cat([x, x], 1) * y[:, : 2 * (y.shape[1] // 2)]",
+            "E == D // 2",
+        ),
+    ],
+)
+def test_a_change_that_the_generated_test_makes_breaks_the_condition(
+    inputs: str, forward: str, require: str
+) -> None:
+    """One that is met by larger sizes too, `P >= D`, is no such change."""
+    spec = spec_of(inputs, forward=forward, require=[require])
+    derivation = derive(spec)
+    assert any(check.condition for check in derivation.checks)
+    function = function_of(inputs, forward, require=[require])
+    changes = refused(spec, derivation)
+    assert len(changes) == len(derivation.checks)
+    for first in (2, 5):
+        sizes = {"*b": 2} | choose_sizes(spec, first)
+        made = {
+            item.name: torch.ones([sizes[str(dim)] for dim in item.dims or ()])
+            for item in spec.tensors
+        }
+        function.apply(*made.values())
+        for change in changes:
+            wrong = eval(change.value, {"torch": torch} | made)
+            with pytest.raises(ValueError, match="has shape"):
+                function.apply(*(made | {change.name: wrong}).values())

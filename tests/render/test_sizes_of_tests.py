@@ -10,7 +10,7 @@ from scaffold.render.sizes_of_tests import allows, choose_sizes, divisions, reac
 from scaffold.spec import Attribute, Dim, OpSpec, TensorInput
 from tests.derive.building import spec_of
 
-NAMES = frozenset({"H", "G", "D", "groups", "math"})
+NAMES = frozenset({*"ABCDEGHJK", "groups", "math"})
 
 
 def condition(text: str) -> Formula:
@@ -83,8 +83,29 @@ def test_a_condition_on_something_else_is_left_alone() -> None:
 
 
 def test_impossible_conditions_are_an_error() -> None:
-    with pytest.raises(ScaffoldError, match="no sizes up to 128 satisfy: H < 0"):
+    with pytest.raises(ScaffoldError, match="no sizes up to 128 that satisfy: H < 0"):
         choose_sizes(op("H", require=("H < 0",)))
+
+
+@pytest.mark.parametrize(
+    ("names", "require", "expected"),
+    [
+        ("ABCDE", ("A == B * C * D", "E > A"), [24, 2, 3, 4, 25]),
+        ("ABCDEJ", ("A == B * C * D * E * J",), [32, 2, 2, 2, 2, 2]),
+        ("ABCDEG", ("A == B * C", "D == A + E", "G == D * A"), [6, 2, 3, 10, 4, 60]),
+        ("ABCDEJGK", ("A * B * C * D == E * J * G * K",), [2] * 8),
+    ],
+)
+def test_sizes_that_others_tell_are_counted(
+    names: str, require: tuple[str, ...], expected: list[int]
+) -> None:
+    found = choose_sizes(op(*names, require=require))
+    assert [found[name] for name in names] == expected
+
+
+def test_a_search_for_sizes_ends() -> None:
+    with pytest.raises(ScaffoldError, match="no sizes up to 128 that satisfy"):
+        choose_sizes(op(*"ABCDEGJ", require=("A * B * C == D * E * G * J * 2 + 1",)))
 
 
 def test_the_bound_of_an_index_is_a_size() -> None:
