@@ -13,7 +13,8 @@ import os
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
@@ -224,16 +225,17 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 DIRECTORY = ".scaffold"
-VERSION = 2
-MOST = (
-    1 << 24
-)  # bytes of a text: no generated file is longer, and a record that unpacks to more was tampered with
+# 2 had digests in base 16, each value however often, and packed texts without what they have in common.
+VERSION = 3
+# Bytes of a text: no generated file is longer, and a record that unpacks to more was tampered with.
+MOST = 1 << 24
+PIECE = 12_000  # bytes that are packed by themselves, beside WINDOW of what they repeat
+WINDOW = 32_000  # bytes; zlib looks back 32,506
 UNREADABLE = (
     "take the file from version control; or remove it, and 'scaffold sync' asks"
 )
-_ORIGIN = ("tool", "spec", "configuration", "templates")
-_KEPT = ("path", "draft", "text", "base")
-_PROOF = Proof._fields
+_ORIGIN = ("spec", "configuration", "templates")  # digests
+_PROVEN = ("spec", "function", "text")
 SHARED = "op-testing"  # the record of what all tests import; no op is spelt like that
 FORMER = ".base"  # version 1 had the text of each file in one of its own, OP.ROLE.base
 
@@ -317,19 +319,40 @@ def kept_file(
 
 
 def pack(text: str) -> str:
-    """A text in about a third of its length, as one line of ASCII: zlib, then base 85."""
-    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+    """A text in a sixth of its length, as one line of ASCII: zlib that knows what generated files have in common, then base 85."""
+    data = text.encode()
+    packed = b""
+    for start in range(0, len(data) or 1, PIECE):
+        packing = zlib.compressobj(9, zdict=_common(start))
+        packed += packing.compress(data[start : start + PIECE]) + packing.flush()
+    return base64.b85encode(packed).decode()
 
 
 def unpack(packed: str) -> str | None:
     """The text that was packed; None where that was changed since."""
+    text = b""
     try:
         data = base64.b85decode(packed)
-        unpacking = zlib.decompressobj()
-        text = unpacking.decompress(data, MOST)
-        return text.decode() if unpacking.eof else None
+        while True:
+            unpacking = zlib.decompressobj(zdict=_common(len(text)))
+            piece = unpacking.decompress(data, MOST)
+            data, text = unpacking.unused_data, text + piece
+            if not unpacking.eof or data and len(piece) != PIECE or len(text) > MOST:
+                return None
+            if not data:
+                return text.decode()
     except (ValueError, zlib.error):
         return None
+
+
+@lru_cache(maxsize=8)
+def _common(start: int) -> bytes:
+    """What a piece of a text that begins there likely repeats: any op and its test, and that place of what tests share."""
+    common = read_bytes(Path(__file__).with_name("common_text.txt"))
+    ops, shared = common.replace(b"\r\n", b"\n").split(b"\f")
+    around = WINDOW - len(ops)
+    first = max(start - (around - PIECE) // 2, 0)
+    return shared[first : first + around] + ops
 
 
 def read_state(root: Path) -> dict[str, bytes]:
@@ -375,7 +398,7 @@ def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
         return _decoded(json.loads(data), op, state)
     except json.JSONDecodeError as error:
         place = Location(shown, error.lineno, error.colno)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         place = Location(shown)
     raise ScaffoldError("is no record of an op", place, UNREADABLE)
 
@@ -387,7 +410,8 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
             Location(record_path(op)),
             "install that version of torch-scaffold",
         )
-    reads = tuple(sorted(_texts(raw["reads"])))
+    said = _digest if raw["version"] > 2 else _hexadecimal
+    reads = tuple(sorted((k, said(v)) for k, v in raw.get("reads", {}).items()))
     former = {
         role: path
         for role in raw["files"]
@@ -397,15 +421,15 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
         Kept(
             role,
             _below(file["path"]),
-            _text(file["draft"]),
-            _text(file["text"]),
+            said(file.get("draft", file["text"])),
+            said(file["text"]),
             _text(file["base"]) if raw["version"] > 1 else _former(role, former, state),
         )
         for role, file in raw["files"].items()
     )
-    tool, spec, configuration, templates = (_text(raw[key]) for key in _ORIGIN)
-    origin = Origin(tool, spec, configuration, templates, reads)
-    proof = _proof(raw.get("proof"))
+    spec, configuration, templates = (said(raw[key]) for key in _ORIGIN)
+    origin = Origin(_text(raw["tool"]), spec, configuration, templates, reads)
+    proof = _proof(raw.get("proof"), said)
     paths = tuple(former.values())
     return Record(op, _text(raw["manifest"]), origin, files, proof, paths)
 
@@ -419,14 +443,15 @@ def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) ->
         return ""
 
 
-def _proof(raw: Any) -> Proof | None:
+def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
     """The proof of a record; those of earlier versions have none."""
     if raw is None:
         return None
-    by = raw["by"]
+    by, tool, torch = raw["by"], _text(raw["tool"]), _text(raw["torch"])
     if by not in get_args(By):
         raise ValueError
-    return Proof(**{key: _text(raw[key]) for key in _PROOF if key != "by"}, by=by)
+    spec, function, text = (said(raw[key]) for key in _PROVEN)
+    return Proof(spec, function, text, by, tool, torch, _text(raw.get("lacks", "")))
 
 
 def _below(value: Any) -> str:
@@ -443,21 +468,38 @@ def _text(value: Any) -> str:
     return value
 
 
-def _texts(table: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(key, _text(value)) for key, value in table.items()]
+def _shown(digest: str) -> str:
+    """A digest in two thirds of its digits."""
+    return base64.b85encode(bytes.fromhex(digest)).decode()
+
+
+def _digest(value: Any) -> str:
+    return base64.b85decode(_text(value)).hex()
+
+
+def _hexadecimal(value: Any) -> str:
+    return bytes.fromhex(_text(value)).hex()
 
 
 def encode(record: Record) -> str:
-    """The text of a record; the same record is the same text."""
+    """The text of a record; the same record is the same text. What most say alike is left out."""
+    origin, proof = record.origin, record.proof
     told: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
-    told |= {key: getattr(record.origin, key) for key in _ORIGIN}
-    told["reads"] = dict(record.origin.reads)
-    told["files"] = {
-        item.role: {key: getattr(item, key) for key in _KEPT} for item in record.files
-    }
-    if record.proof is not None:
-        told["proof"] = record.proof._asdict()
+    told["tool"] = origin.tool
+    told |= {key: _shown(getattr(origin, key)) for key in _ORIGIN}
+    if origin.reads:
+        told["reads"] = {path: _shown(value) for path, value in origin.reads}
+    told["files"] = {item.role: _encoded(item) for item in record.files}
+    if proof is not None:
+        told["proof"] = {key: _shown(getattr(proof, key)) for key in _PROVEN}
+        told["proof"] |= {"by": proof.by, "tool": proof.tool, "torch": proof.torch}
+        told["proof"] |= {"lacks": proof.lacks} if proof.lacks else {}
     return json.dumps(told, indent=2) + "\n"
+
+
+def _encoded(kept: Kept) -> dict[str, str]:
+    draft = {"draft": _shown(kept.draft)} if kept.draft != kept.text else {}
+    return {"path": kept.path, **draft, "text": _shown(kept.text), "base": kept.base}
 
 
 def written_record(record: Record) -> dict[str, str | None]:

@@ -192,6 +192,10 @@ def test_programs_and_github_get_the_same(synced: Path) -> None:
     ("text", "place"),
     [
         *(("{", ":1:2"), ("[]", ":1:1"), ('{"version": 1}', ":1:1")),
+        *(
+            ('{"version": 3, "files": []}', ":1:1"),
+            ('{"version": 2, "reads": []}', ":1:1"),
+        ),
         ("[" * 100_000, ":1:1"),
     ],
 )

@@ -134,7 +134,7 @@ def test_the_record_says_what_was_proven_and_by_what(tmp_path: Path) -> None:
     found = proof(tmp_path)
     assert found["by"] == "proof"
     assert (found["tool"], found["torch"]) == (__version__, version("torch"))
-    assert len(found["spec"]) == len(found["function"]) == 64
+    assert len(found["spec"]) == len(found["function"]) == 40
     assert check(tmp_path) == ["3 ok"]
 
 

@@ -5,13 +5,17 @@ import os
 import subprocess
 import sys
 import zlib
+from hashlib import sha256
 from pathlib import Path
 
 import black
 import pytest
 
+from scaffold.render.op_testing import op_testing_file
+from scaffold.workspace import records
 from scaffold.workspace.records import (
     MOST,
+    PIECE,
     adds_only,
     function_digest,
     pack,
@@ -185,7 +189,17 @@ def test_a_record_that_another_run_has_just_removed_is_none(
     assert read_state(tmp_path) == {".scaffold/here.json": b"{}"}
 
 
-@pytest.mark.parametrize("text", ["", LINEAR, "x = '\u2192'\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param(LINEAR, id="an op"),
+        pytest.param("x = '\u2192'\n", id="not ASCII"),
+        pytest.param("\u2192" * PIECE, id="a character over the end of a piece"),
+        pytest.param("x" * PIECE, id="one piece"),
+        pytest.param(op_testing_file(), id="some pieces"),
+    ],
+)
 def test_what_is_packed_is_a_line_and_comes_out_again(text: str) -> None:
     packed = pack(text)
     assert packed.isascii() and packed.isprintable() and '"' not in packed
@@ -208,3 +222,16 @@ def test_what_is_packed_is_a_line_and_comes_out_again(text: str) -> None:
 )
 def test_what_was_changed_does_not_come_out(packed: str) -> None:
     assert unpack(packed) is None
+
+
+def test_what_was_packed_once_comes_out_for_ever() -> None:
+    """Records of projects hold what these words stand for: what is added to them needs a VERSION."""
+    words = Path(records.__file__).with_name("common_text.txt").read_bytes()
+    assert sha256(words).hexdigest().startswith("54e47aa9c92226df")
+    plain = base64.b85encode(zlib.compress(LINEAR.encode())).decode()
+    assert unpack(plain) == LINEAR, "as version 2 packed it"
+
+
+@pytest.mark.parametrize("text", [LINEAR, op_testing_file()])
+def test_generated_text_is_packed_in_a_sixth_of_its_length(text: str) -> None:
+    assert len(pack(text)) < len(text) / 6
