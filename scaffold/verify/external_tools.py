@@ -13,7 +13,10 @@ from pathlib import Path
 from scaffold.errors import ScaffoldError
 
 PATIENCE = 5.0  # seconds for a large repository
-_QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_QUIET = (
+    *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
+    *("-c", "safe.bareRepository=explicit"),  # a clone may hold one, with filters
+)
 _LIST = ("ls-files", "-z", "--modified", "--others", "--exclude-standard", "--")
 
 

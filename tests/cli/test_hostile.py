@@ -96,6 +96,14 @@ PLAIN = [
     ["remove", "foo", "--dry-run"],
     ["new-op", "qux", "--inputs", "x", "--forward", "x * 2", "--no-verify"],
     ["init", "--dry-run"],
+    ["sync", "--no-verify"],
+    ["show", "foo"],
+    ["examples", "norm"],
+    ["test-stub", "hand.py"],
+    ["templates", "eject", "test"],
+    ["upgrade", "--no-verify"],
+    ["rename", "foo", "baz"],
+    ["remove", "bar"],
 ]
 PROVING = [
     ["new-op", "qux", "--inputs", "x", "--import", "kernels:cube", "--forward", "cube(x)"],
@@ -105,6 +113,7 @@ PROVING = [
     ["sync"],
     ["upgrade", "foo", "bar", "--dry-run"],
     ["upgrade", "foo", "bar"],
+    ["derive", "foo", "--verify"],
 ]  # fmt: skip
 OWN = {"kernels", "drawn"}  # what the ops themselves name
 # Several commands, each with its arguments, in one process that is started as the command is: after each, what it said, as JSON.

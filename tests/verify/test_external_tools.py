@@ -101,3 +101,25 @@ def test_a_missing_ruff_is_an_error(
         format_with_ruff({"f.py": LONG}, 88, tmp_path)
     assert raised.value.hint and "formatter = 'black'" in raised.value.hint
     assert raised.value.exit_code == 2
+
+
+def test_a_repository_that_a_clone_holds_in_its_files_is_none(
+    repository: Path,
+) -> None:
+    """A bare one can be committed, with a worktree and filters: commands that git would start."""
+    mark = repository / "started"
+    git(repository, "init", "-q", "--bare", "held")
+    for path in (repository / "held").iterdir():
+        path.rename(repository / path.name)
+    git(repository, "config", "--file", "config", "core.bare", "false")
+    git(repository, "config", "--file", "config", "core.worktree", ".")
+    git(repository, "add", "-f", *PATHS)
+    filtering = ("filter.x.clean", f"touch '{mark}'; cat")
+    git(repository, "config", "--file", "config", *filtering)
+    (repository / ".gitattributes").write_text("* filter=x\n")
+    (repository / "a.py").write_text("y\n")
+    git(repository, "ls-files", "--modified")
+    assert mark.exists()
+    mark.unlink()
+    uncommitted(repository, PATHS)
+    assert not mark.exists()
