@@ -212,7 +212,9 @@ def find(
     tree = look_through(paths)
     choice = choice._replace(known=tree.known, named=tree.named)
     linted = [_not_linted(choice, _unreadable(error)) for error in tree.unread]
-    linted += each(partial(_lint_file, choice), tree, TERMINAL)
+    unread = {unread.path for file in linted if (unread := file.unread)}
+    every = tree._replace(relevant=tuple(p for p in tree.paths if p not in unread))
+    linted += each(partial(_lint_file, choice), every, TERMINAL)
     return Run(
         tuple(finding for file in linted for finding in file.findings),
         tuple(file.unread for file in linted if file.unread is not None),
@@ -263,8 +265,7 @@ def _lint_file(choice: Choice, path: str) -> Linted:
         text = read_source(path)
     except ScaffoldError as error:
         return _not_linted(choice, _unreadable(error))
-    named = path in choice.named
-    found = lint_text(text, path, choice.rules(path), choice.known, named=named)
+    found = lint_text(text, path, choice.rules(path), choice.known)
     if isinstance(found, Unreadable):
         return _not_linted(choice, found, text)
     return Linted(found)

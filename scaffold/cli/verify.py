@@ -145,9 +145,10 @@ def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
     """What is to be tested."""
     files = [name for name in names if _is_path(name)]
     ops = tuple(name for name in names if not _is_path(name))
+    absent = ("No such file or directory", "it is no regular file")
     problems: list[ScaffoldError] = [
         ScaffoldError(
-            f"cannot read '{name}': No such file or directory",
+            f"cannot read '{name}': {absent[Path(name).exists()]}",
             hint="name ops of the manifest, or test files: scaffold verify test_linear.py",
         )
         for name in files

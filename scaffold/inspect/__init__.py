@@ -26,6 +26,7 @@ __all__ = [
     "function_names",
     "inspect_text",
     "may_matter",
+    "parsed",
 ]
 
 HINTS = (
@@ -67,7 +68,7 @@ def function_names(text: str) -> set[str]:
 
 def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> Module:
     """What a file holds."""
-    tree = _parsed(text, path)
+    tree = parsed(text, path)
     found = scan(tree)
     names = Names(tree, found.imports)
     functions = find_functions(found, names, known)
@@ -83,7 +84,8 @@ def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> M
     )
 
 
-def _parsed(text: str, path: str) -> ast.Module:
+def parsed(text: str, path: str) -> ast.Module:
+    """A file as a tree; a `NotReadable` where it is no Python, or newer than this one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,13 +1,12 @@
 """Lints one file: every selected rule over everything that was found in it.
 
 In: the text of a file and the rules. Out: findings in the order of their places; or why the file was not linted.
-Invariant: no text makes it fail: what a rule cannot deal with is no finding. A file of which nothing is said was parsed,
-or does not mention autograd.
+Invariant: no text makes it fail: what a rule cannot deal with is no finding. A file of which nothing is said was parsed.
 """
 
 from collections.abc import Iterable, Iterator
 
-from scaffold.inspect import Module, NotReadable, inspect_text, may_matter
+from scaffold.inspect import Module, NotReadable, inspect_text, may_matter, parsed
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Finding, Found, Rule, Unreadable, span
 from scaffold.lint.noqa import is_off, read_noqa
@@ -18,16 +17,12 @@ def lint_text(
     path: str,
     rules: Iterable[Rule],
     known: frozenset[str] = frozenset(),
-    *,
-    named: bool = False,
 ) -> tuple[Finding, ...] | Unreadable:
-    """The findings of a file; `known` are names of Functions that other files define.
-
-    A file that the user named is parsed even if it does not mention autograd: it may not be Python.
-    """
-    if not (named or may_matter(text, known)):
-        return ()
+    """The findings of a file; `known` are names of Functions that other files define."""
     try:
+        if not may_matter(text, known):
+            parsed(text, path)
+            return ()
         module = inspect_text(text, path, known)
         found = sorted(set(_findings(module, tuple(rules))))
     except NotReadable as error:

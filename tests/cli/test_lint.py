@@ -220,9 +220,12 @@ def test_fixing_needs_libcst(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 PYTHON_2 = b"from torch.autograd import Function\nprint 'x'\n"
 NO_TEXT = b"\xff(ctx\n"
+OTHERS = b"type X[T] = = int\n"  # nothing to do with autograd
 
 
-@pytest.mark.parametrize("content", [PYTHON_2, NO_TEXT], ids=["python2", "bytes"])
+@pytest.mark.parametrize(
+    "content", [PYTHON_2, NO_TEXT, OTHERS], ids=["python2", "bytes", "others"]
+)
 def test_what_is_no_python_is_advice_in_a_tree(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "old.py").write_bytes(content)
     outcome = scaffold(tmp_path, "lint")
