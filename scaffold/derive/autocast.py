@@ -8,7 +8,7 @@ then all that is saved has the dtype of what is computed, and so have the gradie
 as it is, and the backward under the autocast of the forward (`region`).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ from scaffold.derive.derivation import CAST, Autocast
 from scaffold.derive.value_kinds import Kinds, is_of_module, kinds_of_inputs
 from scaffold.formula import Formula, Node, Statement, assignments, bound, expressions
 from scaffold.primitives import Facts, built_in_primitives
-from scaffold.primitives.calls import facts_of_call, is_whole
+from scaffold.primitives.calls import facts_of_call, is_whole, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
 
@@ -47,7 +47,14 @@ def _autocast_of(spec: OpSpec) -> Autocast:
     of_surrogate = _policies(spec, spec.surrogate and spec.surrogate.forward)
     if not policies | of_surrogate:
         return Autocast()
-    if policies not in ({"lower"}, {"float32"}) or _is_of_its_dtypes(spec):
+    if _is_of_its_dtypes(spec):
+        return Autocast("region")
+    if "lower" in policies and _has(spec, lambda facts: facts.category == "linalg"):
+        # Few of these have kernels of low precision, and products with an inverse need the digits.
+        return Autocast("float32", True)
+    if policies == {"lower"} and _meets_float32(spec):
+        return Autocast("region")
+    if policies not in ({"lower"}, {"float32"}):
         return Autocast("region")
     return Autocast(policies.pop())
 
@@ -74,6 +81,31 @@ def _asks(node: Node, kinds: Kinds) -> bool:
         and kinds.of(operands[at]) == "tensor"
         for at in positions
     )
+
+
+def _meets_float32(spec: OpSpec) -> bool:
+    """Whether tensors of float32 meet those of autocast's dtype: of no input's dtype, `torch.eye(n)`, `mask.float()`, or of what a CPU computes in float32 alone."""
+    if spec.forward is None:
+        return False
+    kinds = kinds_of_inputs(spec).after(_statements(spec.forward))
+    whole = _whole_names(spec, _statements(spec.forward))
+
+    def is_made(node: Node) -> bool:
+        if node.kind not in ("binary", "call") or kinds.of(node) != "tensor":
+            return False
+        tensors = [x for x in _operands(node) if kinds.of(x) != "scalar"]
+        return not _is_whole(node, whole) and all(_is_whole(x, whole) for x in tensors)
+
+    nodes = (node for root in _expressions(spec.forward) for node in root.walk())
+    alone = _has(spec, lambda facts: "single_on_cpu" in facts.flags)
+    return alone or any(map(is_made, nodes))
+
+
+def _has(spec: OpSpec, told: Callable[[Facts], bool]) -> bool:
+    """Whether the forward may call what these facts tell of."""
+    nodes = (node for root in _expressions(spec.forward) for node in root.walk())
+    words = {callee(node) or "" for node in nodes} - spec.foreign
+    return any(told(facts) for word in words for facts in facts_of_call(word))
 
 
 def _expressions(formula: Formula | None) -> tuple[Node, ...]:
@@ -171,8 +203,10 @@ def _is_whole(node: Node, names: Collection[str]) -> bool:
             return True
         case Node("unary", "~", (inner,)) | Node("subscript", _, (inner, *_)):
             return _is_whole(inner, names)
-        case Node("binary", "&" | "|" | "^", args):
-            return all(_is_whole(arg, names) for arg in args)
+        case Node("binary", "&" | "|" | "^" | "+" | "-" | "*" | "//" | "%", args):
+            return all(arg.label.isdigit() or _is_whole(arg, names) for arg in args)
         case Node("call"):
-            return is_whole(callee(node) or "")
+            word, operands = callee(node) or "", _operands(node)
+            kept = moves(word) and bool(operands) and _is_whole(operands[0], names)
+            return kept or is_whole(word)
     return False

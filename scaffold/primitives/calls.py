@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
-from scaffold.primitives.facts import Facts, Memory, facts_of
+from scaffold.primitives.facts import MOVING, Facts, Memory, facts_of
 from scaffold.primitives.sections import built_in_primitives
 
 
@@ -153,6 +153,13 @@ def is_whole(word: str) -> bool:
     """Whether a call returns integers or booleans, always."""
     known = facts_of_call(word)
     return bool(known) and all({*facts.kinds} <= {"int", "bool"} for facts in known)
+
+
+@cache
+def moves(word: str) -> bool:
+    """Whether a call returns elements of what it is given, always: `view`."""
+    known = facts_of_call(word)
+    return bool(known) and {facts.category for facts in known} <= MOVING
 
 
 @cache

@@ -356,7 +356,9 @@ def test_a_slice_from_the_end_needs_nothing_private(inputs: str, index: str) -> 
     backward("x[..., D]", forward, *calls, (tensor(3),), (tensor(0),))
 
 
-@pytest.mark.parametrize("index", ["1:-1", "1:-k", ":-(k + 1)", "-2:-k", "-k:"])
+@pytest.mark.parametrize(
+    "index", ["1:-1", "1:-k", ":-(k + 1)", "-2:-k", "-k:", "k:-k", "k:-(k + 1)"]
+)
 def test_a_slice_from_the_end_can_be_vmapped(index: str) -> None:
     forward = f"return torch.sin(x[..., {index}])"
     module = load(op_text("x[..., D], k: int = 2", forward=forward))

@@ -29,7 +29,19 @@ OPS = {
     ),
     "cross_entropy": ("x[N, C], target[N; index(C)]", "F.cross_entropy(x, target)"),
 }
-SIZES = {"K": 5, "N": 4, "D": 6, "H": 7, "S": 3, "T": 5, "E": 2, "C": 6, "...": 2}
+SIZES = {
+    "K": 5,
+    "N": 4,
+    "D": 6,
+    "H": 7,
+    "S": 3,
+    "T": 5,
+    "E": 2,
+    "C": 6,
+    "B": 2,
+    "W": 8,
+    "...": 2,
+}
 
 
 def op_and_forward(name: str, **options: Any) -> tuple[OpSpec, Any, Any]:
@@ -48,6 +60,8 @@ def values(spec: OpSpec, dtype: torch.dtype) -> list[Tensor]:
         sizes = [SIZES[str(dim)] for dim in item.dims or ()]
         if item.dtype == "index":
             made.append(torch.randint(SIZES["C"], sizes))
+        elif item.dtype == "int":
+            made.append(torch.arange(sizes[0]))
         else:
             x = (torch.randn(sizes) / 2).bfloat16().to(dtype)
             made.append(x.requires_grad_())
@@ -88,6 +102,46 @@ def check(
 @pytest.mark.parametrize("name", OPS)
 def test_it_is_as_exact_as_its_forward(name: str, low: torch.dtype) -> None:
     check(*op_and_forward(name), low)
+
+
+IMAGES = "x[B, D, H, W], w[N, D, K, K]"
+MET = {  # products that meet float32 beside them, as its own list of the CPU has it, or which no autocast casts in a backward
+    "masked": ("x[..., K], w[N, K]", "x @ (w * torch.tril(torch.ones(w.shape))).t()"),
+    "weighted": ("x[N, K], w[K, H]", "((x > 0).float() * x) @ w"),
+    "halved": ("x[N, K], w[K, H], m[K; int]", "(x * (m / m.shape[0])) @ w"),
+    "spectrum": ("x[N, K], w[K, H]", "torch.fft.rfft(x @ w).abs()"),
+    "middle": ("x[N, K], w[K, H]", "torch.quantile(x @ w, 0.5, dim=-1)"),
+    "inverse": ("x[D, D], w[D, D]", "torch.linalg.inv(x) @ w"),
+    "least": ("x[D, D], w[D, D]", "torch.linalg.lstsq(x, x @ w)[0]"),
+    "convolved": (IMAGES, "F.conv2d(x, w, padding=2).softmax(1)"),
+    "transposed": (IMAGES, "F.conv_transpose2d(F.softmax(x, 1), w.transpose(0, 1))"),
+    "padded": (IMAGES, "F.conv2d(F.pad(x, (2, 2, 2, 2), mode='reflect'), w)"),
+    "averaged": (
+        "x[B, D, H, W, S], w[N, D, T, T, T]",
+        "F.adaptive_avg_pool3d(F.conv3d(x, w, padding=2), 2)",
+    ),
+    "sampled": (f"{IMAGES}, g[B, S, T, E]", "F.grid_sample(F.conv2d(x, w), g)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [*((name, "setup-context") for name in MET), ("convolved", "library")],
+)
+def test_so_it_is_where_float32_meets_a_product(name: str, style: str) -> None:
+    inputs, forward = MET[name]
+    spec = spec_of(inputs, name, forward=forward, style=style)
+    plain = reference([item.name for item in spec.inputs], forward)
+    op = getattr(load(draft_of(spec)), name)
+    for dtype in (torch.float32, torch.bfloat16):
+        given, exact = values(spec, dtype), values(spec, torch.double)
+        with torch.autocast("cpu"):
+            output = op(*given)
+        found = gradients(output, given, penalty=False)
+        right = gradients(plain(*exact), exact, penalty=False)
+        assert [one.dtype for one in found] == [dtype] * len(found)
+        for one, truth in zip(found, right, strict=True):
+            assert (one - truth).norm() <= 0.1 * truth.norm() + 0.01
 
 
 @pytest.mark.parametrize("amp", ["lower", "float32", "region"])

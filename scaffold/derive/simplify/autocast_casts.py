@@ -54,8 +54,10 @@ class AutocastCasts:
 
 
 def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
-    """The tensors among the arguments that are of its kind: no index, no mask."""
-    return [arg for arg in tensors(args) if arg.kind == op.kind]
+    """The tensors among the arguments that are of its kind: no index, no mask; of what gives several, of the kind of the first."""
+    given = [*tensors(args)]
+    kind = given[0].kind if op.kind == "group" and given else op.kind
+    return [arg for arg in given if arg.kind == kind]
 
 
 def _is_zeros(op: Op) -> bool:

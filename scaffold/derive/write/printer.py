@@ -713,19 +713,22 @@ def _bound(printer: Printer, op: Op, bound: Op) -> Node:
     if isinstance(value, int) and value < 0:
         return _counted(printer, op, value)
     part, dim, start, end, step = op.args
-    other = literal(end if bound is start else start)
-    known = other is None or bound is end and isinstance(other, int)
-    negated = bound.data == Operator("unary", "-") and literal(step) is None
-    if not negated or not known:
+    other = end if bound is start else start
+    known = literal(other) is None or bound is end and not _is_negated(other)
+    if literal(step) is not None or not (known and _is_negated(bound)):
         return printer.node(bound)
     graph = printer.graph
     shape = graph.node("attribute", "shape", (printer.node(part),))
     size = graph.node("subscript", "", (shape, printer.node(dim)))
     if bound is start:
         return graph.node("binary", "-", (_size_along(printer, op), size))
-    if not other:
+    if not literal(start):
         return size
     return graph.node("binary", "+", (_bound(printer, op, start), size))
+
+
+def _is_negated(bound: Op) -> bool:
+    return bound.data == Operator("unary", "-")
 
 
 def _counted(printer: Printer, op: Op, behind: int) -> Node:

@@ -557,9 +557,9 @@ class _Writer:
         if (
             op in self.names
             and op.rule == "item"
-            and op.args[0].rule == "loop_backward"
+            and op.args[0].rule in ("loop_backward", "vjp")
         ):
-            return []  # the loop leaves it under that name
+            return []  # the loop or the pullback leaves it under that name
         if op.rule == "vjp":
             return self._pulled_back(op, region)
         if op.rule == "loop_backward":

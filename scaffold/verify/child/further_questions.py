@@ -6,6 +6,7 @@ Invariant: where plain PyTorch has no answer, or one that is not finite, nothing
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
 ERRORS = 4  # times those of autograd's own, as the generated test allows
+NOT_THERE = "--amp says what an op does there: lower, float32, region or off"
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 FEW_DIGITS = 0.03  # the part of a gradient that is rounding in a type of two digits
@@ -91,11 +93,28 @@ def _of_types(
     return None
 
 
-def _imprecise(checks: Any, inputs: Sequence[Any], digits: float) -> Answer | None:
+def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether the gradients of an op that says what it does under autocast are there, and right, as those of its forward; also of inputs of two types."""
+    if not checks.TESTS.autocast:
+        return None
+    for types in ((torch.float32,), (torch.bfloat16, torch.float32)):
+        given = [_as_type(x, t) for x, t in zip(inputs, cycle(types), strict=False)]
+        found = _imprecise(checks, given, FEW_DIGITS, autocast=True)
+        if found is not None:
+            where = "under autocast" + ", of inputs of two types" * (len(types) > 1)
+            words = f"{'wrong ' * (not found.raised)}{where}: {found.words}"
+            return found._replace(words=words, hint=NOT_THERE)
+    return None
+
+
+def _imprecise(
+    checks: Any, inputs: Sequence[Any], digits: float, *, autocast: bool = False
+) -> Answer | None:
     """The first gradient whose error is many times autograd's, or the part of it that is rounding."""
+    around = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
     exactly = [_as_type(_as_type(x, torch.float64), torch.complex128) for x in inputs]
     try:
-        native = _firsts(checks, checks.REFERENCE, inputs)
+        native = _firsts(checks, around(checks.REFERENCE), inputs)
         exact = _firsts(checks, checks.REFERENCE, exactly)
     except RuntimeError:
         return None
@@ -103,13 +122,14 @@ def _imprecise(checks: Any, inputs: Sequence[Any], digits: float) -> Answer | No
         return None
     names = _wanted(checks, inputs)
     try:
-        ours = _firsts(checks, checks.OPERATOR, inputs)
+        ours = _firsts(checks, around(checks.OPERATOR), inputs)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         return Answer(names[0], raised(error), raised=True)
     for name, one, two, true in zip(names, ours, native, exact, strict=True):
         if one.dtype == torch.float16 and not one.isfinite().all():
             continue  # factors in another order are beyond 65504 where autograd's are not
-        rounding = digits * true.norm() + 2 * torch.finfo(one.dtype).eps
+        eps = torch.finfo(torch.bfloat16 if autocast else one.dtype).eps
+        rounding = digits * true.norm() + 2 * eps
         allowed = ERRORS * ((two.to(true.dtype) - true).norm() + rounding)
         off = (one.to(true.dtype) - true).norm()
         if not off <= allowed:
@@ -358,7 +378,13 @@ def _has_its_slope(checks: Any, inputs: Sequence[Any], name: str) -> bool:
 
 Question = Callable[[Any, Sequence[Any]], Answer | None]
 OF_EACH_CASE = (second_derivatives, single_precision)
-OF_ONE_CASE = (other_values, few_digits, other_grad_outputs, other_layouts)
+OF_ONE_CASE = (
+    other_values,
+    few_digits,
+    under_autocast,
+    other_grad_outputs,
+    other_layouts,
+)
 OF_NO_REFERENCE = (linear_alone, slopes_alone, types_alone)
 
 

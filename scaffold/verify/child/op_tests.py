@@ -46,6 +46,7 @@ class OpTests:
     supports_double_backward = True
     saves_nothing = False
     supports_vmap = True
+    autocast = ""
 
 
 def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:

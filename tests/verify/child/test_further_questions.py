@@ -29,6 +29,17 @@ def test_a_gradient_that_is_wrong_in_float32_is_refused() -> None:
     assert said.startswith("grad_x: wrong in float32: off by ")
 
 
+def test_a_gradient_that_autocast_makes_raise_is_refused() -> None:
+    linear = {"inputs": "x[N, D], w[D, H]", "forward": "x @ w"}
+    grad = {
+        "x": "grad_output @ (w * torch.ones(w.shape)).t()",
+        "w": "x.t() @ grad_output",
+    }
+    said = failure(grad, **linear)
+    assert said.startswith("grad_x: under autocast: raised RuntimeError: expected m1")
+    assert failure(grad, **linear, amp="off") == ""
+
+
 def test_another_number_than_the_default_is_tried() -> None:
     raw = {"inputs": "x[N], p: float = 2.0", "forward": "x * p"}
     assert failure({"x": "grad_output * 2"}, **raw) == "grad_x: factor 2/3"
