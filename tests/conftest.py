@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from scaffold.verify import processes
 from tests.executed.suites import Suites
@@ -54,8 +54,15 @@ def _slice(text: str) -> tuple[int, int]:
 
 def pytest_configure(config: pytest.Config) -> None:
     # A random search that finds a bug in one run of two fails whoever comes by; it belongs where its seed is printed.
-    settings.register_profile("default run", derandomize=True, database=None)
-    settings.register_profile("exhaustive run", database=None, print_blob=True)
+    # Nor does a test fail because the machine is busy.
+    patient = settings(
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.register_profile("default run", patient, derandomize=True)
+    settings.register_profile("exhaustive run", patient)
     searching = config.option.markexpr == "exhaustive"
     settings.load_profile("exhaustive run" if searching else "default run")
     # Hundreds of processes start `scaffold`. Where PYTHONDONTWRITEBYTECODE is set, as in many images, each of them would

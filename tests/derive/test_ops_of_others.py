@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.spec import OpSpec
-from tests.derive.building import draft_of, load, reference, spec_of, text_of
+from tests.derive.building import draft_of, load, overlong, reference, spec_of
 from tests.derive.cases import Case
 from tests.derive.checking import check_needs, is_once
 from tests.derive.ops_of_others import ONCE, OPS, SURROGATES
@@ -171,8 +171,9 @@ def test_gradients_under_other_settings(name: str, typed: bool, setting: str) ->
 
 
 def check_gradients(name: str, typed: bool, setting: str) -> None:
-    """Against autograd: each input alone, all together, other layouts, no rows."""
+    """Against autograd: each input alone, all together, other layouts, no rows. And the lines fit."""
     op = made(name, typed, setting)
+    assert not overlong(op.text)
     once = name in ONCE or is_once(op.text)
     for inputs in samples(BY_NAME[name]):
         may = may_need(op, inputs)
@@ -206,13 +207,10 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         assert once or gradgradcheck(op.function.apply, tensors, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "typed"), pairs_in_every_run(EVERY, REPRESENTATIVE[::12])
-)
+@pytest.mark.each_commit
+@pytest.mark.parametrize(("name", "typed"), EVERY)
 def test_its_lines_fit(name: str, typed: bool) -> None:
-    text = text_of(made(name, typed).spec)
-    lines = (re.sub("  # type: ignore.*", "", line) for line in text.splitlines())
-    assert not [line for line in lines if len(line) > 88]
+    assert not overlong(draft_of(*derived(name, typed)))
 
 
 @pytest.mark.exhaustive

@@ -63,14 +63,14 @@ def _parenthesised(text: str) -> str:
 
 
 @given(source=expressions())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_is_written_is_what_was_read(source: str) -> None:
     check(source)
 
 
 @pytest.mark.exhaustive
 @given(source=expressions())
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=20_000)
 def test_much_that_is_written_is_what_was_read(source: str) -> None:
     check(source)
 

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
-BUDGET = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
 
 
 def search(
@@ -22,7 +18,7 @@ def search(
     looking = given(strategy)(hold)
     for value in examples:
         looking = example(value)(looking)
-    settings(BUDGET, max_examples=count)(looking)()
+    settings(max_examples=count)(looking)()
 
 
 def holds_for(

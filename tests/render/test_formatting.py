@@ -65,7 +65,7 @@ MODULES = st.lists(
 ).map(lambda parts: "".join(block + blank for block, blank in parts))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(MODULES, st.sampled_from([40, 88, 120]))
 @example('"""Doc."""\n\n\n@a\ndef f():\n    pass\n', 88)
 @example("# fmt: off\n\n\ndef f(a,b):\n    pass\n", 88)

@@ -61,13 +61,13 @@ def has_structure(raw: Raw) -> bool:
     return not problems and bool({"inputs", "schema"} & sound.keys())
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(OP_TABLES)
 def test_the_schema_refuses_what_the_loader_refuses_in_structure(raw: Raw) -> None:
     assert OPS.is_valid({"ops": {"foo": raw}}) == has_structure(raw)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(raws())
 def test_what_the_loader_accepts_validates(raw: Raw) -> None:
     (entry,) = read_ops(toml("made_op", raw), "ops.toml")
@@ -160,7 +160,7 @@ DEEPER = {
 } | {"python"}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.data())
 def test_the_configuration_and_its_schema_hold_together(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from([*CONFIGURATION, "sources"]))

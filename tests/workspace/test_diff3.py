@@ -13,7 +13,7 @@ LINES = st.lists(st.sampled_from("abcde )"), max_size=12).map(
 
 
 @given(TEXTS, TEXTS, TEXTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_the_hunks_cover_all_three_in_their_order(
     base: list[str], mine: list[str], new: list[str]
 ) -> None:
@@ -44,7 +44,7 @@ def test_two_insertions_in_one_place_are_a_hunk() -> None:
 
 
 @given(LINES, LINES, LINES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_markers_are_balanced_and_no_line_is_lost(
     base: str, mine: str, new: str
 ) -> None:

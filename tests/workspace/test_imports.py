@@ -156,7 +156,7 @@ def spelled(names: set[str], single: bool) -> str:
 
 
 @given(NAMES, NAMES, NAMES, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_name_is_imported_that_should_be(
     base: set[str], mine: set[str], new: set[str], single: bool
 ) -> None:

@@ -174,7 +174,7 @@ TEXTS = st.lists(STATEMENTS, max_size=8).map("".join)
 
 
 @given(TEXTS, TEXTS, TEXTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_one_side_alone_changed_is_taken(base: str, mine: str, new: str) -> None:
     assert merge(base, base, new) == Merged(new, 0)
     assert merge(base, mine, base) == Merged(mine, 0)
@@ -185,7 +185,7 @@ def test_what_one_side_alone_changed_is_taken(base: str, mine: str, new: str) ->
 
 
 @given(st.integers(5, 40), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_edits_that_do_not_touch_both_survive(size: int, data: st.DataObject) -> None:
     """Changes, additions and removals on either side, a statement that stays between any two."""
     base = [f"x{number} = {number}\n" for number in range(size)]

@@ -140,7 +140,7 @@ def test_shape_and_dtype_are_judged_where_no_value_is_known() -> None:
     st.integers(0, 1000),
     st.sampled_from([torch.double, torch.cdouble]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_right_gradient_is_never_accused(
     sizes: list[int], seed: int, dtype: torch.dtype
 ) -> None:
@@ -150,7 +150,7 @@ def test_a_right_gradient_is_never_accused(
 
 
 @given(st.lists(st.integers(0, 3), max_size=4), st.lists(st.integers(0, 3), max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_pair_of_shapes_gets_words(one: list[int], two: list[int]) -> None:
     """Whatever backward returns, the doctor says something and does not fail."""
     actual, expected = draw(*one, seed=3), draw(*two)
