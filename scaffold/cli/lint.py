@@ -331,11 +331,16 @@ def _relinted(run: Run, again: dict[str, tuple[Finding, ...]]) -> Run:
 
 def _mended(run: Run, path: str) -> str | None:
     """The text of a file with its edits; None where it stays as it is."""
-    from scaffold.lint.fixing import fix_text
-
     if not is_plain_utf8(path):
         show_notes([f"{path}: not fixed: it is not plain UTF-8"])
         return None
+    try:
+        from scaffold.lint.fixing import fix_text
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "libcst":
+            raise
+        hint = "pip install 'libcst>=1.4', beside scaffold"
+        raise ScaffoldError("--fix needs libcst", hint=hint) from None
     text = read_source(path)
     edits = [f.edits for f in run.findings if f.path == path and f.edits]
     fixed = fix_text(text, edits)

@@ -2,27 +2,24 @@
 
 In: a text, and for each finding the edits that mend it. Out: the text with them.
 Invariant: the edits of a finding are applied together or not at all, and two findings never edit one place; the
-statements that no edit names are the same characters as before.
+statements that no edit names are the same characters as before. LibCST is an extra: who imports this module says so where it is missing.
 """
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from scaffold.errors import ScaffoldError
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+
 from scaffold.lint.model import Edit, Place
 
+Known = set[tuple[str, int, int, int, int]]  # kind, and where it begins and ends
 BY_LINE = ("decorate", "undecorate", "signature", "drop")  # of a definition
 
 
 def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
     """The text with every group of edits that can be applied."""
-    try:
-        from scaffold.lint.rewriting import Rewriter, places_in
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "libcst":
-            raise
-        hint = "pip install 'libcst>=1.4', beside scaffold"
-        raise ScaffoldError("--fix needs libcst", hint=hint) from None
     lines = text.split("\n")
     placed = [
         tuple(_place(edit, lines) for edit in group)
@@ -62,9 +59,7 @@ def _characters(lines: list[str], line: int, column: int) -> int:
     return len(lines[line - 1].encode()[:column].decode(errors="ignore"))
 
 
-def _compatible(
-    groups: Iterable[tuple[Place, ...]], known: "set[tuple[str, int, int, int, int]]"
-) -> frozenset[Place]:
+def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[Place]:
     """The places of all groups that can be found and do not touch those of an earlier group."""
     chosen: dict[Place, None] = {}
     taken: list[Place] = []
@@ -82,7 +77,7 @@ def _compatible(
     return frozenset(chosen)
 
 
-def _is_known(place: Place, known: "set[tuple[str, int, int, int, int]]") -> bool:
+def _is_known(place: Place, known: Known) -> bool:
     if place.kind == "import":
         return True
     if place.kind in BY_LINE:
@@ -106,3 +101,272 @@ def _parses(text: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     return True
+
+
+# --- The side of LibCST.
+#
+# In: a text, places of it. Out: its tree with positions and the places that an edit may name; the edited tree.
+# Invariant: a statement that shares its line with another, or would lose a comment, is no place for an edit.
+
+
+def places_in(text: str) -> tuple[MetadataWrapper, Known]:
+    """The tree of a text with its positions, and every place that an edit may name."""
+    wrapped = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    finder = _Finder()
+    wrapped.visit(finder)
+    return wrapped, finder.known
+
+
+def _span(found: CodeRange) -> tuple[int, int, int, int]:
+    return (found.start.line, found.start.column, found.end.line, found.end.column)
+
+
+def place_of(
+    node: cst.CSTNode, position: Callable[[cst.CSTNode], CodeRange]
+) -> tuple[int, int, int, int]:
+    """The span as ast has it: without parentheses, but for those of a tuple."""
+    if isinstance(node, cst.Tuple) and node.lpar:
+        first, last = position(node.lpar[-1]), position(node.rpar[0])
+        return (*_span(first)[:2], *_span(last)[2:])
+    return _span(position(node))
+
+
+class Positioned(cst.MetadataDependent):
+    """Asks where a node of the original tree stands."""
+
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def position(self, node: cst.CSTNode) -> CodeRange:
+        """The range of a node."""
+        found = self.get_metadata(PositionProvider, node)
+        assert isinstance(found, CodeRange)
+        return found
+
+
+class _Finder(Positioned, cst.CSTVisitor):
+    """Collects the places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: Known = set()
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.BaseExpression):
+            self._add("replace", node)
+        elif isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
+            small = node.body[0]
+            found = self.position(small)
+            self.known.add(("statement", found.start.line, found.start.column, 0, 0))
+            self._add("replace", small)
+            if not _is_commented(node.trailing_whitespace, node.leading_lines):
+                self._add("remove", small)
+        elif isinstance(node, cst.BaseCompoundStatement):
+            found = self.position(node)
+            self.known.add(("statement", found.start.line, found.start.column, 0, 0))
+            if isinstance(node, cst.FunctionDef):
+                self._add_function(node)
+        elif isinstance(node, cst.Decorator) and not _is_commented(
+            node.trailing_whitespace, node.leading_lines
+        ):
+            line = self.position(node.decorator).start.line
+            self.known.add(("undecorate", line, 0, 0, 0))
+        return True
+
+    def _add_function(self, node: cst.FunctionDef) -> None:
+        line = self.position(node.name).start.line
+        self.known.add(("decorate", line, 0, 0, 0))
+        if _is_plain(node.params):
+            self.known.add(("signature", line, 0, 0, 0))
+        footer = getattr(node.body, "footer", ())
+        if not any(item.comment for item in footer):
+            self.known.add(("drop", line, 0, 0, 0))
+
+    def _add(self, kind: str, node: cst.CSTNode) -> None:
+        self.known.add((kind, *place_of(node, self.position)))
+
+
+def _is_commented(
+    behind: cst.TrailingWhitespace, above: Sequence[cst.EmptyLine]
+) -> bool:
+    return behind.comment is not None or any(line.comment for line in above)
+
+
+def _is_plain(parameters: cst.Parameters) -> bool:
+    """Whether parameters can be written anew: names and defaults, without a star and without a comment."""
+    stars = (
+        *parameters.posonly_params,
+        *parameters.kwonly_params,
+        parameters.star_kwarg,
+    )
+    starred = isinstance(parameters.star_arg, cst.Param | cst.ParamStar)
+    if any(item is not None for item in stars) or starred or not parameters.params:
+        return False
+    return "#" not in cst.Module([]).code_for_node(parameters)
+
+
+def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression in the place of another, in its parentheses."""
+    try:
+        parsed = cst.parse_expression(text)
+    except cst.ParserSyntaxError:
+        parsed = cst.parse_expression(f"({text})")  # its lines were held by some
+    if original.lpar and not parsed.lpar:
+        return parsed.with_changes(lpar=original.lpar, rpar=original.rpar)
+    return parsed
+
+
+class Rewriter(Positioned, cst.CSTTransformer):
+    """Edits the places it was given."""
+
+    def __init__(self, places: frozenset[Place]) -> None:
+        super().__init__()
+        self.replaced = {
+            place[1:5]: place for place in places if place.kind == "replace"
+        }
+        self.removed = {place[1:5] for place in places if place.kind == "remove"}
+        self.before = _by_start(places, "before")
+        self.after = _by_start(places, "after")
+        self.decorated = _by_line(places, "decorate")
+        self.undecorated = _by_line(places, "undecorate")
+        self.signatures = _by_line(places, "signature")
+        self.dropped = _by_line(places, "drop")
+        self.imports = sorted({p.text for p in places if p.kind == "import"})
+
+    def _at(self, node: cst.CSTNode) -> tuple[int, int, int, int]:
+        return place_of(node, self.position)
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
+        updated = super().on_leave(original_node, updated_node)
+        if isinstance(original_node, cst.BaseExpression):
+            place = self.replaced.get(self._at(original_node))
+            if place is not None and not _is_statement(place.text):
+                return _parse(place.text, original_node)
+        elif isinstance(original_node, cst.BaseCompoundStatement):
+            return self._surrounded(original_node, updated)
+        return updated
+
+    def leave_SimpleStatementLine(
+        self,
+        original_node: cst.SimpleStatementLine,
+        updated_node: cst.SimpleStatementLine,
+    ) -> Any:
+        if len(original_node.body) != 1:
+            return updated_node
+        small = original_node.body[0]
+        span = self._at(small)
+        if span in self.removed:
+            return cst.RemoveFromParent()
+        place = self.replaced.get(span)
+        if place is not None and _takes_all(small, place.text):
+            parsed = cst.parse_statement(place.text)
+            assert isinstance(parsed, cst.SimpleStatementLine)
+            updated_node = updated_node.with_changes(body=parsed.body)
+        return self._surrounded(small, updated_node)
+
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> Any:
+        line = self._at(original_node.name)[0]
+        if line in self.dropped:
+            return cst.RemoveFromParent()
+        if line in self.signatures:
+            parameters = _merged(original_node.params, self.signatures[line])
+            updated_node = updated_node.with_changes(params=parameters)
+        if line in self.decorated:
+            decorator = cst.Decorator(cst.parse_expression(self.decorated[line]))
+            decorators = (*updated_node.decorators, decorator)
+            return updated_node.with_changes(decorators=decorators)
+        return updated_node
+
+    def leave_Decorator(
+        self, original_node: cst.Decorator, updated_node: cst.Decorator
+    ) -> Any:
+        line = self._at(original_node.decorator)[0]
+        return cst.RemoveFromParent() if line in self.undecorated else updated_node
+
+    def leave_Module(
+        self, original_node: cst.Module, updated_node: cst.Module
+    ) -> cst.Module:
+        if not self.imports:
+            return updated_node
+        body = list(updated_node.body)
+        at = _behind_imports(body)
+        added = [cst.parse_statement(text) for text in self.imports]
+        return updated_node.with_changes(body=[*body[:at], *added, *body[at:]])
+
+    def _surrounded(self, original: cst.CSTNode, updated: Any) -> Any:
+        """A statement between those that are to stand before and after it."""
+        start = self._at(original)[:2]
+        before, after = self.before.get(start, ()), self.after.get(start, ())
+        if not before and not after:
+            return updated
+        return cst.FlattenSentinel(
+            [
+                *map(cst.parse_statement, before),
+                updated,
+                *map(cst.parse_statement, after),
+            ]
+        )
+
+
+def _by_line(places: frozenset[Place], kind: str) -> dict[int, str]:
+    return {place.line: place.text for place in places if place.kind == kind}
+
+
+def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
+    """The parameters that a text lists, with the formatting and annotations of those that were there."""
+    wanted = cst.parse_statement(f"def f({text}): pass")
+    assert isinstance(wanted, cst.FunctionDef)
+    old = {item.name.value: item for item in parameters.params}
+    first, last = parameters.params[0], parameters.params[-1]
+    between = first.comma if len(old) > 1 else cst.MaybeSentinel.DEFAULT
+    listed = []
+    for item in wanted.params.params:
+        kept = old.get(item.name.value, item)
+        if item.default is None:
+            kept = kept.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+        inner = cst.SimpleWhitespace("")
+        listed.append(kept.with_changes(comma=between, whitespace_after_param=inner))
+    listed[-1] = listed[-1].with_changes(
+        comma=last.comma, whitespace_after_param=last.whitespace_after_param
+    )
+    return parameters.with_changes(params=listed)
+
+
+def _by_start(
+    places: frozenset[Place], kind: str
+) -> dict[tuple[int, int], tuple[str, ...]]:
+    found: dict[tuple[int, int], tuple[str, ...]] = {}
+    for place in sorted(places):
+        if place.kind == kind:
+            start = (place.line, place.column)
+            found[start] = (*found.get(start, ()), place.text)
+    return found
+
+
+def _takes_all(small: cst.BaseSmallStatement, text: str) -> bool:
+    """Whether a replacement is one of the statement, and not of the expression that it consists of."""
+    return not isinstance(small, cst.Expr) or _is_statement(text)
+
+
+def _is_statement(text: str) -> bool:
+    """Whether a replacement is a statement that is no expression."""
+    try:
+        cst.parse_expression(f"({text})")
+    except cst.ParserSyntaxError:
+        return True
+    return False
+
+
+def _behind_imports(body: Sequence[Any]) -> int:
+    """The position after the first imports of a module, or after its docstring."""
+    at = 0
+    for number, statement in enumerate(body):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            break
+        small = statement.body[0]
+        if isinstance(small, cst.Import | cst.ImportFrom):
+            at = number + 1
+        elif number == 0 and isinstance(small, cst.Expr):
+            at = 1
+    return at

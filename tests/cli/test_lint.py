@@ -209,7 +209,7 @@ def test_another_encoding_is_read_and_not_rewritten(project: Path) -> None:
 
 def test_fixing_needs_libcst(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "libcst", None)
-    monkeypatch.delitem(sys.modules, "scaffold.lint.rewriting", raising=False)
+    monkeypatch.delitem(sys.modules, "scaffold.lint.fixing", raising=False)
     outcome = scaffold(project, "lint", "--fix")
     assert outcome.code == 2
     assert outcome.err == (
