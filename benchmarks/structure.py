@@ -21,6 +21,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -59,8 +60,9 @@ class Module(NamedTuple):
     tree: ast.Module
 
 
+@cache
 def modules() -> dict[str, Module]:
-    """The modules of the package by name."""
+    """The modules of the package by name, read once."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts

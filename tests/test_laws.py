@@ -22,9 +22,9 @@ SOURCES = sorted((ROOT / "scaffold").rglob("*.py"))
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    """What a file says, read once for all laws."""
-    return ast.parse(path.read_text())
+def trees() -> dict[Path, ast.Module]:
+    """What the files say, read once for all laws."""
+    return {module.path: module.tree for module in modules().values()}
 
 
 CHILD = "verify.child"  # runs in a process of its own, the user's code with it
@@ -301,7 +301,7 @@ def test_the_law_is_kept(law: Law) -> None:
     broken = [
         f"{path.relative_to(ROOT)}:{line}: {what}"
         for path in SOURCES
-        for line, what in law(package_of(path), tree_of(path))
+        for line, what in law(package_of(path), trees()[path])
     ]
     assert not broken, "\n" + "\n".join(broken)
 
@@ -386,7 +386,7 @@ def test_what_is_imported_is_required_and_nothing_else() -> None:
     required = requirements()
     imported: dict[str, set[str]] = {}
     for path in SOURCES:
-        names = {name.split(".")[0] for _, name in imports(tree_of(path))}
+        names = {name.split(".")[0] for _, name in imports(trees()[path])}
         foreign = names - {"scaffold", *sys.stdlib_module_names, *MADE}
         imported.setdefault(package_of(path), set()).update(foreign)
     for package, names in imported.items():
@@ -524,11 +524,10 @@ NAMED = {
 
 def test_no_more_primitives_are_named_in_python() -> None:
     words = structure.vocabulary() - structure.TYPES
-    modules = structure.modules().values()  # each of them parsed anew
     found = {
         package: [
             f"{module.path.name}: {name}"
-            for module in modules
+            for module in modules().values()
             if module.package == package
             for name in structure.named(module, words)
         ]
