@@ -92,7 +92,7 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     places = project.places
     header = SHARED_HEADER if project.configuration.header else ""
     house = places.house._replace(header=header)
-    draft = op_testing_draft(house, project.configuration.testing)
+    draft = op_testing_draft(house, project.configuration.testing, shared.module)
     text = ""
     if formatted:
         length = places.directories.line_length

@@ -14,6 +14,7 @@ from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.imports import import_block
+from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING
 from scaffold.render.testcases import LIBRARY
 from scaffold.spec import Import
@@ -45,6 +46,7 @@ class OpTestingView(NamedTuple):
     header: str
     imports: str
     shared: bool  # it is the file of a project, which asks what the team chose
+    module: str  # how tests import that
     devices: str
     dtypes: str
     checks: tuple[Check, ...]
@@ -57,7 +59,11 @@ def op_testing_file(
     return format_source(op_testing_draft(house, testing), line_length)
 
 
-def op_testing_draft(house: House = PLAIN, testing: Testing | None = BESIDE) -> str:
+def op_testing_draft(
+    house: House = PLAIN,
+    testing: Testing | None = BESIDE,
+    module: str = OpTesting().module,
+) -> str:
     """The same text before it is formatted; that of no project, whose test holds it, asks nothing that is chosen."""
     single = house.single_line_imports
 
@@ -66,16 +72,17 @@ def op_testing_draft(house: House = PLAIN, testing: Testing | None = BESIDE) -> 
             return ""  # the test has its own
         return import_block(code, (), KNOWN, single)
 
-    return with_imports(OP_TESTING, _view(house, testing), imports, house)
+    return with_imports(OP_TESTING, _view(house, testing, module), imports, house)
 
 
-def _view(house: House, testing: Testing | None) -> OpTestingView:
+def _view(house: House, testing: Testing | None, module: str = "") -> OpTestingView:
     asked = testing or Testing()
     return OpTestingView(
         licence_lines=house.licence,
         header=house.header,
         imports="",
         shared=testing is not None,
+        module=module,
         devices=_tuple(f'"{device}"' for device in asked.devices),
         dtypes=_tuple(f"torch.{dtype}" for dtype in asked.dtypes),
         checks=tuple(Check(name, name in asked.checks) for name in CHECKS),

@@ -279,14 +279,18 @@ def test_a_run_leaves_out_what_is_marked(tmp_path: Path, suites: Suites) -> None
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose conftest.py has the options."""
+    """A project whose conftest.py has the options, by the line that the file itself names."""
     directory = tmp_path_factory.mktemp("team")
     op = SQUARE_OP.replace("GRADIENT", "2 * grad_output * x")
     test = SQUARE.replace("    deterministic = channels_last = True\n", "")
+    shared = op_testing_file()
+    (line,) = re.findall(
+        r"^from op_testing import .*  # noqa: F401$", shared, re.MULTILINE
+    )
     files = {
         "src/square.py": op,
-        "tests/op_testing.py": op_testing_file(),
-        "tests/conftest.py": "from op_testing import pytest_addoption, pytest_configure",
+        "tests/op_testing.py": shared,
+        "tests/conftest.py": line,
         "tests/test_square.py": test,
     }
     for name, text in files.items():
