@@ -186,6 +186,7 @@ def _isolated(
     tensors = {item.name for item in spec.tensors} | set(origins_of(spec, forward))
     outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
     outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
+    outer -= gradient_names(spec)  # what a file imports by such a name, it hides
     taken = outer_names(spec, None) | written(*program)
     taken |= assigned(spec.forward) if spec.forward else frozenset()
     return apart_from(graph, program, outer, taken)[0]

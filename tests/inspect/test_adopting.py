@@ -358,18 +358,16 @@ def test_the_elements_that_forward_returns_keep_their_meaning(tmp_path: Path) ->
 
 
 def test_a_helper_is_not_taken_for_what_adopt_makes(tmp_path: Path) -> None:
-    """Names of the file's own: `rows_forward`, `backward`, and a builtin that it has another one of."""
+    """Names of the file's own: `rows_forward`, `backward`, `grad_x`, and a builtin that it has another one of."""
     code = LOOP.replace("doubled", "rows_forward").replace("LIMIT)", "int(LIMIT))")
-    helpers = (
-        "def int(value):\n    return value\n\n\ndef backward(x):\n    return x\n\n\n"
-    )
-    code = helpers + code.replace("return gx, gw", "return backward(gx), gw")
+    helpers = "def int(value):\n    return value\n\n\ndef backward(x):\n    return x\n\n\ngrad_x = 1\n\n\n"
+    code = helpers + code.replace("return gx, gw", "return backward(gx) * grad_x, gw")
     (tmp_path / "ops.py").write_text(f"import torch\n\n{code}")
     outcome = scaffold(tmp_path, "adopt", "ops.py")
     assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
     text = (tmp_path / "rows_code.py").read_text()
     assert "def rows_forward_body(" in text and "def backward_body(" in text
-    assert "from ops import LIMIT, backward, int, rows_forward" in text
+    assert "from ops import LIMIT, backward, grad_x, int, rows_forward" in text
 
 
 USES = [
