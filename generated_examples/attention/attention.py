@@ -34,8 +34,7 @@ class AttentionFunction(Function):
             probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
                 grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
-                inner = (grad_probs * probs).sum(-1, keepdim=True)
-                # w.r.t. query @ key.mT * scale
+                inner = (grad_probs * probs).sum(dim=-1, keepdim=True)
                 grad_scores = probs * (grad_probs - inner)
             if ctx.needs_input_grad[0]:
                 grad_query = (ctx.scale * (grad_scores @ key)).sum_to_size(query.shape)

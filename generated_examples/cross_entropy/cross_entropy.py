@@ -32,7 +32,7 @@ class CrossEntropyFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         logits, target = ctx.saved_tensors
-        probs = torch.softmax(logits, -1)
+        probs = torch.softmax(logits, dim=-1)
         gathered = probs.gather(-1, target.unsqueeze(-1))
         scattered = probs.scatter(-1, target.unsqueeze(-1), gathered - 1)
         return grad_output / target.numel() * scattered, None

@@ -35,7 +35,6 @@ class RMSNormFunction(Function):
         rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
         x_hat = x * rstd
         if ctx.needs_input_grad[0]:
-            # w.r.t. x * rstd
             grad_x_hat = grad_output * weight
             inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
             grad_x = rstd * (grad_x_hat - inner * x_hat)

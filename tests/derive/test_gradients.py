@@ -67,7 +67,7 @@ def lines_of(derivation: Derivation) -> list[str]:
         (
             "x[N, C]",
             "x.mean(0, keepdim=True) + x",
-            ["grad_x = grad_output + grad_output.mean(-2, keepdim=True)"],
+            ["grad_x = grad_output + grad_output.mean(0, keepdim=True)"],
         ),
         (
             "x[..., C]",
@@ -88,7 +88,7 @@ def lines_of(derivation: Derivation) -> list[str]:
         ),
         ("x[N, K], w[K, M; const]", "x @ w", ["grad_x = grad_output @ w.mT"]),
         ("x[N, K], w[M, K; const]", "x @ w.t()", ["grad_x = grad_output @ w"]),
-        ("x[N, K; const], w[M, K]", "x @ w.t()", ["grad_w = grad_output.mT @ x"]),
+        ("x[N, K; const], w[M, K]", "x @ w.t()", ["grad_w = grad_output.t() @ x"]),
         (
             "x",
             "torch.where(x > 0, 3 * x, 0.0)",
@@ -136,7 +136,7 @@ def test_probabilities_are_computed_at_once_where_logarithms_serve_nothing_else(
     inputs = "z[N, C], y[N; index(C)]"
     lines = backward(inputs, f"{NAMED}return -picked.mean()")
     assert lines == [
-        "probs = torch.softmax(z, -1)",
+        "probs = torch.softmax(z, dim=-1)",
         "gathered = probs.gather(-1, y.unsqueeze(-1))",
         "scattered = probs.scatter(-1, y.unsqueeze(-1), gathered - 1)",
         "grad_z = grad_output / y.numel() * scattered",
@@ -450,7 +450,6 @@ grad_q = grad_k = grad_v = None
 probs = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1)
 if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
     inner = (grad_output * output).sum(-1, keepdim=True)
-    # w.r.t. q @ k.mT * q.shape[-1] ** -0.5
     grad_scores = probs * (grad_output @ v.mT - inner)
 if ctx.needs_input_grad[0]:
     grad_q = q.shape[-1] ** -0.5 * (grad_scores @ k)

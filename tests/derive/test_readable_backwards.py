@@ -218,7 +218,7 @@ def test_a_rotation_of_two_halves_is_summed_over_heads_alone(forward: str) -> No
     )
     assert "to_size" not in text
     assert "broadcast_shapes" not in text
-    assert text.count(".sum((0, 1))") == 2
+    assert text.count(".sum(dim=(0, 1))") == 2
 
 
 def test_the_halves_of_an_even_size_are_gated_plainly() -> None:
@@ -394,7 +394,7 @@ return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
     )
     assert text.count("sum_to_size") == 4
     assert "broadcast_shapes" not in text
-    assert "grad_x = torch.cat((grad_x1, grad_x2), -1)" in text
+    assert "grad_x = torch.cat((grad_x1, grad_x2), dim=-1)" in text
 
 
 def test_a_haar_transform_sums_each_quarter_once() -> None:
@@ -922,3 +922,77 @@ def test_columns_that_any_index_picks_may_be_counted_from_the_end() -> None:
         (tensor(3, 4), torch.tensor([0, 3, 3])),
     )
     assert "%" not in text
+
+
+# --- As the forward spells it
+
+
+def test_dims_have_their_keyword_where_the_forward_gives_it() -> None:
+    text = backward(
+        "x[N, D], w[D]",
+        """
+p = torch.softmax(x * w, dim=-1)
+return torch.stack((p, torch.sin(x) * p.sum(dim=-1, keepdim=True)), dim=0)
+""",
+        (tensor(3, 4), tensor(4)),
+        (tensor(0, 4), tensor(4)),
+    )
+    assert ".sum(dim=-1, keepdim=True)" in text
+    assert "dim=0)" in text  # over the lines, for w
+    assert not re.search(r"sum\(-?\d", text)
+
+
+def test_dims_are_counted_from_the_start_where_the_forward_counts_so() -> None:
+    text = backward(
+        "x[N, C, H, W], s[N, C, 1, 1]",
+        "return x * s / (x * s).mean((2, 3), keepdim=True)",
+        (tensor(2, 3, 4, 5), tensor(2, 3, 1, 1)),
+        (tensor(2, 0, 4, 5), tensor(2, 0, 1, 1)),
+    )
+    assert "(2, 3), keepdim=True)" in text
+    assert "-1" not in text and "-2" not in text
+
+
+@pytest.mark.parametrize(
+    ("turned", "wanted"),
+    [
+        ("k.transpose(-2, -1)", ".transpose(-2, -1)"),
+        ("k.transpose(-1, -2)", ".transpose(-1, -2)"),
+        ("k.t()", ".t()"),
+        ("k.T", ".T"),
+        ("k.mT", ".mT"),
+        ("k.transpose(0, 1)", ".mT"),
+    ],
+)
+def test_a_matrix_is_transposed_as_in_the_forward(turned: str, wanted: str) -> None:
+    text = backward(
+        "q[N, D], k[M, D]",
+        f"return torch.tanh(q @ {turned})",
+        (tensor(3, 4), tensor(2, 4)),
+        (tensor(0, 4), tensor(2, 4)),
+    )
+    assert wanted in text
+    assert wanted == ".mT" or ".mT" not in text
+
+
+def test_what_is_spelled_for_matrices_is_not_for_batches() -> None:
+    text = backward(
+        "q[B, N, D], k[B, M, D], w[D, E]",
+        "return torch.tanh(q @ k.transpose(1, 2)).sum() * (w.t() @ w)",
+        (tensor(2, 3, 4), tensor(2, 5, 4), tensor(4, 2)),
+    )
+    assert re.search(r"\w\.mT @ ", text)
+
+
+def test_a_comment_stands_where_a_name_says_an_operator_alone() -> None:
+    text = backward(
+        "x[N, D], a[N, D], b[N, D], c[D]",
+        """
+scores = torch.sin(x) @ (a * torch.cos(b)).mT
+return torch.exp(scores.sum(-1, keepdim=True) * torch.tanh(a @ c).unsqueeze(-1))
+""",
+        (tensor(3, 4), tensor(3, 4), tensor(3, 4), tensor(4)),
+    )
+    for name in re.findall(r"# w.r.t. .*\n *(\w+) =", text):
+        assert name in {"grad_product", "grad_total", "grad_diff", "grad_ratio"}
+    assert text.count("# w.r.t.") < 2

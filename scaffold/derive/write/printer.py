@@ -33,6 +33,8 @@ from scaffold.derive.graph.shapes import (
 )
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.derive.rules.call_bindings import Parameter, Spelling
+from scaffold.derive.rules.table import Rule
+from scaffold.derive.write.dialect import ALONG, PLAIN, Dialect
 from scaffold.derive.write.in_place import InPlace, Temporaries
 from scaffold.derive.write.schedule import Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
@@ -89,8 +91,10 @@ class Printer:
         temporaries: Temporaries | None = None,
         scope: Scope = ANYWHERE,
         written: dict[tuple[Op, Scope], Node] | None = None,
+        dialect: Dialect = PLAIN,
     ) -> None:
         self.applier, self.program = applier, applier.program
+        self.dialect = dialect
         self.graph: Graph = self.program.graph
         self.holders = holders.for_gradient_of(scope.gradient)
         self.names, self.owners, self.asked = names, owners, asked
@@ -111,6 +115,7 @@ class Printer:
             self.temporaries,
             scope,
             self.written,
+            self.dialect,
         )
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
@@ -156,7 +161,27 @@ class Printer:
         rule = self.applier.table.of_op(op.rule)
         if rule is None:
             raise UnsupportedError(f"{op.rule} cannot be written down")
-        return self.spelled(rule.spelled, op.args)
+        way = self.dialect.ways.get(op.rule)
+        if way is not None and not (way.of_matrix and op.args[0].shape.rank != 2):
+            other = self.applier.table.rule(way.rule)
+            values = map(self.program.const, way.values)
+            return self.spelled(other.spelled, (op.args[0], *values))
+        along = rule.category in ALONG
+        args = self._counted(op, rule) if along else op.args
+        return self.spelled(rule.spelled, args, along)
+
+    def _counted(self, op: Op, rule: Rule) -> tuple[Op, ...]:
+        """The arguments of an op, its dims counted as the forward counts them."""
+        rank = op.args[0].shape.rank if op.args and op.args[0].is_tensor else None
+
+        def counted(name: str, arg: Op) -> Op:
+            dims = literal(arg)
+            if name != "dim" or not isinstance(dims, int | tuple):
+                return arg
+            return self.program.const(self.dialect.counted(dims, rank))
+
+        names = (item.name for item in rule.parameters)
+        return tuple(map(counted, names, op.args))
 
     def _attribute(self, value: Node, label: str) -> Node:
         return self.graph.node("attribute", label, (value,))
@@ -184,8 +209,10 @@ class Printer:
 
         return self.graph.rewrite(op.template.node, filled)
 
-    def spelled(self, spelling: Spelling, args: tuple[Op, ...]) -> Node:
-        """A primitive as its rule prints it."""
+    def spelled(
+        self, spelling: Spelling, args: tuple[Op, ...], along: bool = False
+    ) -> Node:
+        """A primitive as its rule prints it; `along`: one that goes along dims."""
         if spelling.kind == "operator":
             nodes = tuple(map(self.node, args))
             if len(nodes) == 1:
@@ -201,9 +228,10 @@ class Printer:
         pairs = list(zip(spelling.parameters, args, strict=True))
         if spelling.kind == "method":
             callee = self._attribute(self.node(args[0]), spelling.name)
-            return self._called(callee, pairs[1:])
+            return self._called(callee, pairs[1:], along=along)
         callee = self.function(spelling.name).args[0]
-        return self._called(callee, pairs, spelling.name.startswith("torch.linalg."))
+        linalg = spelling.name.startswith("torch.linalg.")
+        return self._called(callee, pairs, linalg, along)
 
     def _signed(self, label: str, value: Node) -> Node:
         """A sign at the first factor of a product, where it needs no parentheses; two are none."""
@@ -217,9 +245,13 @@ class Printer:
         return self.graph.node("unary", label, (value,))
 
     def _called(
-        self, callee: Node, pairs: list[tuple[Parameter, Op]], by_name: bool = False
+        self,
+        callee: Node,
+        pairs: list[tuple[Parameter, Op]],
+        by_name: bool = False,
+        along: bool = False,
     ) -> Node:
-        """A call without the arguments that are defaults; with `by_name` options have their names."""
+        """A call without the arguments that are defaults; with `by_name` options have their names, and `along` a dim as the forward has it."""
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
         both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
@@ -237,6 +269,7 @@ class Printer:
                 or named
                 or parameter.keyword
                 or isinstance(literal(op), bool)
+                or (along and parameter.name == "dim" and self.dialect.by_keyword)
                 or (
                     parameter.default is not None
                     and (by_name or parameter.name not in POSITIONAL)
@@ -365,7 +398,13 @@ class Printer:
         if op not in holders.held:
             self.asked.add(op)
         anew = Printer(
-            self.applier, holders, holders.held, owners, self.asked, scope=self.scope
+            self.applier,
+            holders,
+            holders.held,
+            owners,
+            self.asked,
+            scope=self.scope,
+            dialect=self.dialect,
         )
         return anew.node(op)
 

@@ -20,6 +20,7 @@ from scaffold.derive.lower.forward_names import named_apart
 from scaffold.derive.plan.costs import is_never_named
 from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_plan
 from scaffold.derive.simplify.one_hots import is_one_hot
+from scaffold.derive.write.dialect import Dialect, dialect_of
 from scaffold.derive.write.in_place import Temporaries
 from scaffold.derive.write.loops import LoopWriter
 from scaffold.derive.write.placement import merged, under, without_copy
@@ -32,7 +33,7 @@ from scaffold.derive.write.value_names import (
     owners_of,
     users_of,
 )
-from scaffold.formula import Assign, If, Node, Statement, emit
+from scaffold.formula import Assign, If, Node, Statement, emit, expressions
 from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
@@ -143,9 +144,17 @@ def _attempt(
         own=own,
         indent=backward.indent,
         region=autocast_of(spec).amp == "region",
+        dialect=dialect_of(applier.table, _expressions(backward.forward)),
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over))
+
+
+def _expressions(forward: Forward) -> Iterator[Node]:
+    """All that a forward computes."""
+    for item in forward.statements:
+        yield from expressions(item)
+    yield from forward.results
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
@@ -319,6 +328,7 @@ class Emission(NamedTuple):
     own: Mapping[Op, str]  # locals of the forward that are computed here
     indent: int  # by which all lines of the backward stand further in
     region: bool  # autocast may give cotangents other dtypes than their values
+    dialect: Dialect
 
     @property
     def guarded(self) -> frozenset[str]:
@@ -400,7 +410,14 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         owners,
         _first_below(roots),
         namer,
-        Printer(emission.applier, emission.holders, words, shapes, emission.asked),
+        Printer(
+            emission.applier,
+            emission.holders,
+            words,
+            shapes,
+            emission.asked,
+            dialect=emission.dialect,
+        ),
     )
 
 
@@ -448,6 +465,7 @@ class _Writer:
             emission.asked,
             self.temporaries,
             written=written,
+            dialect=emission.dialect,
         )
         self.printers: dict[Region, Printer] = {}
         self.long: list[tuple[Op, int, Printer]] = []
@@ -577,13 +595,13 @@ class _Writer:
         return [Assign(target, value, "", comment)]
 
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
-        """The forward expression that a cotangent is of, where no name says it."""
+        """The forward expression that a cotangent is of, where its name says no more than an operator: `grad_product`."""
         value = self.emission.of.get(op)
-        if value is None or op not in self.plan.named:
+        if value is None or op not in self.plan.named or not value.facts.operator:
+            return ()
+        if self.names[op] not in {f"grad_{word}" for word in value.facts.words}:
             return ()
         if value in self.emission.held or value in self.emission.own:
-            return ()
-        if self.namer.is_told(value, self.names[op]):
             return ()
         try:
             text = emit(self.known.words.at(scope).expression(value))

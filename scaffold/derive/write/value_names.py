@@ -249,14 +249,6 @@ class Namer:
             yield f"grad_{roles[0]}"
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
 
-    def is_told(self, value: Op, name: str) -> bool:
-        """Whether the name of a cotangent says all of the forward value: `grad_tanh_x` of `torch.tanh(x)`."""
-        whole = [self._of_both(value) or ""]
-        sole = self._exact(value.args[0]) if len(value.args) == 1 else ""
-        if sole:
-            whole += [f"{role}_{sole}" for role in self._roles(value)]
-        return name in {f"grad_{stem}" for stem in whole if stem}
-
     def _forward_roles(self, value: Op) -> list[str]:
         found = [
             user.facts.argument

@@ -1,0 +1,75 @@
+"""How a forward spells what PyTorch lets one spell in several ways, so that its backward reads as by the same hand.
+
+In: the expressions of a forward. Out: a `Dialect`. Invariant: all ways have the same value; where the forward uses several of them, the one
+that its rule has is taken.
+"""
+
+import re
+from ast import literal_eval
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from scaffold.derive.rules.table import Table
+from scaffold.formula import Node, emit
+
+# What goes along a dim, rather than to move dims about: `x.sum(dim=-1)`, but `x.unsqueeze(-1)`.
+ALONG = frozenset({"reduction", "same_shape", "structural"})
+DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
+# An identity that says of a call that it is another primitive; of one of `M` it is said for matrices.
+ANOTHER = re.compile(r"\w+\((\w)(?:, ([-\d, ]+))?\) -> (\w+)\(\1\)")
+
+
+class Way(NamedTuple):
+    """Another way to write a primitive: the rule whose call it is, and what stands in that behind the tensor."""
+
+    rule: str
+    values: tuple[object, ...]
+    of_matrix: bool
+
+
+class Dialect(NamedTuple):
+    """The forward's own ways."""
+
+    by_keyword: bool = False  # `x.sum(dim=-1)`
+    from_start: bool = False  # `x.sum((2, 3))`
+    ways: Mapping[str, Way] = {}  # rule -> `x.transpose(-2, -1)` of `x.mT`
+
+    def counted(self, dims: object, rank: int | None) -> object:
+        """Dims as the forward counts them."""
+        if not self.from_start or rank is None:
+            return dims
+        if isinstance(dims, tuple):
+            return tuple(self.counted(dim, rank) for dim in dims)
+        return dims + rank if isinstance(dims, int) and dims < 0 else dims
+
+
+PLAIN = Dialect()
+
+
+def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
+    """The ways that a forward has."""
+    named, placed = list[str](), list[str]()
+    ways, own = dict[str, Way](), set[str]()
+    for node in dict.fromkeys(node for whole in forward for node in whole.walk()):
+        callee = node.args[0] if node.kind == "call" else node
+        if callee.kind != "attribute" or callee.label not in table:
+            continue
+        rule = table.rule(callee.label)
+        own.add(rule.name)
+        values = [emit(arg) for arg in node.args[1:]]
+        given = dict(zip(reversed(node.keywords), reversed(values), strict=False))
+        plain = values[: len(values) - len(given)]
+        for said in filter(None, map(ANOTHER.fullmatch, rule.simpler)):
+            if (said[2] or "") == ", ".join(plain) and not given:
+                numbers = tuple(map(literal_eval, plain))
+                ways.setdefault(said[3], Way(rule.name, numbers, said[1] == "M"))
+        if rule.category in ALONG and "dim" in given:
+            named.append(given["dim"])
+        elif rule.category in ALONG and plain and DIMS.fullmatch(plain[-1]):
+            placed.append(plain[-1])
+    dims = named + placed
+    return Dialect(
+        by_keyword=len(named) > len(placed),
+        from_start=bool(dims) and not any("-" in item for item in dims),
+        ways={name: way for name, way in ways.items() if name not in own},
+    )
