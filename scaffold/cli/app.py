@@ -369,8 +369,13 @@ def _refusal(error: Any) -> ScaffoldError | None:
     hint = f"see {path} --help"
     known_here = _options(context)
     option = MEANT.get(message.removeprefix("no such option: "), "")
+    single = [word for word in sys.argv if f"-{word}" in known_here]  # -forward
     if option.partition(" ")[0] in known_here:
         hint = f"write: {option}"
+    elif single and message.startswith("no such option"):
+        hint = f"write: -{single[0]}"
+    elif message == "missing argument 'NAME'":
+        hint = f"the name of the op comes first: {path} swish --inputs 'x'; or {hint}"
     elif "unexpected extra argument" in message and "--inputs" in known_here:
         hint = f"put what has spaces in quotes: --inputs 'x, y'; or {hint}"
         if "--surrogate" in sys.argv:  # which takes no value

@@ -204,6 +204,9 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     if there:
         becomes = "stays as it is" if after == before else "gets what it lacks"
         notes = (*notes, f"'{PROJECT}' has a [tool.scaffold], which {becomes}")
+    elif configuration.installed and configuration.package:
+        said_of = f"tests import '{configuration.package}' as it is installed"
+        notes = (*notes, f"{said_of}: pip install -e . before they run")
     return Start(files, (PROJECT, ATTRIBUTES), kept, notes, reads)
 
 

@@ -1,5 +1,6 @@
 """`scaffold new-op`: one op, from its specification to its files."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from scaffold.cli.op_options import command
@@ -29,6 +30,9 @@ Example: scaffold new-op linear --inputs 'input, weight, bias?'
 Example: scaffold examples norm
 """
 LOOKING = ("dry-run", "diff", "stdout")
+UNDERIVED = (
+    1  # the exit code where a forward was given, and a gradient is left to write
+)
 CHOICES = {
     "on-conflict": POLICIES,
     "format": FORMATS,
@@ -43,6 +47,8 @@ def _run(name: str, values: "Values", settings: "Values") -> None:
         generated, refused = _proven(name, values, settings)
         show = _for_programs if for_programs else _for_people
         show(generated, settings, refused)
+        if generated.missing and "forward" in values and values.get("derive", True):
+            sys.exit(UNDERIVED)
     except ScaffoldError as error:
         show_notes(error.details)
         raise

@@ -35,6 +35,7 @@ SAYING = ContextVar("SAYING", default="")
 
 
 JSON_VERSION = 1
+NOTHING_MORE: Mapping[str, Any] = {}
 
 
 def show_object(content: Mapping[str, Any]) -> None:
@@ -218,8 +219,8 @@ def show_notes(notes: Iterable[str]) -> None:
 
 
 def show_proven(said: str) -> None:
-    """What a proof ran, on a terminal or where more is asked for: elsewhere the exit code says it."""
-    if said and (is_terminal() or SAYING.get() == "much"):
+    """What a proof ran."""
+    if said and SAYING.get() != "little":
         typer.echo(f"proven: {said}", err=True)
 
 
@@ -333,13 +334,20 @@ def show_settled(generated: "Generated", settled: "Settled", with_diff: bool) ->
     """What became of each file of an op, for programs."""
     told = _changes(settled.plan, with_diff)
     notes = (*generated.notes, *settled.notes)
-    _show_json(told, settled.written, notes, settled.problems, generated.missing)
+    of_op = _of_op(generated)
+    _show_json(told, settled.written, notes, settled.problems, of_op)
 
 
 def show_files(generated: "Generated") -> None:
     """The files themselves, for programs."""
     told = [_text(generated.root, path, text) for path, text in generated.files.items()]
-    _show_json(told, False, generated.notes, missing=generated.missing)
+    _show_json(told, False, generated.notes, of_op=_of_op(generated))
+
+
+def _of_op(generated: "Generated") -> dict[str, Any]:
+    """Which gradients an op lacks, and whether those that it has are proven."""
+    proven = generated.proof is not None
+    return {"missing": list(generated.missing), "proven": proven}
 
 
 def _text(root: Path, path: str, text: str) -> dict[str, Any]:
@@ -367,11 +375,10 @@ def _show_json(
     written: bool,
     notes: Iterable[str],
     problems: Iterable[ScaffoldError] = (),
-    missing: Iterable[str] | None = None,
+    of_op: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """What became of files; of an op also which gradients it lacks."""
-    lacks = {} if missing is None else {"missing": list(missing)}
-    told = {"written": written, "files": files, **lacks, "notes": list(notes)}
+    """What became of files; of an op also what it lacks."""
+    told = {"written": written, "files": files, **of_op, "notes": list(notes)}
     show_object({**told, "problems": [as_problem(problem) for problem in problems]})
 
 

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from scaffold.cli.options import FORMAT, FORMATS, PYTHON, check_choice, offer_ops
-from scaffold.cli.output import TERMINAL, is_terminal, show_notes, show_object
+from scaffold.cli.output import (
+    TERMINAL,
+    is_terminal,
+    say_hint,
+    show_notes,
+    show_object,
+)
 from scaffold.cli.terminal import bar
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.project.console import from_here
@@ -298,6 +304,7 @@ def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
         counts = [f"{counted[name]} {name}" for name in STATUSES if counted[name]]
         typer.echo(", ".join(counts) or "no ops")
         show_notes(f"{name} passed, unproven: {why}" for name, why in unproven.items())
+        _hint_of_uninstalled(proofs)
     if any(proof.status not in PASSING for proof in proofs):
         sys.exit(ConflictError.exit_code)
 
@@ -368,6 +375,17 @@ def _show_failures(proofs: Sequence[Proof]) -> None:
         typer.echo(text.encode(errors="backslashreplace"), nl=False)
     if any(proof.report and proof.status == "failed" for proof in proofs):
         typer.echo()
+
+
+def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:
+    """What to do where tests do not find the package of their project."""
+    for proof in proofs:
+        project = proof.tested.project
+        package = project.configuration.package if project else None
+        top = (package or "").partition(".")[0]
+        if project and package and f"No module named '{top}" in proof.words:
+            say_hint(f"pip install -e {from_here(project.root, '.')}")
+            return
 
 
 def _show_json(proofs: Sequence[Proof], unproven: Mapping[str, str]) -> None:

@@ -65,7 +65,13 @@ class FirstDerivative(NamedTuple):
 def why_not(spec: OpSpec, once: bool, saved: Collection[str]) -> str:
     """Why the first derivative is not differentiated, if it is not; `saved` are the locals that it cannot do without."""
     if once and (spec.gradients or spec.backward):
-        return "what is stated of its gradients has no derivative that PyTorch knows"
+        stated = filter(None, (*dict(spec.gradients).values(), spec.backward))
+        nodes = (node for one in stated for node in one.expressions())
+        read = frozenset[str]().union(*(node.names() for node in nodes))
+        what = next(
+            map("'{}' is".format, sorted(read & spec.foreign)), "what is stated is"
+        )
+        return f"{what} code whose derivative PyTorch does not know"
     if once:
         return "the backward is differentiable once even where it computes everything again"
     if saved:

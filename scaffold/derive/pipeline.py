@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive.activity import is_random
+from scaffold.derive.aliasing import Trace
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.backward_kernels import with_registered_backward
 from scaffold.derive.backward_program import Line, free_reads, lines_of
@@ -35,6 +36,7 @@ from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_names_again, with_versions
 from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.live_variables import without_dead
+from scaffold.derive.name_collisions import fresh
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
 from scaffold.derive.saving import (
     Context,
@@ -59,10 +61,14 @@ from scaffold.derive.write.placement import (
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
+    Formula,
     Graph,
     Statement,
+    assigned,
+    expressions,
     renaming,
     rewritten,
+    sharing,
     written,
 )
 from scaffold.spec import OpSpec
@@ -94,7 +100,7 @@ def derive(spec: OpSpec) -> Derivation:
     """What forward and backward of the op are."""
     # First: for every pass after this one, an output that the forward detaches has no gradient.
     detached = detached_outputs(spec)
-    spec = without_gradient(spec, detached)
+    spec = _with_surrogate(without_gradient(spec, detached))
     if spec.kept is not None:  # of which only inputs and outputs can be saved
         spec = replace(spec, save_policy="recompute")
     # Once for all styles, since the gradients as a graph are the same in each of them.
@@ -114,6 +120,65 @@ def derive(spec: OpSpec) -> Derivation:
     found = with_registered_backward(spec, source.graph, replace(found, checks=checks))
     refuse_unregistrable(spec, found)
     return found
+
+
+def _with_surrogate(spec: OpSpec) -> OpSpec:
+    """The op with formulas for the gradients that nobody states: those of the function whose derivative they are to be."""
+    shown = spec.surrogate.forward if spec.surrogate else None
+    wanted = [item.name for item in spec.differentiable]
+    several = any(item.variadic for item in spec.tensors)
+    several |= any(item.variadic for item in spec.outputs)
+    if shown is None or spec.forward is None or spec.backward or not spec.derive:
+        return spec
+    if shown.kept or spec.dirty or several or {*wanted} <= {*dict(spec.gradients)}:
+        return spec
+    program = _of_surrogate(spec, shown)
+    if program and not spec.gradients:
+        lines = _without_dead(shown.graph, program, wanted)
+        return replace(spec, backward=replace(shown, statements=lines, result=None))
+    gradients = dict(spec.gradients)
+    for name in wanted if program else ():
+        lines = _without_dead(shown.graph, program, [name])
+        result = shown.graph.name(f"grad_{name}")
+        derived = replace(shown, statements=lines, result=result)
+        gradients.setdefault(name, derived)
+    return replace(spec, gradients=tuple(gradients.items()))
+
+
+def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
+    """The statements of the gradients of a surrogate; none where it draws, changes a tensor in place, or is not understood."""
+    assert spec.forward is not None
+    taken = {item.name for item in spec.inputs}
+    taken |= assigned(shown) | assigned(spec.forward)
+    names = [fresh(f"surrogate_{item.name}", taken) for item in spec.outputs]
+    pairs = [*zip(spec.outputs, names, strict=True)]
+    alone = replace(
+        spec,
+        forward=shown,
+        outputs=tuple(item._replace(name=name) for item, name in pairs),
+        surrogate=None,
+        gradients=(),
+        save_policy="recompute",
+        style="setup-context",
+        style_is_free=False,
+    )
+    try:
+        source = _before_style(alone)
+        maths = _with_derived(alone, source)
+    except ScaffoldError:  # the proof says it of the surrogate
+        return ()
+    graph, forward, found = source.graph, maths.forward, source.gradients
+    if forward is None or found is None or found.walked is None:
+        return ()
+    # Its own value is computed again where a gradient reads it: what the op returns is another.
+    values = zip(names, forward.results, strict=True)
+    results = (Assign(graph.name(name), value) for name, value in values)
+    program = (*forward.statements, *results, *maths.program)
+    nodes = (node for item in program for node in expressions(item))
+    if Trace(program, sharing).changes or any(map(is_random, nodes)):
+        return ()
+    coming = {grad_name(alone, new): grad_name(spec, old.name) for old, new in pairs}
+    return rewritten(graph, program, renaming(graph, coming))
 
 
 def _unknown(other: OpSpec) -> None:

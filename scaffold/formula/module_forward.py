@@ -369,6 +369,11 @@ def _of_value(
     return Attribute(ast.Name("float", ast.Load()))  # `dim**-0.5`: of numbers
 
 
+def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
+    """The attributes that a class says it has; those of a module in it, `up_weight`, are none of its own."""
+    return frozenset(dict(_attributes(owner, _methods(owner).get("__init__"))))
+
+
 def member_of(
     owner: ast.ClassDef,
     attributes: dict[str, Attribute],

@@ -367,8 +367,10 @@ ALIKE = 0.75  # there are so many names that something is a little like any word
 def meant(space: str | None, name: str) -> str | None:
     """What may have been meant by a name that a namespace does not have, or a tensor: a hint."""
     same = _elsewhere(name)
-    if same is not None:
+    if same is not None and not name[:1].isupper():
         return f"write: {same}(...)"
+    if same is not None:  # torch.Sigmoid: a module of torch.nn
+        return _of_nn(name)
     if name in table()["math"].operators:
         return f"write: math.{name}(...)"
     own = table().get(space or VALUES)

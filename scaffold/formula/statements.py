@@ -261,7 +261,8 @@ class StatementParser:
     def _target(self, target: ast.expr) -> Node:
         if isinstance(target, ast.Name):
             if target.id in RESERVED or target.id.startswith("__"):
-                self.fail(target, f"'{target.id}' cannot be assigned")
+                hint = f"give it another name: {target.id.strip('_').lower()}_"
+                self.fail(target, f"'{target.id}' cannot be assigned", hint)
             self.locals.add(target.id)
             return self.graph.name(target.id)
         if isinstance(target, ast.Tuple | ast.List):

@@ -6,6 +6,7 @@ run. What is no name of a scope is unknown to its formula, unless it assigns it.
 """
 
 import ast
+import re
 import warnings
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -70,14 +71,32 @@ def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
     return ScaffoldError(message, place, _mended(text, error))
 
 
+# What word processors, papers and other languages write for an operator or a quote.
+PAIRS = "−- –- ×* ·* ÷/ ’' ‘' “\" ”\" ≤<= ≥>= ≠!="
+PLAIN = {ord(pair[0]): pair[1:] for pair in PAIRS.split()}
+FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)(?=[A-Za-z_(])")  # 2x, 2(x + 1)
+
+
 def _mended(text: Text, error: SyntaxError) -> str:
-    """What to do about text that is no Python: to mend the line, which is shown; it is `error.text` of the parser."""
+    """What to do about text that is no Python: the line as it may be meant, or else to mend it."""
     lines = text.value.split("\n")
     number = (error.lineno or 1) - 1
     line = lines[number].strip() if number < len(lines) else ""
+    meant = line.translate(PLAIN).replace("&&", "&").replace("||", "|")
+    meant = FACTOR.sub(r"\1 * ", meant) if "decimal literal" in error.msg else meant
+    if meant != line and _is_python("\n".join([*lines[:number], meant])):
+        return f"write: {meant}"
     if len(line) > LONG:
         line = f"{line[:LONG]} ..."
     return f"mend: {line}" if line else "mend the line before it"
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def parse_source(text: Text) -> ast.Module:

@@ -145,7 +145,8 @@ def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Tex
     body = without_docstring(function.body)
     if not body:
         message = f"function '{function.name}' has no body"
-        raise ScaffoldError(message, place_in(text, function))
+        place = place_in(text, function)
+        raise ScaffoldError(message, place, "end it with: return ...")
     first, last = lines_of(body, lines, function.lineno)
     start = body[0].lineno - 1  # of the first statement: def f(x): return x
     indent = len(lines[start].encode()[: body[0].col_offset].decode())

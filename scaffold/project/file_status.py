@@ -235,6 +235,8 @@ def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
     hint = f"scaffold verify {name}"
     if proven.status == "unproven" and told.status == "ok":
         hint = "scaffold sync --prove"
+    elif proven.status == "unprovable" and told.status == "ok":
+        hint = f"write that in {told.path}, then {hint}"
     elif op.record is not None and op.record.kept("test") is None:
         hint = f"leave 'test' out of the table of '{name}', then scaffold sync and scaffold verify {name}"
     yield told._replace(status=proven.status, reason=proven.reason, hint=hint)

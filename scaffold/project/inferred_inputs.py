@@ -20,7 +20,7 @@ from scaffold.formula.definitions import (
     parameters,
     resolve,
 )
-from scaffold.formula.module_forward import modules_named, starts
+from scaffold.formula.module_forward import attribute_names, modules_named, starts
 from scaffold.formula.operators import (
     ARRAYS,
     is_tensor_word,
@@ -69,6 +69,7 @@ class Inferred(NamedTuple):
     buffers: tuple[str, ...] = ()
     init: Mapping[str, str] = {}
     unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
+    of_members: tuple[str, ...] = ()  # those that a module in the nn.Module has
     entries: tuple[str, ...] = ()  # the inputs one by one
     shapes: Mapping[str, str] = (
         {}
@@ -179,7 +180,8 @@ def _with_starts(
             unkept += [parameter] if parameter in owned else []
         else:
             init |= {parameter: text} if parameter in owned else {}
-    return inferred._replace(init=init, unkept=tuple(unkept))
+    below = tuple(name for name in owned if name not in attribute_names(layer))
+    return inferred._replace(init=init, unkept=tuple(unkept), of_members=below)
 
 
 # --- The shapes that an nn.Module says.

@@ -81,7 +81,7 @@ def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House 
 def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> None:
     """Refuse to write over a file that a formula stands in; `paths` count from the root, `reads` from here."""
     sources = {os.path.realpath(path) for path in reads}
-    hint = "call the op otherwise, or that file"
+    hint = "put the op elsewhere, --out-dir ops, or call it or that file otherwise"
     raise_all(
         [
             ScaffoldError("the op's file would replace its formula's", place, hint)

@@ -26,7 +26,7 @@ VALUELESS = (
     "the tests have only an object() for '{}': say its type, as in '{}: float', or use "
     "--samples"
 )
-HINT = "write it all the same with --no-verify"
+HINT = "mend the call; if it runs only elsewhere, write the op with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"
 LEADING = (
     "the '...' of each input is its own, and they broadcast: sum the gradient, or name "

@@ -229,7 +229,8 @@ def prove(
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
     proven = f"{verdict.cases} calls and gradients are those of PyTorch's autograd"
-    proven += f", torch {verdict.torch}" if verdict.torch else ""
+    version = verdict.torch.partition("+")[0]  # without the build: +cpu
+    proven += f", torch {version}" if version else ""
     generated = generated._replace(proof=proof, proven=proven)
     found = [*proving.interpreter.note(), *verdict.notes]
     found += [] if _is_written(generated, ran) else [NOT_OURS]

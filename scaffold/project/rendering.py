@@ -216,6 +216,11 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
         notes.append(
             f"{said}: edit reset_parameters, or state --init '{known.unkept[0]}=...'"
         )
+    if known.of_members and specified.spec.module is not None:
+        notes.append(
+            f"the names in its state_dict have no dots ({known.of_members[0]}): load one of the file's module as "
+            "{name.replace('.', '_'): value for name, value in state.items()}"
+        )
     return (*notes, *specified.completed)
 
 

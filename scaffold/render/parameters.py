@@ -110,12 +110,21 @@ def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
 def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
     """How a parameter starts that the user said nothing about."""
     dims = dims_of(spec, name)
-    if name in BIASES:
+    if name == "bias" or name in BIASES and not _is_a_factor(spec, name):
         matrix = _matrix(spec, module)
         return Init(name, "fan_in_uniform" if matrix and name == "bias" else "zeros")
     if dims is None:
         return Init(name, "normal")
     return KAIMING if len(dims) > 1 else Init(name, "ones")
+
+
+def _is_a_factor(spec: OpSpec, name: str) -> bool:
+    """Whether the forward multiplies by a parameter alone: beta is what a norm adds, but not in `x * torch.sigmoid(beta * x)`."""
+    if spec.forward is None:
+        return False
+    nodes = spec.forward.nodes()
+    uses = [node for node in nodes if any(arg.label == name for arg in node.args)]
+    return bool(uses) and all(node.label in ("*", "/") for node in uses)
 
 
 def _matrix(spec: OpSpec, module: ModuleSpec) -> str | None:

@@ -75,11 +75,13 @@ ARITHMETIC = (
     "--require 'D == 2 * half'"
 )
 
+EXAMPLE = "write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
+
 
 def _unknown(character: str, place: Location) -> ScaffoldError:
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
-    hint = ARITHMETIC if character in "/+-%" else None
+    hint = ARITHMETIC if character in "/+-%" else EXAMPLE
     return ScaffoldError(f"unexpected character {character!r}", place, hint)
 
 
@@ -156,7 +158,7 @@ class Cursor:
     def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
         """What is wrong with what comes next."""
         found = f"'{self.next.text}'" if self.next.text else "nothing"
-        hint = hint or "write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
+        hint = hint or EXAMPLE
         return ScaffoldError(f"expected {wanted}, found {found}", self.next.place, hint)
 
 
@@ -274,6 +276,8 @@ class _EntryParser(Cursor):
         if found.kind == "name":
             mark = ":" if found.text in PREFIXES else ","
             hint = f"write: '{name.text}{mark} {found.text}'"
+            if self.tokens[self.position - 1].text == "]":
+                hint = f"write: '...], {found.text}'"
             message = f"expected '{mark}' before '{found.text}'"
             return ScaffoldError(message, found.place, hint)
         if found.text == "(":

@@ -86,7 +86,11 @@ def read_reference(
     """Read the function that a reference names; what the op has `imported` needs nothing of the file."""
     match = REFERENCE.fullmatch(value)
     if match is None:
-        hint = "write '@file.py' or '@file.py:function'"
+        parts = re.fullmatch(r"\s*@(.+\.py)[:.]+(\w+)\s*", value)
+        wanted = "'@file.py' or '@file.py:function'"
+        hint = (
+            f"write {wanted}" if parts is None else f"write: '@{parts[1]}:{parts[2]}'"
+        )
         raise ScaffoldError(f"'{value.strip()}' names no file", place, hint)
     path = match["path"]
     try:

@@ -216,7 +216,7 @@ def _check_spelling(name: str, snake: str, place: Location) -> None:
         if problem and not snake.startswith("grad_"):  # grad_reverse is a fine op
             raise problem
         return
-    words = re.sub(r"\W+", "_", name).strip("_")
+    words = re.sub(r"\W+", "_", name.removesuffix(".py")).strip("_")
     words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", words).lower()
     usable = is_identifier(words) and not keyword.iskeyword(words)
     if not usable:

@@ -5,6 +5,7 @@ In: a directory and arguments. Out: an `Outcome`: exit code, both outputs, and w
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,15 @@ class Outcome:
 
     code: int
     out: str
-    err: str
+    err: str  # without the line of a proof, whose numbers are those of this PyTorch
+    proven: str = ""
+
+
+PROVEN = re.compile(r"^proven: .*\n", re.MULTILINE)
+
+
+def _outcome(code: int, out: str, err: str) -> Outcome:
+    return Outcome(code, out, PROVEN.sub("", err), "".join(PROVEN.findall(err)))
 
 
 def scaffold(directory: Path, *arguments: str) -> Outcome:
@@ -34,7 +43,7 @@ def scaffold(directory: Path, *arguments: str) -> Outcome:
     typed = patch.object(sys, "argv", ["scaffold", *arguments])
     with _captured() as (out, err), chdir(directory), typed:
         code = _exit_code()
-    return Outcome(code, _text(out), _text(err))
+    return _outcome(code, _text(out), _text(err))
 
 
 def new_op(directory: Path, *arguments: str, name: str = "foo") -> Outcome:
@@ -85,7 +94,7 @@ def run(
         errors="surrogateescape",
         check=False,
     )
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return _outcome(done.returncode, done.stdout, done.stderr)
 
 
 def listing(directory: Path) -> dict[str, bytes]:

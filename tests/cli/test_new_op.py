@@ -137,7 +137,8 @@ def for_programs(directory: Path, *arguments: str) -> tuple[Outcome, dict[str, A
     outcome = new_op(directory, *arguments, "--format", "json")
     result = json.loads(outcome.out)
     assert list(result) == [
-        *("version", "written", "files", "missing", "notes", "problems")
+        *("version", "written", "files", "missing"),
+        *("proven", "notes", "problems"),
     ]
     assert result["version"] == 1
     return outcome, result
@@ -162,6 +163,7 @@ def test_json_of_a_run(tmp_path: Path) -> None:
             {"path": "test_foo.py", "verb": "create"},
         ],
         "missing": ["forward", "grad_x"],
+        "proven": False,
         "notes": ["left for you to write: forward, grad_x"],
         "problems": [],
     }

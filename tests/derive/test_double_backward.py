@@ -285,5 +285,5 @@ def test_a_backward_of_a_kernel_has_none() -> None:
         )
     )
     assert found.double_backward is None
-    said = "what is stated of its gradients has no derivative that PyTorch knows"
+    said = "'kernels' is code whose derivative PyTorch does not know"
     assert any(note.endswith(f"no double backward: {said}") for note in found.notes)

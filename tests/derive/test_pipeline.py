@@ -3,14 +3,17 @@
 A derivation does not depend on where its ops lie in memory, which is what sets of them go by.
 """
 
+import itertools
 import random
 from typing import Any
 
 import pytest
+import torch
+from torch.testing import assert_close
 
 from scaffold.derive import Derivation, derive, pipeline
 from scaffold.spec import OpSpec
-from tests.derive.building import spec_of, text_of
+from tests.derive.building import draft_of, load, reference, spec_of, text_of
 from tests.derive.test_ops_of_others import BY_NAME, undeclared
 
 
@@ -70,3 +73,64 @@ def test_an_op_is_written_down_once_where_it_relies_on_no_declared_shape(
     found = derive(spec_of("x[N, D]", **options))
     assert runs == ["setup-context"]
     assert not found.checks
+
+
+# The forward, the function whose derivative the gradient is (over `x`, `w` and perhaps `b`), gradients stated beside it.
+SURROGATES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "another function": ("(x * w > 0).to(x.dtype)", "torch.sigmoid(3 * x * w)", {}),
+    "a local": ("h = x * w\n(h > 0).to(x.dtype)", "torch.tanh(h)", {}),
+    "its own value": ("torch.round(x / w)", "torch.exp(x / w) - w", {}),
+    "an optional": ("torch.sign(x * w + b)", "torch.tanh(x * w + b) * w", {}),
+    "one is stated": (
+        "torch.round(x * w)",
+        "x * torch.exp(w)",
+        {"x": "(grad_output * torch.exp(w)).sum_to_size(x.shape)"},
+    ),
+}
+SHAPES = [((3, 2), (3, 2)), ((3, 1), (2,)), ((0, 2), (2,)), ((), (2, 2))]
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+def test_the_gradient_of_a_surrogate_is_derived(name: str) -> None:
+    """Where nobody states it, over what the function itself results in: the op's own output is another."""
+    forward, surrogate, grad = SURROGATES[name]
+    spec = spec_of(
+        "x, w, b?" if " b" in surrogate else "x, w",
+        forward=forward,
+        surrogate=surrogate,
+        grad=grad,
+        derive=True,
+    )
+    assert not derive(spec).missing
+    op = load(draft_of(spec)).some_op
+    shown = reference(("x", "w", "b"), f"h = x * w\nreturn {surrogate}")
+    torch.manual_seed(0)
+    for (one, two), spread in itertools.product(SHAPES, (False, True)):
+        for optional in ((two,), ()) if " b" in surrogate else ((),):
+            values = [
+                torch.randn(*shape, 2, dtype=torch.double)[..., 0]
+                for shape in (one, two, *optional)
+            ]
+            given = [
+                (value if spread else value.clone()).requires_grad_()
+                for value in values
+            ]
+            wanted = shown(*given, *((0,) if not optional else ()))
+            coming = torch.randn_like(wanted)
+            found = torch.autograd.grad(op(*given), given, coming)
+            assert_close(found, torch.autograd.grad(wanted, given, coming))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"forward": "x.round_()", "dirty": ["x"]},  # x is gone
+        {"forward": "x.round()", "surrogate": "x * torch.rand_like(x)"},
+        {"forward": "x.round()", "derive": False},
+    ],
+)
+def test_a_surrogate_that_cannot_be_derived_leaves_its_gradient(
+    more: dict[str, Any],
+) -> None:
+    found = derive(spec_of("x", **{"derive": True, "surrogate": "x * 2", **more}))
+    assert found.missing == {"x"}

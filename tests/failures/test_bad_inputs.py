@@ -19,6 +19,10 @@ LINES = [line for line in TEXT.splitlines() if line and not line.startswith("#")
 FILES = {
     "forward.py": "def forward(x):\n    return x * 2\n\n\ndef two(x, y):\n    return x + y\n",
     "broken.py": "def forward(x:\n",
+    "method.py": "def forward(self, x):\n    return x * self.weight\n",
+    "documented.py": 'def forward(x):\n    """Double it."""\n',
+    "tabs.py": "def forward(x):\n\ty = x * 2\n        return y\n",
+    "nothing.py": "def forward(x):\n    x = x * 2\n",
     "empty.py": "",
 }
 PLACE = re.compile(r"(?P<place>.+?:\d+:\d+|error): (?P<cause>.+)")

@@ -1,5 +1,6 @@
 """What options leave out: outputs, what changes in place, which input a gradient is of, that it is a surrogate."""
 
+import json
 import re
 from pathlib import Path
 
@@ -96,18 +97,24 @@ def test_a_gradient_in_place_that_needs_what_was_there_is_left_to_write(
 ) -> None:
     arguments = ["--inputs", "x", "--forward", "x.square_()"]
     outcome = new_op(tmp_path, *arguments, "--no-verify", name="square_")
-    assert outcome.code == 0, outcome.err
+    assert outcome.code == 1, "a forward was given, and its gradient is not there"
     assert "needs what 'x' held before it changed in place" in outcome.err
     assert "left for you to write: grad_x" in outcome.err
 
 
-def test_a_proof_says_what_it_ran_where_more_is_asked_for(tmp_path: Path) -> None:
+def test_a_proof_says_what_it_ran(tmp_path: Path) -> None:
     arguments = ["--inputs", "x", "--forward", "torch.sin(x)"]
-    assert "proven" not in new_op(tmp_path, *arguments, name="one").err
-    said = new_op(tmp_path, *arguments, "-v", name="two").err
-    assert re.search(
-        r"^proven: \d+ calls and gradients .*, torch \d", said, re.MULTILINE
+    assert not new_op(tmp_path, *arguments, "-q", name="one").proven
+    assert not new_op(tmp_path, *arguments, "--no-verify", name="two").proven
+    said = new_op(tmp_path, *arguments, name="three").proven
+    assert re.fullmatch(
+        r"proven: \d+ calls and gradients .*, torch \d+\.\d+\.\d+\n", said
     )
+    told = [
+        json.loads(new_op(tmp_path, *arguments, *more, "--format", "json").out)
+        for more in ((), ("--no-verify",))
+    ]
+    assert [one["proven"] for one in told] == [True, False]
 
 
 def test_numpy_is_imported_where_the_gradient_is_stated(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ KINDS = (
     ("only one element tensors can be converted", _NUMBER),
     ("cannot be converted to Scalar", _NUMBER),
     ("Boolean value of Tensor", "choose by element: torch.where(condition, a, b)"),
+    ("CUDA", "leave the device to the caller: take .cuda() and device='cuda' out"),
 )
 
 MODULES = ("<verified_checks>", "<verified_op>")  # whose lines are a formula's
@@ -130,7 +131,8 @@ def mend(checks: Any, words: str) -> str:
         said = f"say in --inputs where the values lie: '{found}'"
         return f"; {said}" if found else f"; {GIVE}"
     if words.startswith(NO_TENSOR):
-        return "; return tensors"
+        called = words.endswith("method")  # x.sigmoid
+        return "; call it: x.sigmoid()" if called else "; return tensors"
     if words.startswith("raised TypeError"):
         return ""  # no shape mends it
     known = next((hint for part, hint in KINDS if part in words), None)
