@@ -5,8 +5,7 @@ run to prove it; nothing is written.
 Invariant: the texts do not depend on how many processes there are; a problem of one op hides none of another's.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -289,22 +288,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     notes += [f"the table of operators has no '{name}'" for name in newer_of(spec)]
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")
-    if missing and spec.surrogate and spec.surrogate.forward:
-        notes += _of_surrogate(spec, derivation)
     return tuple(notes)
-
-
-def _of_surrogate(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
-    """What to write where the function is given whose derivative a gradient is to be."""
-    from scaffold.project.proof_errors import derived_lines  # of ops that are proven
-
-    for name in sorted(derivation.missing):
-        lines = derived_lines(spec, name)
-        told = "; ".join(lines)
-        read = [one.name for one in spec.outputs if re.search(rf"\b{one.name}\b", told)]
-        value = f" (here '{read[0]}' is its own value)" if read else ""
-        if told:
-            yield f"the derivative of the surrogate{value}: {told}"
 
 
 # --- Many ops, each from its table, spread over processes; and what is to be run to prove them.

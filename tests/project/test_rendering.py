@@ -168,16 +168,12 @@ def test_one_gradient_that_is_left_is_named(tmp_path: Path) -> None:
     assert outcome.err == "note: left for you to write: grad_w\n"
 
 
-def test_the_derivative_of_a_surrogate_is_told_where_it_cannot_be_written(
+def test_the_gradient_of_a_surrogate_is_left_where_its_input_is_gone(
     tmp_path: Path,
 ) -> None:
     maths = ("--forward", "x.round_()", "--surrogate-forward", "x.clamp(-1, 1)")
     outcome = new_op(tmp_path, "--inputs", "x[N]", "--dirty", "x", *maths, "--no-test")
-    assert outcome.code == 1, "it needs what x held before"
-    assert outcome.err.splitlines() == [
-        "note: left for you to write: grad_x",
-        "note: the derivative of the surrogate: grad_x = torch.where((x >= -1) & (x <= 1), grad_output, 0)",
-    ]
+    assert (outcome.code, outcome.err) == (1, "note: left for you to write: grad_x\n")
 
 
 def failed(directory: Path, *arguments: str, name: str = "foo") -> Outcome:
