@@ -215,7 +215,7 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
     evident = forward is not None and item.name in facts.values(forward).evident
     if CODES.search(item.name):
         return stated
-    if evident or annotation in ("torch.Tensor", "Tensor"):
+    if evident:  # by the code, or annotated
         if facts.has_gradient(item.name) is None and "mask" not in item.name:
             return Argument(item.name, "tensor")
         return Argument(item.name, "constant", "mask" if "mask" in item.name else "")

@@ -377,8 +377,12 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "style",
-    [{"line_length": 60}, {"line_length": 120}],
-    ids=["shorter lines", "longer lines"],
+    [
+        pytest.param({"line_length": 60}, id="shorter lines"),
+        pytest.param(
+            {"line_length": 120}, id="longer lines", marks=pytest.mark.each_commit
+        ),
+    ],
 )
 def test_another_version_of_black_is_no_drift(
     synced: Path, monkeypatch: pytest.MonkeyPatch, style: dict[str, Any]

@@ -79,6 +79,7 @@ def test_mypy_has_nothing_to_say(mypy_cache: Path) -> None:
     assert not findings_of_mypy(ROOT, mypy_cache)
 
 
+@pytest.mark.each_commit  # below, the same rules over all of them at once
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_ruff_has_nothing_to_say_by_default(example: Example) -> None:
     assert not findings_of_ruff(example.directory)

@@ -88,7 +88,11 @@ def test_with_its_proof_the_command_makes_them_too(
     assert contents(tmp_path) == contents(example.directory)
 
 
-@every_example
+@pytest.mark.parametrize(
+    "example",
+    in_every_run(EXAMPLES, EXAMPLES[::6], pytest.mark.each_commit),
+    ids=lambda example: example.op,
+)
 def test_a_second_run_writes_nothing(example: Example, tmp_path: Path) -> None:
     example.copy(tmp_path)
     before = written(tmp_path)

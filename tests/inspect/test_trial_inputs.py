@@ -183,6 +183,51 @@ def test_numbers_and_masks_are_guessed_and_codes_are_not() -> None:
 
 
 @pytest.mark.parametrize(
+    ("parameter", "kind", "text"),
+    [
+        ("x", "tensor", ""),  # the code says it
+        ("value: Tensor", "tensor", ""),  # the annotation
+        ("value: torch.Tensor", "tensor", ""),
+        ("mask: Tensor", "constant", "mask"),
+        ("scale: float", "value", "0.5"),
+        ("scale: int", "value", "2"),
+        ("flag: bool", "value", "False"),
+        ("y_min: float", "value", "0.25"),
+        ("upper: float", "value", "0.75"),
+        ("y_min", "value", "0.25"),
+        ("y_max", "value", "0.75"),
+        ("y_max: int", "value", "2"),
+        ("gamma", "value", "0.5"),
+        ("thing", "missing", "a value of thing"),
+        ("gamma: Gamma", "missing", "a value of gamma (Gamma)"),
+        ("row_index: Tensor", "missing", "a value of row_index (Tensor)"),
+        ("size_min: float", "missing", "a value of size_min (float)"),
+        ("*rest", "missing", "*rest"),
+    ],
+)
+def test_what_is_guessed_of_a_parameter(parameter: str, kind: str, text: str) -> None:
+    beside = f", {parameter}" if parameter != "x" else ""
+    code = f"""\
+class Twice(Function):
+    @staticmethod
+    def forward(ctx, x{beside}):
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, g):
+        return gradients(g)
+"""
+    found = guessed(facts(code))[-1]
+    assert (found.kind, found.text) == (kind, text)
+
+
+@pytest.mark.parametrize("name", ["mask", "value"])
+def test_a_tensor_without_a_gradient_is_a_constant(name: str) -> None:
+    code = SHIFT.replace("mask", name)
+    assert guessed(facts(code))[1] == (name, "constant", "mask" * (name == "mask"))
+
+
+@pytest.mark.parametrize(
     ("code", "plain"),
     [
         (LINEAR, True),

@@ -14,6 +14,7 @@ from scaffold.render.testfile import suite_file
 from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
 from tests.executed.suites import Suites
 from tests.render.op_specs import EXAMPLES, Example
+from tests.sweeps import in_every_run
 
 KINDS = ("linear", "centring", "exp_", "sign_ste", "sum_all", "top_class")
 BY_NAME = {example.spec.name: example for example in EXAMPLES}
@@ -146,12 +147,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_it_is_clean_for_the_type_checker_the_linter_and_the_formatter(
+@pytest.mark.each_commit
+def test_it_is_clean_for_the_type_checker_and_the_formatter(
     project: Path, mypy_cache: Path
 ) -> None:
     assert not findings_of_mypy(project, mypy_cache)
-    assert not findings_of_ruff(project)
     assert not findings_of_black(project)
+
+
+def test_it_is_clean_for_the_linter_and_its_lines_fit(project: Path) -> None:
+    assert not findings_of_ruff(project)
     lines = (project / "op_testing.py").read_text().splitlines()
     assert max(map(len, lines)) <= 88
 
@@ -163,22 +168,24 @@ def test_the_template_is_formatted_as_it_stands() -> None:
     assert format_source(folded) == folded
 
 
+# Of linear, which has the most tests, the examples are run.
+@pytest.mark.parametrize(
+    "name", in_every_run(KINDS[1:4], KINDS[1:2], pytest.mark.each_commit)
+)
 def test_a_test_that_imports_asks_what_one_asks_that_holds_all(
-    project: Path, tmp_path: Path, suites: Suites
+    project: Path, tmp_path: Path, suites: Suites, name: str
 ) -> None:
-    names = KINDS[1:4]  # of linear, which has the most tests, the examples are run
-    for name in names:
-        (tmp_path / f"{name}.py").write_text(BY_NAME[name].op_text)
-        (tmp_path / f"test_{name}.py").write_text(BY_NAME[name].suite_text)
-    files = [f"test_{name}.py" for name in names]
-    options = (*files, "--tb=no", "-k", "not compile and not vmap and not jacrev")
+    (tmp_path / f"{name}.py").write_text(BY_NAME[name].op_text)
+    (tmp_path / f"test_{name}.py").write_text(BY_NAME[name].suite_text)
+    chosen_tests = "not compile and not vmap and not jacrev"
+    options = (f"test_{name}.py", "--tb=no", "-k", chosen_tests)
     alone, together = suites.run(tmp_path, *options), suites.run(project, *options)
     asked = together.outcomes
     chosen = {
         test for test in asked if re.search("low_prec|checkpoint|no_values", test)
     }
     assert {test: asked[test] for test in asked.keys() - chosen} == alone.outcomes
-    assert len(chosen) >= 2 * len(names)
+    assert len(chosen) >= 2
     assert set(together.counts) == {"passed"}
 
 

@@ -165,6 +165,7 @@ def test_the_linter_has_nothing_to_say(files: Path) -> None:
     assert not findings_of_ruff(files)
 
 
+@pytest.mark.each_commit
 def test_the_type_checker_has_nothing_to_say(files: Path, mypy_cache: Path) -> None:
     assert not findings_of_mypy(files, mypy_cache)
 

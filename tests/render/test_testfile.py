@@ -91,11 +91,16 @@ def test_generated_tests_are_clean_for_ruff(directory: Path) -> None:
     assert not findings_of_ruff(directory)
 
 
+@pytest.mark.each_commit
 def test_generated_tests_are_clean_for_mypy(directory: Path, mypy_cache: Path) -> None:
     assert not findings_of_mypy(directory, mypy_cache)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.spec.name)
+@pytest.mark.parametrize(
+    "example",
+    in_every_run(EXAMPLES, EXAMPLES[::4], pytest.mark.each_commit),
+    ids=lambda example: example.spec.name,
+)
 def test_a_generated_test_is_formatted_and_fits(example: Example) -> None:
     text = example.suite_text
     ast.parse(text)
@@ -153,16 +158,20 @@ def filled(tmp_path_factory: pytest.TempPathFactory, suites: Suites) -> Outcomes
     return run_files(suites, base, files, *WITHOUT_COMPILING)
 
 
+# In every run skeletons are filled in tests/executed/test_skeleton.py.
+@pytest.mark.each_commit
 def test_a_filled_skeleton_passes_unedited(filled: Outcomes) -> None:
     assert set(filled["test_filled"]) == {"passed"}
 
 
+@pytest.mark.each_commit
 def test_a_half_filled_skeleton_still_xfails(filled: Outcomes) -> None:
     counts = filled["test_half"]
     assert counts["xfailed"] > 40
     assert set(counts) == {"passed", "xfailed"}
 
 
+@pytest.mark.each_commit
 @pytest.mark.parametrize(
     "name", ["wrong_gradient", "wrong_gradient_half", "wrong_forward", "own_message"]
 )

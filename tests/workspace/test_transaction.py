@@ -20,7 +20,7 @@ from scaffold.workspace import (
     resolve,
     transaction,
 )
-from scaffold.workspace.transaction import NAME, locked
+from scaffold.workspace.transaction import NAME, in_turn, locked, strays
 from tests.sweeps import in_every_run
 
 WRITTEN = {"a.py": "new a\n", "n/deep/b.py": "new b\n", "c.py": "new c\n", "n/d.py": ""}
@@ -359,6 +359,19 @@ def test_a_run_that_is_under_way_is_not_interrupted(
     assert (tmp_path / "root" / NAME).read_bytes() == before
 
 
+def test_temporary_files_are_strays_where_no_journal_tells_of_them(
+    tmp_path: Path,
+) -> None:
+    for path in ("b/.scaffold-12ab-0.new.tmp", "a/.scaffold-12ab-1.old.tmp"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).touch()
+    (tmp_path / "a/scaffold-12ab-1.old.tmp").touch()  # of somebody else
+    found = ("a/.scaffold-12ab-1.old.tmp", "b/.scaffold-12ab-0.new.tmp")
+    assert strays(tmp_path, {"b", "gone", "./a"}) == found
+    (tmp_path / NAME).touch()
+    assert strays(tmp_path, {"b", "gone", "./a"}) == ()
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction, "WAIT", 0.1)
@@ -392,6 +405,27 @@ def test_a_run_waits_for_another_to_end(tmp_path: Path) -> None:
         (tmp_path / NAME).unlink()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert os.listdir(tmp_path) == ["f.py"]
+
+
+def test_in_turn_the_others_wait(tmp_path: Path) -> None:
+    """Until it is over, and after an error too."""
+
+    def is_free() -> bool:
+        descriptor = disk.open_directory(tmp_path)
+        try:
+            disk.lock(descriptor)
+        except BlockingIOError:
+            return False
+        finally:
+            disk.close(descriptor)
+        return True
+
+    with pytest.raises(KeyError), in_turn(tmp_path):
+        assert not is_free()
+        raise KeyError
+    assert is_free()
+    with in_turn(tmp_path / "gone"):
+        assert is_free()
 
 
 @pytest.mark.usefixtures("impatient")

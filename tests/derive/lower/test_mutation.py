@@ -164,6 +164,7 @@ return h.sum()
     "complex ones": "k = torch.complex(x, y)\nh = torch.zeros_like(k)\nh[:, 1:] = k[:, :-1] * k[:, 1:]\nreturn h.real * h.imag * x",
     "between both ends": "h = x * y\nh[:, 1:-1] = y[:, 2:]\nh[-2:-1] = x[:1]\nreturn h * h",
     "of integers": "k = index.clone()\nk[k > 1] = 0\nk[:1] = 2\nreturn x * y[k]",
+    "of masks": "m = y > 0\nm[:, 0] = True\nm[0] = y[1] < 0\nreturn torch.where(m, x * y, x)",
     "every second": "h = x * y\nh[:, ::2] = y[:, ::2].exp()\nreturn h * h",
     "two dims at once": "h = x * y\nh[0, 1:] = y[1, 1:] * 2\nreturn h * h",
     "an element": "h = torch.zeros_like(x)\nh[0, 1] = y.sum()\nh[..., -1, 0] = x[0, 0]\nreturn h * x",
@@ -182,6 +183,8 @@ return h.sum()
 REFUSED = {
     "what changes places": "h = x * y\nh[0], h[-1] = h[-1], h[0]\nreturn h * y",
     "a fraction among integers": "k = index.clone()\nk[k > 1] = p\nreturn x * y[k]",
+    "integers among masks": "m = y > 0\nm[:, 0] = index\nreturn x * y * m",
+    "complex numbers among reals": "h = x * y\nh[0] = torch.complex(x[1], y[1])\nreturn h * y",
     "beside a star": "h = x * y\nh[0], *k = y * 2\nreturn h * k[1]",
     "in a loop": "h = x * y\nfor k in range(7):\n    h[0], h[1] = y[k % 3], h[2] * 2\nreturn h",
     "what the gradient reads": "h = x.exp()\nh[0] = 0\nreturn h * y",
@@ -226,6 +229,7 @@ def test_the_gradient_of_assignments_is_that_of_autograd(
     assert "torch.func.vjp" not in check(ASSIGNED[name], policy)
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_left_to_autograd(name: str) -> None:
     _, text = assigned(REFUSED[name], "recompute")
