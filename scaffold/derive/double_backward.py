@@ -22,7 +22,7 @@ from scaffold.derive.derivation import (
     Source,
 )
 from scaffold.derive.forward.body import grad_name
-from scaffold.derive.forward.outputs import cloned, own_results
+from scaffold.derive.forward.outputs import cloned, kept_apart, own_results
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import LeadingDims, Origin, Own, Shape
 from scaffold.derive.metadata import TYPES
@@ -316,6 +316,8 @@ def joined(
     backward = replace(op.spec, inputs=inputs, style=spec.style)
     results = tuple(first.graph.name(output.name) for output in backward.outputs)
     lines, own = own_results(backward, first.graph, body, results)
+    # `grad_output.sum_to_size(shape)` may be grad_output, which is saved.
+    own, _ = kept_apart(backward, first.graph, lines, own, second.saved)
     amp = autocast_of(backward)
     own = tuple(
         _where_wanted(first.graph, *pair) for pair in zip(results, own, strict=True)

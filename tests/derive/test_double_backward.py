@@ -40,7 +40,11 @@ WAYS: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
     "an input of which the shape is read": (
         "x[..., D], weight[D], bias[D]",
         LAYER_NORM,
-        [(r(3, 4), r(4), r(4)), (r(2, 5, 4).transpose(0, 1), r(4), r(4))],
+        [
+            (r(3, 4), r(4), r(4)),
+            (r(2, 5, 4).transpose(0, 1), r(4), r(4)),
+            (r(4), r(4), r(4)),
+        ],
     ),
     "an output is read": (
         "x[N, D], w[D]",
