@@ -53,6 +53,7 @@ from scaffold.derive.write.statements import gradient_statements
 from scaffold.formula import Graph, Statement, expressions
 from scaffold.spec import OpSpec
 
+SUMMED = frozenset({"summed_to", "fitted_to"})
 TOO_DEEP = "it is nested too deeply"
 
 # In the order in which they are asked, after the identities of the table: these bring signs and constants to the front, so that one
@@ -147,8 +148,10 @@ class Differentiated:
         return of_results(spec, self.question.graph, statement)
 
 
-def differentiated(spec: OpSpec, question: Question) -> Differentiated:
-    """The gradients of the wanted inputs."""
+def differentiated(
+    spec: OpSpec, question: Question, other: Differentiated | None = None
+) -> Differentiated:
+    """The gradients of the wanted inputs; none where it is plain from the forward that they are not those of the `other` declaration."""
     joined = joined_input(spec, question.forward, question.graph, question.wanted)
     found = Differentiated(question, joined=joined)
     if joined is not None:
@@ -164,6 +167,8 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
             raise UnsupportedError("it returns any number of tensors")
         lowered = lower(spec, question.forward, applier, wanted, *question[-2:])
         found = replace(found, results=lowered.results)
+        if other and other.walked and _broadcasts_more(program, other.walked):
+            return found
         held = held_by_name(spec, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
         make = maker_of(applier, lowered, held, cotangents)
@@ -172,6 +177,22 @@ def differentiated(spec: OpSpec, question: Question) -> Differentiated:
         return replace(found, walked=walked)
     except (UnsupportedError, RecursionError) as error:
         return replace(found, why=reason_of(error))
+
+
+def _broadcasts_more(program: Program, other: Walked) -> bool:
+    """Whether a value that has a gradient is broadcast which is not in the `other` forward, where no gradient is summed to a shape."""
+    if any(SUMMED & rules.keys() for rules in _outline(other.back).values()):
+        return False
+    reached = {*other.back.via.values()}
+    for op, before in zip(program.ops, other.applier.program.ops, strict=False):
+        if op.rule != before.rule:
+            return False
+        if op.facts.category == "elementwise":
+            for arg, known in zip(op.args, before.args, strict=True):
+                if known.shape == before.shape and (known, before) in reached:
+                    if arg.shape != op.shape:
+                        return True
+    return False
 
 
 def _in_place(question: Question, joined: JoinedInput | None) -> Question:

@@ -408,7 +408,11 @@ def _if_declared_as(
     Most of the time of a derivation goes to this question, so it is answered at the first pass that can.
     """
     gradients, refused = _differentiated(
-        other, source.graph, source.forward, source.stated
+        other,
+        source.graph,
+        source.forward,
+        source.stated,
+        other=source.gradients,
     )
     # What the user wrote reads the same: no pass before the gradients asks for a declared shape.
     again = source._replace(gradients=gradients, refused=refused)
@@ -438,6 +442,7 @@ def _differentiated(
     forward: Forward | None,
     stated: Lines,
     shapes: Shapes = NO_SHAPES,
+    other: "Differentiated | None" = None,
 ) -> tuple["Differentiated | None", str | None]:
     """The gradients that no formula states, if there are any, and why they are not derived."""
     if not spec.derive or spec.surrogate or forward is None:
@@ -453,7 +458,7 @@ def _differentiated(
 
     taken = outer_names(spec, forward) | there
     question = Question(graph, forward, wanted, taken, shapes, _step)
-    return differentiated(spec, question), None
+    return differentiated(spec, question, other), None
 
 
 def _with_derived(spec: OpSpec, source: Source) -> Maths:

@@ -267,6 +267,9 @@ class Applier:
 
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
         """The op of a rule with all its arguments."""
+        made = self.program.made(rule.op, args.values())
+        if made is not None:
+            return made
         if any(op.kind == "group" and op.active for op in args.values()):
             raise UnsupportedError("a tuple of any length")
         if rule.category in OF_MATRICES and _has_zero(rule, args):

@@ -96,6 +96,10 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
         if x.is_python("binary", "/") and is_literal(x.args[1]):
             # It is not divided by 0, or there is no test.
             test = program.python("compare", "==", x.args[0], test.args[1])
+    data = Test(test)
+    made = program.made("cond", (body, orelse), data)
+    if made is not None:  # so its test tells nothing
+        return made
     told = truth(known_value(test))
     if told is not None:
         return body if told else orelse
@@ -107,7 +111,7 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
     return program.op(
         "cond",
         (body, orelse),
-        Test(test),
+        data,
         kind=kind,
         shape=tensor.shape if same else None,
         active=body.active or orelse.active,

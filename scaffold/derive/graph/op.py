@@ -442,6 +442,10 @@ class Program:
             self.ops.append(found)
         return found
 
+    def made(self, rule: str, args: Iterable[Op], data: Payload = None) -> Op | None:
+        """The op, if there is one already."""
+        return self._known.get((rule, tuple(args), data))
+
     def over(self, op: Op, args: Iterable[Op]) -> Op:
         """The same op of other arguments, of which it has the shape that is known; of its own arguments the op itself."""
         given = tuple(args)
@@ -654,6 +658,8 @@ def number(op: Op) -> Number | None:
 
 def is_number(op: Op, value: Number) -> bool:
     """Whether an op is that very number."""
+    if op.rule != "const":  # asked of nearly every op
+        return False
     found = number(op)
     return found is not None and found == value
 

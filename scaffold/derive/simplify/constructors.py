@@ -93,11 +93,18 @@ class Maker(Algebra):
         self.precision = precision
         self.results = tuple(precision.results.values())  # of the forward
         self.shared = set[Op]()  # cotangents that several gradients read
+        self.made: dict[tuple[str, tuple[Op, ...]], Op] = {}  # under what is shared
         self.products = Products(self.program, self, self.is_whole)
         self.deep_products = Products(self.program, self, self.is_forward)
 
     def __call__(self, name: str, *args: Op) -> Op:
         """The primitive of a name, applied; as an identity has it, or the first simplification that finds a simpler op."""
+        found = self.made.get((name, args))
+        if found is None:
+            found = self.made[name, args] = self._simplest(name, args)
+        return found
+
+    def _simplest(self, name: str, args: tuple[Op, ...]) -> Op:
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
             if folded is None and self._keeps_zero(name, args[0]):
@@ -123,8 +130,10 @@ class Maker(Algebra):
 
     def share(self, cotangent: Op) -> None:
         """Note that several gradients read a cotangent."""
-        self.shared.add(cotangent)
-        self.products.forget()
+        if cotangent not in self.shared:
+            self.shared.add(cotangent)
+            self.products.forget(cotangent)
+            self.made.clear()
 
     def is_forward(self, op: Op) -> bool:
         """Whether an op stays whole because the forward has it."""

@@ -283,9 +283,11 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
 def as_one_choice(make: Maker, total: Op) -> Op:
     """`g + (a if test else 0)` as `g + a if test else g`: a sum in which choices by one test come to 0."""
     terms = list(_terms(make, total, False))
+    if len(terms) < 2:
+        return total
     tests = {op.test for op, _ in terms if _comes_to_zero(make, op)}
     alike = all(op.shape == total.shape and op.kind == total.kind for op, _ in terms)
-    if len(terms) < 2 or len(tests) != 1 or not alike:
+    if len(tests) != 1 or not alike:
         return total
     (test,) = tests
     branches = [_branch_sum(make, terms, test, at) for at in (0, 1)]

@@ -124,9 +124,10 @@ class Products:
             self._known[op] = taken_apart(op, self.whole)
         return self._known[op]
 
-    def forget(self) -> None:
-        """Take products apart anew, since more ops stay whole."""
-        self._known.clear()
+    def forget(self, whole: Op) -> None:
+        """Take products apart anew in which that op may be, since it stays whole."""
+        known = self._known.items()
+        self._known = {op: one for op, one in known if op.serial < whole.serial}
 
     def op(self, product: Product[Op]) -> Op:
         """The op of a product: the number first, what divides last."""

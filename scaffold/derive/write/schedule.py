@@ -188,10 +188,13 @@ class Scheduler:
         tests = (op for op in self.below.values() if op.rule == "cond")
         first = sorted(tests, key=_serial, reverse=True)
         self.tested = {op.test: op.serial for op in first}  # by the first that asks it
+        self.choices = set[Op]()  # that take an `if` of their own, so far
+        # For what needs nothing to be there: the region that its places share.
+        self.shared: dict[frozenset[Region], Region | None] = {}
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
         """Where every op stands if the `forced` ones get a name."""
-        wanted = set(forced)
+        wanted = self.choices.union(forced)
         while True:
             found = self._placed(wanted)
             inside = {step for region in found.named.values() for step, _ in region}
@@ -199,15 +202,15 @@ class Scheduler:
             if not missing - wanted:
                 return found
             wanted |= missing
+            self.choices |= missing
 
     def _needs_name(self, op: Op, found: Schedule, inside: set[int]) -> bool:
         """Whether a choice takes an `if` of its own, since something `inside` its branches has a name."""
         return (
-            op in found.regions
-            and op not in self.held
+            op.serial in inside
+            and op in found.regions
             and op not in found.named
             and all(op is not root for root, _ in self.roots)
-            and op.serial in inside
         )
 
     def _placed(self, wanted: set[Op]) -> Schedule:
@@ -222,9 +225,7 @@ class Scheduler:
             if places is None:
                 continue
             if op in wanted or uses[op] >= least:
-                common: Region | None = _common(places)
-                if common not in places:
-                    common = _guarded(places, self.below, self.tested, self.safe, op)
+                common = self._region(op, places)
                 if common is not None:
                     named[op] = common
                     places = {common}
@@ -239,6 +240,23 @@ class Scheduler:
                 twice = again or (op.rule == "unsliced" and at == 0)
                 uses[arg] = uses.get(arg, 0) + 1 + twice
         return Schedule(named, regions, uses)
+
+    def _region(self, op: Op, places: set[Region]) -> Region | None:
+        """Where an op is computed that is read in these places; None where no region is safe."""
+        if len(places) == 1:
+            return next(iter(places))
+        if self.safe.needs(op):
+            return self._shared(places, op)
+        key = frozenset(places)
+        if key not in self.shared:
+            self.shared[key] = self._shared(places, op)
+        return self.shared[key]
+
+    def _shared(self, places: set[Region], op: Op) -> Region | None:
+        common = _common(places)
+        if common in places:
+            return common
+        return _guarded(places, common, self.below, self.tested, self.safe, op)
 
 
 def _least_uses(op: Op, held: Collection[Op], sparing: bool) -> float:
@@ -278,13 +296,13 @@ def _need_order(need: Need) -> tuple[int, str, int]:
 
 def _guarded(
     places: set[Region],
+    common: Region,
     below: Mapping[int, Op],
     tested: dict[Op, int],
     safe: Safety,
     op: Op,
 ) -> Region | None:
-    """The region under all tests that the places share, and under those that guard what the op needs."""
-    common = _common(places)
+    """The region in their common one, under all tests that the places share, and under those that guard what the op needs."""
 
     def tests(place: Region) -> list[Outcome]:
         return [(below[step % SHARED].test, at) for step, at in place if step >= 0]

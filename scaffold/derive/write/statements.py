@@ -54,7 +54,12 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> Derived:
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
     names = _Names(backward, saved)
-    attempt = _first_fit(backward, names.new, own, in_place)
+    # What is computed twice is mostly seen before a line is written; where lines ask for a shape, after that.
+    named = names.repeat(saved, own, ())
+    attempt = _first_fit(backward, names.repeated, own, in_place)
+    if named and attempt.asked:
+        names = _Names(backward, saved)
+        attempt = _first_fit(backward, names.new, own, in_place)
     # Only a combined forward can keep the shape of a local; each name may bring the next shape that is asked for.
     while style == "combined" and names.add(attempt.asked):
         attempt = _first_fit(backward, names.new, own, in_place)
@@ -214,7 +219,8 @@ class _Names:
     ) -> bool:
         """Name what would be computed twice where the forward comes again; whether there was any."""
         forward = self.backward.forward
-        held = {op: name for op, name in self.all.items() if op not in own}
+        known = {**self.all, **self.again}
+        held = {op: name for op, name in known.items() if op not in own}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
             held,

@@ -69,8 +69,9 @@ class Namer:
         self.count = len({name for names in owners.values() for name in names})
         self.known: dict[Op, bool] = {}
         self.roles: dict[Op, list[str]] = {}
-        self.stems: dict[Op, tuple[str, ...]] = {}
-        self.exact: dict[Op, tuple[str, ...]] = {}  # those that say more than a role
+        # By the op and the forward value that it is the cotangent of; `exact` are those that say more than a role.
+        self.stems: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
+        self.exact: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
         self.whole = set[Op]()  # those that get a name
@@ -100,14 +101,14 @@ class Namer:
 
     def _more_exact(self, op: Op) -> Iterator[str]:
         """The free names of an op that say more than its role."""
-        if op in self.sides:
-            return filter(self._is_free, self._besides_roles(op))
-        if op not in self.exact:
-            self.exact[op] = tuple(self._besides_roles(op))
-        return filter(self._is_free, self.exact[op])
+        value = self._value(op)
+        key = (op, value)
+        if key not in self.exact:
+            self.exact[key] = tuple(self._besides_roles(op, value))
+        return filter(self._is_free, self.exact[key])
 
-    def _besides_roles(self, op: Op) -> Iterator[str]:
-        value = self._value(op) or self.negated.get(op)
+    def _besides_roles(self, op: Op, value: Op | None) -> Iterator[str]:
+        value = value or self.negated.get(op)
         roles = {*self._roles(op)}
         if value is not None:
             roles |= {self.held.get(value, ""), *self._forward_roles(value)}
@@ -137,13 +138,13 @@ class Namer:
 
     def _stems(self, op: Op) -> tuple[str, ...]:
         """What an op may be called, the best first."""
-        if op in self.sides:  # which depends on the choices that get names
-            return tuple(self._possible(op))
-        if op not in self.stems:
-            self.stems[op] = tuple(self._possible(op))
-        return self.stems[op]
+        value = self._value(op)  # which depends on the choices that get names
+        key = (op, value)
+        if key not in self.stems:
+            self.stems[key] = tuple(self._possible(op, value))
+        return self.stems[key]
 
-    def _possible(self, op: Op) -> Iterator[str]:
+    def _possible(self, op: Op, value: Op | None) -> Iterator[str]:
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
@@ -154,7 +155,6 @@ class Namer:
                 yield f"grad_{loop.loop.carries[op.position]}"
             yield f"grad_{self._word(loop.args[op.position]) or 'of_loop'}"
             return
-        value = self._value(op)
         if (half := _half(op)) and value not in self.held:
             yield f"g{half}"
         if value is not None:

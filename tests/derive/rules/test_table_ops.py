@@ -139,7 +139,7 @@ def check(op: Op, rule: Rule) -> None:
                 plain.forward,
                 op.values,
                 needs,
-                rule.name in ONCE,
+                rule.name in ONCE or derivation.once_differentiable,
                 False,
             )
 
