@@ -7,14 +7,14 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Kind, OfShape, Op, literal, number
+from scaffold.derive.graph.op import Kind, OfShape, Op, literal
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
+from scaffold.derive.graph.signs import is_nonnegative
 from scaffold.derive.graph.static_values import may_be_none
 from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import (
     as_matrix,
-    counts_up,
     fit_to,
     size,
     unless_vector,
@@ -325,16 +325,7 @@ def _is_list_of_lines(make: Maker, index: Op) -> bool:
 
 def _counts_from_start(make: Maker, index: Op) -> bool:
     """Whether it surely has no number below zero, which counts from the end."""
-    if index.rule == "list":
-        numbers = [number(item) for item in index.args]
-        return all(isinstance(item, int) and item >= 0 for item in numbers)
-    if index.rule == "input":
-        return index.name in make.program.declared.bounded
-    if counts_up(index):
-        return True
-    if "moves" in index.facts.flags:
-        return _counts_from_start(make, index.args[0])
-    return "positions" in index.facts.flags or index.facts.sign == "nonnegative"
+    return is_nonnegative(index, make.program.declared.bounded)
 
 
 def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:

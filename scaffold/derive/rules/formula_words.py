@@ -16,6 +16,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import OfShape, Op, Program, SummedTo, literal
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import SCALAR, Shape
+from scaffold.derive.graph.signs import is_nonnegative
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
     is_int,
@@ -290,19 +291,11 @@ def whole(make: Maker, x: Op) -> Op:
     return make.const(x.kind == "int")
 
 
-def counts_up(x: Op) -> bool:
-    """Whether it is `torch.arange(n)`: 0, 1, 2, with nothing below zero."""
-    node = x.template.node if x.rule == "call" else None
-    if node is None or len(node.args) - len(node.keywords) != 2:
-        return False  # the function, and one argument by position
-    return node.args[0].label == "arange"
-
-
 @word
 def excludes(make: Maker, x: Op, value: Op) -> Op:
     """Whether no element surely is that number, as none of `torch.arange(n)` is below zero."""
     number = literal(value)
-    return make.const(counts_up(x) and isinstance(number, int) and number < 0)
+    return make.const(is_nonnegative(x) and isinstance(number, int) and number < 0)
 
 
 @word

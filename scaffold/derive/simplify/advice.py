@@ -4,11 +4,11 @@ In: the results of a lowered forward. Out: a line for each formula of the table 
 Invariant: the forward stays as it is; of two patterns that meet in one value the first of the table is told.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from scaffold.derive.graph.op import Op, down_to, is_number, number
+from scaffold.derive.graph.op import Op, down_to
+from scaffold.derive.graph.signs import is_nonnegative, is_nonpositive
 from scaffold.derive.simplify.patterns import Matcher, Pattern, heads, pattern
 from scaffold.primitives.unstable_formulas import ADVICE, Advice
 
@@ -64,45 +64,11 @@ def _met(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
 def _is_shifted(op: Op) -> bool:
     """`x - x.amax()`: its exponential cannot overflow."""
     below = op.args[1].walk() if op.rule == "sub" else ()
-    return any("largest" in item.facts.flags for item in below) or _is_nonpositive(op)
-
-
-def _is_nonpositive(op: Op) -> bool:
-    """`-x.abs()`, `-(x * x)`, `-x * x`."""
-    if op.rule == "neg":
-        return _is_nonnegative(op.args[0])
-    if op.rule in ("mul", "div"):
-        one, two = op.args
-        turned = one.rule == "neg" and one.args[0] is two and op.rule == "mul"
-        return (
-            turned
-            or (_is_nonpositive(one) and _is_nonnegative(two))
-            or (_is_nonnegative(one) and _is_nonpositive(two))
-        )
-    return op.facts.sign == "nonpositive" or _number(op) <= 0
-
-
-def _is_nonnegative(op: Op) -> bool:
-    if op.facts.sign == "nonnegative":
-        return True
-    if op.rule == "pow_exponent":
-        return any(is_number(op.args[1], even) for even in (2, 4, 6))
-    if op.rule in ("mul", "div"):
-        same = op.args[0] is op.args[1]
-        return same or all(map(_is_nonnegative, op.args))
-    if op.rule in ("sum", "mean"):
-        return _is_nonnegative(op.args[0])
-    return op.rule == "const" and _number(op) > 0
-
-
-def _number(op: Op) -> float:
-    """A constant; NaN, which equals nothing, for what is none."""
-    value = number(op)
-    return math.nan if value is None or isinstance(value, complex) else value
+    return any("largest" in item.facts.flags for item in below) or is_nonpositive(op)
 
 
 HARMLESS: dict[str, Callable[[Op], bool]] = {
-    "nonpositive": _is_nonpositive,
+    "nonpositive": is_nonpositive,
     "shifted": _is_shifted,
-    "nonnegative": _is_nonnegative,
+    "nonnegative": is_nonnegative,
 }
