@@ -62,9 +62,11 @@ def text(name: str, table: dict[str, Any], times: list[float]) -> str:
     """All that is written of an op, or why nothing is."""
     try:
         spec = build(re.sub(r"\W", "_", name.lower()), table, locate)
+        gc.disable()  # nor what was derived before
         start = time.process_time()
         derivation = derive(spec)
         times.append(time.process_time() - start)
+        gc.enable()
         notes = "".join(f"# note: {note}\n" for note in derivation.notes)
         return f"{text_of(spec, derivation)}{notes}{explained(spec, derivation, {})}"
     except ScaffoldError as error:
