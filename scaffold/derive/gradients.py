@@ -189,9 +189,9 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
             return False
         if op.facts.category == "elementwise":
             for arg, known in zip(op.args, before.args, strict=True):
-                if known.shape == before.shape and (known, before) in reached:
-                    if arg.shape != op.shape:
-                        return True
+                whole = known.shape == before.shape and (known, before) in reached
+                if whole and arg.shape != op.shape:
+                    return True
     return False
 
 
