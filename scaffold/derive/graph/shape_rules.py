@@ -1,4 +1,4 @@
-"""Shapes of results that are neither those of the arguments nor their broadcast.
+"""The shape of a result, as the `shape` of a section of the table says it: by a word, as sizes, or by a call.
 
 In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
 every call that PyTorch accepts.
