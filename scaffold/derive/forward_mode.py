@@ -66,7 +66,7 @@ from scaffold.spec import OpSpec
 
 REAL, COMPLEX = PLAIN  # kinds of numbers that have a tangent
 OF_PARTS = frozenset({"slice", "index"})  # the engine's own, linear in what they index
-SPREADING = frozenset({"expanded", "reshaped", "unless_scalar", "same"})
+RESTORING = frozenset({"expanded", "reshaped", "unless_scalar", "same"})
 Pairs = list[tuple[str, Op, Op]]  # a parameter, its argument and the tangent of that
 
 
@@ -425,7 +425,7 @@ class _Replaced:
 
 def _spreads(op: Op) -> bool:
     """Whether it gives a reduced value the dims again that were reduced."""
-    return op.rule in SPREADING or op.facts.is_view
+    return op.rule in RESTORING or op.facts.is_view
 
 
 def _narrow(view: Op) -> Op:

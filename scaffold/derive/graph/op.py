@@ -242,13 +242,13 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
 
 # What is known of them; where nothing stands here, as little as of a call without a rule.
 PLAIN = Facts("graph", memory="either", dtype="own")
-_SPREAD = Facts("graph", memory="either")
+_SPREAD = Facts("graph", memory="either", linear=True)
 _FREE = Facts("graph", passes=0, memory="either", dtype="own")
 _DEAR = Facts("graph", passes=8, memory="either", dtype="own")
 FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("input", "drawn", "list"), _FREE),
     "item": _FREE._replace(memory="view"),
-    "cond": _SPREAD._replace(passes=0),
+    "cond": _SPREAD._replace(passes=0, linear=False),
     **dict.fromkeys(
         ("slice", "expanded"), _SPREAD._replace(memory="view", inline="leaf")
     ),

@@ -285,9 +285,6 @@ def _is_fraction(op: Op) -> bool:
 # The mean of a loss: what comes in is divided by the count at once
 
 
-SPREADING = frozenset({"expanded", "reshaped", "summed_to"})
-
-
 class DividedFirst:
     """The gradients over `grad_output / n` in place of `grad_output`, where they are divided by n in several places."""
 
@@ -353,7 +350,7 @@ class DividedFirst:
             )
         if op.rule == "list":
             return len(read) == len(op.args)
-        if op.rule in SPREADING or operator == "/":
+        if operator == "/":
             return read == [op.args[0]]
         linear = op.facts.linear or "multilinear" in op.facts.flags
         return linear and len(read) == 1
