@@ -43,7 +43,7 @@ def test_a_sign_is_said_where_it_is_sure(forward: str) -> None:
 
 def test_what_is_said_holds() -> None:
     torch.manual_seed(0)
-    names = {"torch": torch, "F": functional}
+    names: dict[str, object] = {"torch": torch, "F": functional}
     for _ in range(20):
         names |= {"x": torch.randn(3, 4), "y": torch.randn(3, 4)}
         assert all((eval(item, names) >= 0).all() for item in NONNEGATIVE)
