@@ -277,3 +277,15 @@ def test_reviews_fold_the_records_up(tmp_path: Path) -> None:
 def test_what_is_no_repository_gets_no_attributes(tmp_path: Path) -> None:
     assert scaffold(tmp_path, "init").code == 0
     assert not (tmp_path / ".gitattributes").exists()
+
+
+def test_a_package_that_is_built_wants_to_be_installed_for_its_tests(
+    tmp_path: Path,
+) -> None:
+    built = "[project]\nname = 'team'\n[build-system]\nrequires = []\n"
+    made(tmp_path, "src/team/__init__.py", "tests/")
+    (tmp_path / "pyproject.toml").write_text(built)
+    outcome = scaffold(tmp_path, "init")
+    assert outcome.err == (
+        "note: tests import 'team' as it is installed: pip install -e . before they run\n"
+    )

@@ -353,6 +353,10 @@ def test_a_skeleton_of_new_op_is_unprovable(tmp_path: Path) -> None:
     project(tmp_path)
     assert scaffold(tmp_path, "new-op", "later", "--inputs", "x[..., D]").code == 0
     assert check(tmp_path)[0] == "unprovable  ops/later.py: it lacks forward, grad_x"
+    told = scaffold(tmp_path, "check", "--strict")
+    assert told.err == (
+        "hint: write that in ops/later.py, then scaffold verify later\n"
+    )
 
 
 def test_another_name_keeps_the_proof_and_a_removed_op_has_none(

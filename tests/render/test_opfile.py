@@ -292,3 +292,19 @@ def test_torch_func_cannot_repeat_a_random_forward() -> None:
         grad={"x": "grad_output * mask"},
     )
     assert "generate_vmap_rule" not in text
+
+
+@pytest.mark.parametrize(
+    ("forward", "start"),
+    [
+        ("x + beta", "zeros"),
+        ("h = x * 2\nh += beta[None]\nh", "zeros"),
+        ("x * torch.sigmoid(beta * x)", "ones"),
+        ("torch.tanh(x * beta) / beta", "ones"),
+        ("x * beta + beta", "zeros"),
+        ("torch.mul(x, beta)", "zeros"),
+    ],
+)
+def test_a_beta_that_multiplies_starts_at_ones(forward: str, start: str) -> None:
+    text = op_text("x[N, D], beta[D]", forward=forward, derive=True)
+    assert f"nn.init.{start}_(self.beta)" in text
