@@ -1,6 +1,7 @@
 """`scaffold check`: whether the files are what manifest, templates and configuration say.
 
-In: ops. Out: a line for each file that is not, with `--diff` what differs; hints on stderr; an exit code. Invariant: nothing is written.
+In: ops. Out: a line for each file that is not, with `--diff` what differs; hints on stderr; an exit code. How a file stands is
+told by `project/file_status.py`. Invariant: nothing is written.
 """
 
 import sys

@@ -1,6 +1,7 @@
 """The options of `new-op` as data, and a Typer command made of them.
 
-In: the keys of the specification, rows for what is about a run. Out: a signature that Typer reads.
+In: the keys of the specification (`spec/keys.py`: a new option is a row there), rows for what is about a run. Out: a signature that Typer
+reads.
 Invariant: an option of the specification is made of the key of its TOML form, so what the command line accepts is what a file
 accepts.
 """

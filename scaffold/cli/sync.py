@@ -1,4 +1,8 @@
-"""`scaffold sync`: what is missing or out of date is written; files that were edited are left as they are."""
+"""`scaffold sync`: what is missing or out of date is written; files that were edited are left as they are.
+
+In: manifests, options. Out: a line for each file. What is out of date is found by `project/survey.py`; what becomes of such a file, or of one
+that was edited, is decided in `workspace/reconcile.py`; `project/update.py` does it. Invariant: all of it is written, or nothing.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,8 @@
-"""`scaffold upgrade`: ops brought up to date, with what was edited by hand."""
+"""`scaffold upgrade`: ops brought up to date, with what was edited by hand.
+
+In: ops, options. Out: a line for each file. It is `sync` that merges (`workspace/merge.py`) where a file was edited, by the policy of
+`--on-conflict`. Invariant: all of it is written, or nothing.
+"""
 
 from typing import Annotated
 
