@@ -1,7 +1,8 @@
 """`scaffold new-op`: one op, from its specification to its files.
 
 In: options, which are rows of `spec/keys.py`, or of `cli/op_options.py` where they are about the run. Out: files (`project/rendering.py`,
-`project/writing.py`; in a project `project/adding.py`), and what is said of them. Invariant: what is derived is proven first.
+`project/writing.py`; in a project `project/adding.py`), and what is said of them. Invariant: what is derived is proven before it is
+written, unless that is forbidden.
 """
 
 import sys
