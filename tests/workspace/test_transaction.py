@@ -362,11 +362,12 @@ def test_a_run_that_is_under_way_is_not_interrupted(
 def test_temporary_files_are_strays_where_no_journal_tells_of_them(
     tmp_path: Path,
 ) -> None:
-    for path in ("b/.scaffold-12ab-0.new.tmp", "a/.scaffold-12ab-1.old.tmp"):
-        (tmp_path / path).parent.mkdir()
+    several = tuple(f"a/.scaffold-12ab-{number}.old.tmp" for number in range(8))
+    for path in ("b/.scaffold-12ab-9.new.tmp", *reversed(several)):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
     (tmp_path / "a/scaffold-12ab-1.old.tmp").touch()  # of somebody else
-    found = ("a/.scaffold-12ab-1.old.tmp", "b/.scaffold-12ab-0.new.tmp")
+    found = (*several, "b/.scaffold-12ab-9.new.tmp")
     assert strays(tmp_path, {"b", "gone", "./a"}) == found
     (tmp_path / NAME).touch()
     assert strays(tmp_path, {"b", "gone", "./a"}) == ()
