@@ -93,9 +93,10 @@ def _made(
     from scaffold.project.specification import specified
 
     if settings.get("verify"):
-        from scaffold.project.proofs import prove
+        from scaffold.project.proofs import fitting, prove
 
-        proven = prove(generate(name, values, settings, problems), process)
+        generated = generate(name, values, settings, problems)
+        proven = prove(generated, process, fitting(generated, values, settings))
         places = proven.specified.places
         return _Made(proven.spec, places, proven.derivation, proven.notes)
     found = specified(name, values, settings, problems)

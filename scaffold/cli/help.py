@@ -126,7 +126,10 @@ PANELS: dict[str, tuple[Panel, ...]] = {
         Panel("The nn.Module", ("--buffers", "--update", "--init"), common=False),
         Panel(
             "Tests and proof",
-            ("--verify", "--test", "--samples", "--tolerance", "--python", "--limit"),
+            (
+                *("--verify", "--test", "--samples", "--test-shapes"),
+                *("--tolerance", "--python", "--limit"),
+            ),
             common=False,
         ),
         Panel(

@@ -14,8 +14,6 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.workspace.conflicts import POLICIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scaffold.project.interpreter import Proving
     from scaffold.project.proofs import Run
     from scaffold.project.rendering import Generated
@@ -92,10 +90,6 @@ def _generated(
 ) -> "tuple[Generated, Settled | None]":
     from scaffold.project.rendering import generate
 
-    def again(conditions: "Sequence[str]") -> "Generated":
-        stated = {**values, "require": list(conditions)}
-        return generate(name, stated, settings, [])
-
     generated = generate(name, values, settings, problems)
     begun = not generated.missing or bool(generated.derived)
     if not settings.get("verify", begun):
@@ -103,12 +97,9 @@ def _generated(
     refused = _foreseen(generated, settings)
     if refused is not None:
         return generated, refused
-    from scaffold.project.proofs import prove
+    from scaffold.project.proofs import fitting, prove
 
-    stated = "inputs" in values or generated.specified.inferred is not None
-    alone = stated and "spec" not in settings
-    open_ = alone and not generated.spec.require
-    return prove(generated, process, again if open_ else None), None
+    return prove(generated, process, fitting(generated, values, settings)), None
 
 
 def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":

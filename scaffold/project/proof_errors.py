@@ -16,7 +16,6 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, VerificationError
 from scaffold.formula import Formula, emit_lines, meant
-from scaffold.project.inferred_inputs import with_dims
 from scaffold.spec import ANY_DIMS, OpSpec, leading
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
@@ -48,8 +47,6 @@ class Subject(NamedTuple):
     spec: OpSpec
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     locate: Locate  # of the keys that the user gave
-    owned: tuple[str, ...] = ()  # inputs whose shapes an nn.Module of a file states
-    inputs: str = ""  # as the user gave them, or as they were read off the forward
 
 
 def error_of(
@@ -96,25 +93,18 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
     if verdict.shapes:
-        declared = _shapes_to_declare(subject, verdict)
-        return declared if subject.owned else f"{declared} {rule}".rstrip()
+        key = "test-shapes = " if in_file else "--test-shapes "
+        return f"shapes that it takes, for its tests: {key}'{test_shapes(verdict)}'"
     if failure.hint or failure.subject in SAID:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()
     return VALUELESS.format(names[0], names[0]) if names else HINT
 
 
-def _shapes_to_declare(subject: Subject, verdict: Verdict) -> str:
-    """Shapes that the forward takes, as inputs would declare them."""
-    assert verdict.failure is not None
-    hint, shapes = verdict.failure.hint, verdict.shapes
-    if subject.owned:  # shapes that fit are perhaps not the file's
-        return f"{hint}, of {' and '.join(subject.owned)} those that __init__ gives"
-    if subject.inputs and not _in_file(subject):
-        complete = with_dims(subject.inputs, shapes)
-        return f"declare the shapes that it takes, for instance --inputs '{complete}'"
-    entries = ", ".join(f"{name}[{dims}]" for name, dims in shapes.items())
-    return f"{hint}, for instance '{entries}'"
+def test_shapes(verdict: Verdict) -> str:
+    """Shapes that the forward takes and what must be so of their sizes, as `test-shapes` has them: 'x[N, D]; D % 2 == 0'."""
+    entries = ", ".join(f"{name}[{dims}]" for name, dims in verdict.shapes.items())
+    return "; ".join((entries, *verdict.wanted))
 
 
 EQUAL = re.compile(r"([A-Za-z]\w*) == ([A-Za-z]\w*)")

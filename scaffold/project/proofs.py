@@ -10,7 +10,7 @@ generated tests.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
 from scaffold.project.console import Console
@@ -24,8 +24,14 @@ from scaffold.project.interpreter import (
 )
 from scaffold.project.op_testing import ROLE, survey_shared
 from scaffold.project.project import Project, open_project
-from scaffold.project.proof_errors import Subject, as_options, error_of
-from scaffold.project.rendering import Generated, provable_of
+from scaffold.project.proof_errors import (
+    Subject,
+    as_options,
+    error_of,
+    test_shapes,
+)
+from scaffold.project.rendering import Generated, generate, provable_of
+from scaffold.project.specification import Values
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
 from scaffold.verify import Failure, Request, Verdict, import_path
@@ -202,7 +208,17 @@ NOT_OURS = (
     "its tests"
 )
 FITTED = "sizes of the tests as the forward wants them"
-Again = Callable[[Sequence[str]], Generated]  # with conditions on its sizes
+USED = "tests use shapes found by running the forward: --test-shapes '{}'; declared in --inputs they would be checked"
+Again = Callable[[Mapping[str, Any]], Generated]  # with these keys as well
+
+
+def fitting(generated: Generated, values: Values, settings: Values) -> Again | None:
+    """How an op is generated that fits its forward better than options say; None where a file has its keys, or they say it."""
+    stated = "inputs" in values or generated.specified.inferred is not None
+    if not stated or "spec" in settings or {"require", "test-shapes"} & values.keys():
+        return None
+    name = generated.specified.typed
+    return lambda keys: generate(name, {**values, **keys}, settings, [])
 
 
 def prove(
@@ -210,8 +226,8 @@ def prove(
 ) -> Generated:
     """Prove the op, and keep the notes for whoever started the run.
 
-    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions. Shapes that nobody declared are
-    proposed where it is refused: which dims are equal, and which inputs are of fewer dims, is for the user to say.
+    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions; where it refuses the one shape
+    that the tests give to what is undeclared, with shapes that it takes, for the tests alone: the op goes on taking any.
     """
     if proving.interpreter is None:
         return _noting(generated, UNPROVEN)
@@ -219,10 +235,8 @@ def prove(
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
     verdict, ran = _verdict(generated, proving)
-    if verdict.wanted and not verdict.shapes and again is not None:
-        generated = _noting(
-            again(verdict.wanted), f"{FITTED}: {as_options(verdict.wanted)}"
-        )
+    if again is not None and (verdict.wanted or verdict.shapes):
+        generated = _fitted(verdict, again)
         verdict, ran = _verdict(generated, proving)
     if verdict.failure is not None:
         _refuse_misdeclared(generated, verdict.failure)
@@ -236,6 +250,15 @@ def prove(
     found += [] if _is_written(generated, ran) else [NOT_OURS]
     found += filter(None, [runs_code_of(generated.spec)])
     return _noting(generated, *found)
+
+
+def _fitted(verdict: Verdict, again: Again) -> Generated:
+    """The op again, with tests that its forward takes, and what is said of them."""
+    if not verdict.shapes:
+        said = f"{FITTED}: {as_options(verdict.wanted)}"
+        return _noting(again({"require": [*verdict.wanted]}), said)
+    text = test_shapes(verdict)
+    return _noting(again({"test-shapes": text}), USED.format(text))
 
 
 def _refuse_misdeclared(generated: Generated, failure: Failure) -> None:
@@ -274,11 +297,8 @@ def request_of(generated: Generated, op: str, checks: str) -> Request:
 
 
 def _subject(generated: Generated) -> Subject:
-    known = generated.specified.inferred
-    owned = (*known.params, *known.buffers) if known and not known.stated else ()
     given = generated.specified
-    inputs = given.raw["inputs"]
-    return Subject(generated.spec, generated.derived, given.locate, owned, inputs)
+    return Subject(generated.spec, generated.derived, given.locate)
 
 
 UNKNOWN = "no record tells how it was written: scaffold sync"

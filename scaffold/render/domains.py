@@ -21,18 +21,21 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
     """
     spec = without_gradient(spec, derivation.detached)
     found = dict(derivation.domains)
-    several = [spec.dims(item.name) for item in spec.tensors]
+    several = [spec.tested_dims(item.name) for item in spec.tensors]
     loose = None in several and {*several} <= {None, ("...",)}
     alike = _takes_indices_of_its_rank(spec)
     if not (found or loose):
         return spec
 
     def seen(item: TensorInput) -> TensorInput:
-        if spec.dims(item.name) is None and found.get(item.name) == "spd":
-            item = item._replace(dims=SQUARE)
+        dims = spec.tested_dims(item.name)
+        if dims is None and found.get(item.name) == "spd":
+            dims = SQUARE
+            item = item._replace(dims=dims)
         elif loose and item.dtype in ("complex", "float", *["int"] * alike):
-            item = item._replace(dims=None)
-        return item._replace(domain=_domain(item, found))
+            dims = None
+            item = item._replace(dims=dims)
+        return item._replace(domain=_domain(item, dims, found))
 
     inputs = (seen(one) if isinstance(one, TensorInput) else one for one in spec.inputs)
     return replace(spec, inputs=tuple(inputs))
@@ -46,11 +49,12 @@ def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
     return any(may_be(name, "aligned") for node in read for name in calls(node))
 
 
-def _domain(item: TensorInput, found: dict[str, Domain]) -> Domain:
+def _domain(
+    item: TensorInput, dims: tuple[Dim, ...] | None, found: dict[str, Domain]
+) -> Domain:
     """The domain of an input: its own, or what the forward asks for where its shape allows it."""
     word = found.get(item.name, "normal")
     if item.domain != "normal" or item.dtype != "float":
         return item.domain
-    dims = item.dims
     square = dims is not None and len(dims) > 1 and dims[-1] == dims[-2]
     return "normal" if word == "spd" and not square else word

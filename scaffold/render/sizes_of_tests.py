@@ -43,7 +43,7 @@ def dim_names(spec: OpSpec) -> tuple[str, ...]:
 def input_dims(spec: OpSpec, name: str) -> tuple[Dim, ...]:
     """The dims that an input is made from, the bound of its indices last."""
     bound = {item.name: item.bound for item in spec.tensors}[name]
-    return (spec.dims(name) or ()) + (() if bound is None else (bound,))
+    return (spec.tested_dims(name) or ()) + (() if bound is None else (bound,))
 
 
 def fixed_sizes(spec: OpSpec) -> dict[str, int]:
@@ -65,14 +65,14 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
     divided, reached = divisions(spec), reaches(spec)
     sizes = None
     for wanted in ((*with_several(divided), *reached), divided, ()):
-        sizes = sizes or _bound(fixed, names, (*spec.require, *wanted), first)
+        sizes = sizes or _bound(fixed, names, (*spec.tested_require, *wanted), first)
     if sizes is None:
         conditions = ", ".join(
-            emit(item.result) for item in spec.require if item.result
+            emit(item.result) for item in spec.tested_require if item.result
         )
         raise ScaffoldError(
             f"found no sizes up to {max(CANDIDATES)} that satisfy: {conditions}",
-            spec.require[0].location,
+            spec.tested_require[0].location,
             hint="give the test its inputs with samples: '@file.py:function'",
         )
     for name in names:
@@ -94,7 +94,7 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
 def allows(spec: OpSpec, sizes: Mapping[str, int]) -> bool:
     """Whether these sizes satisfy every condition that they decide."""
     fixed = fixed_sizes(spec)
-    return satisfied((*spec.require, *divisions(spec)), fixed | dict(sizes))
+    return satisfied((*spec.tested_require, *divisions(spec)), fixed | dict(sizes))
 
 
 def _bound(
@@ -240,7 +240,9 @@ class _Reader:
 
     def __init__(self, spec: OpSpec, graph: Graph) -> None:
         self.graph = graph
-        self.dims = {item.name: spec.dims(item.name) or () for item in spec.tensors}
+        self.dims = {
+            item.name: spec.tested_dims(item.name) or () for item in spec.tensors
+        }
         self.sizes: dict[str, str] = {}
         self.found: list[Node] = []
 
@@ -400,7 +402,7 @@ def reaches(spec: OpSpec) -> tuple[Formula, ...]:
 
 def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
     """Named dims, and how many elements of them an index counts on."""
-    dims = {item.name: spec.dims(item.name) or () for item in spec.tensors}
+    dims = {item.name: spec.tested_dims(item.name) or () for item in spec.tensors}
     for node in forward.nodes():
         match node:
             case Node("subscript", _, (Node("name", name), index)):

@@ -156,7 +156,7 @@ def _shape(spec: OpSpec) -> str:
 
 def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
     """The shape that `make` gives an input where it is told nothing."""
-    dims = spec.dims(item.name)
+    dims = spec.tested_dims(item.name)
     if dims is None:
         return _shape(spec)
     known = dict.fromkeys(leading_names(spec), BATCH) | sizes
@@ -183,7 +183,7 @@ def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
     """The named dims as the sizes of a tensor that has them."""
     sizes: dict[str, str] = {}
     for item in spec.tensors:
-        dims = spec.dims(item.name) or ()
+        dims = spec.tested_dims(item.name) or ()
         for axis, dim in enumerate(dims):
             position = axis - len(dims) if leading(dims[:axis]) else axis
             if is_size_name(dim):
@@ -219,7 +219,7 @@ def size_name(name: str) -> str:
 
 def leading_names(spec: OpSpec) -> dict[str, str]:
     """The parameter of `make` for each of the leading dims: `batch` for those without a name."""
-    dims = [dim for item in spec.tensors for dim in spec.dims(item.name) or ()]
+    dims = [dim for item in spec.tensors for dim in spec.tested_dims(item.name) or ()]
     return {str(dim): _leading_name(str(dim), dims) for dim in filter(is_leading, dims)}
 
 
@@ -257,7 +257,7 @@ def _kind(literal: str) -> str:
 
 
 def _shared_shape(spec: OpSpec) -> bool:
-    return any(spec.dims(item.name) is None for item in spec.tensors)
+    return any(spec.tested_dims(item.name) is None for item in spec.tensors)
 
 
 def _items(spec: OpSpec) -> Iterator[str]:
@@ -289,7 +289,7 @@ def _attribute(spec: OpSpec, item: Attribute) -> str:
 
 
 def _tensor(spec: OpSpec, item: TensorInput) -> str:
-    dims = spec.dims(item.name)
+    dims = spec.tested_dims(item.name)
     starred = {dim: f"*{name}" for dim, name in leading_names(spec).items()}
     sizes = ("*shape",) if dims is None else tuple(_size(dim, starred) for dim in dims)
     bound = _size(2 if item.bound is None else item.bound, starred)

@@ -18,7 +18,7 @@ from scaffold.spec import OpSpec, is_size_name
 def never_empty(spec: OpSpec) -> frozenset[str]:
     """The named dims that the gradient may divide by the length of, or that give a matrix its rank."""
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
-    dims = [spec.dims(item.name) or () for item in spec.differentiable]
+    dims = [spec.tested_dims(item.name) or () for item in spec.differentiable]
     if "rank" in limits:
         return frozenset(dim for shape in dims for dim in shape if is_size_name(dim))
     if "length" not in limits or len(dims) < 2:
@@ -68,7 +68,7 @@ def full_rank(spec: OpSpec) -> int:
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     if "rank" not in limits:
         return 0
-    dims = (dim for item in spec.tensors for dim in spec.dims(item.name) or ())
+    dims = (dim for item in spec.tensors for dim in spec.tested_dims(item.name) or ())
     return max((dim + 2 for dim in dims if isinstance(dim, int)), default=0)
 
 

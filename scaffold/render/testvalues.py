@@ -227,7 +227,7 @@ def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
     bound = {item.bound for item in spec.tensors}
     read = {
         name
-        for item in spec.require
+        for item in spec.tested_require
         for node in item.expressions()
         for name in node.names()
     }

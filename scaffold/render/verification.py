@@ -225,7 +225,7 @@ def _of_other_sizes(
     spec: OpSpec, usual: dict[str, int], free: Sequence[str], most: int
 ) -> Iterator[tuple[str, str]]:
     """All sizes equal, all 1, large ones; each alone as large as a number that a formula compares something with, and larger."""
-    several = [spec.dims(item.name) or () for item in spec.tensors]
+    several = [spec.tested_dims(item.name) or () for item in spec.tensors]
     times = {name: max(dims.count(name) for dims in several) for name in free}
     large = int(most ** (1 / sum(times.values()))) if free else 0
     named = (size for count in compared_counts(spec) for size in (count, count + 1))
@@ -256,7 +256,8 @@ def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]
     if not (derived or is_asked_more(spec)) or not _is_loose(spec):
         return
     stated = OF_A_STATED_GRADIENT if is_asked_more(spec) and not derived else ()
-    for shape in (*GUESSES, *stated):
+    shared = any(spec.tested_dims(item.name) is None for item in spec.tensors)
+    for shape in (*GUESSES, *stated) if shared else ():
         yield f"shape {shape}", f'"shape": {shape}'
     if leading_names(spec):  # as `shape` is by default
         yield "equal shapes", leading_arguments(spec, (2, 3))

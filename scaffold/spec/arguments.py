@@ -5,15 +5,18 @@ Invariant: every name in a list is an input of the right kind.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
+from scaffold.spec.config_values import Shapes
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.op_spec import Attribute, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.signature import (
     dim_problems,
     leading_problems,
+    read_dims,
     read_inputs,
     read_outputs,
 )
@@ -31,6 +34,7 @@ class Arguments(NamedTuple):
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     dirty: tuple[str, ...]
+    test_shapes: Shapes = ()  # of inputs of which none is declared
 
     @property
     def tensors(self) -> tuple[TensorInput, ...]:
@@ -63,7 +67,7 @@ def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
             message = f"'{name}' is changed in place, so the op has one output"
             hint = "autograd refuses several where the input is a view"
             problems.at(stated[name], message, hint)
-    return Arguments(inputs, outputs, dirty)
+    return Arguments(inputs, outputs, dirty, _test_shapes(raw, inputs, problems))
 
 
 def _schema(raw: Raw, problems: Problems) -> "Schema | None":
@@ -223,6 +227,44 @@ def _tensors(
             problems.at(path, message)
         else:
             found.append(name)
+    return tuple(found)
+
+
+def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shapes:
+    """The shapes that tests give to inputs of which none is declared; what follows a `;` is conditions on their sizes."""
+    if "test-shapes" not in raw:
+        return ()
+    path = ("test-shapes",)
+    if "samples" in raw:
+        problems.at(path, "'samples' makes the inputs of the tests", "keep one of them")
+    text, place = raw["test-shapes"].partition(";")[0], problems.within(path)
+    if text.count("[") > text.count("]"):
+        hint = "what a tensor holds is said among the inputs: 'x[; const]'"
+        problems.at(path, "a shape of the tests has dims alone", hint)
+        return ()
+    entries = problems.attempt(lambda: parse_entries(text, place)) or ()
+    known = {item.name: item for item in inputs}
+    for problem in dim_problems(entries, set(known), "an input"):
+        problems.add(problem)
+    found = []
+    for entry in entries:
+        name, item = entry.name, known.get(entry.name.text)
+        hint = "write: 'x[B, T, D], w[D, N]'"
+        if item is None:
+            message = f"'{name.text}' is no input"
+            hint = did_you_mean(name.text, known) or f"the inputs: {', '.join(known)}"
+        elif isinstance(item, Attribute):
+            message = f"'{name.text}' is an attribute, not a tensor"
+        elif item.dims is not None:
+            message = f"the shape of '{name.text}' is declared, and the tests use it"
+            hint = "leave it out here"
+        elif entry.dims is None:
+            message = f"'{name.text}' has no shape here"
+        else:
+            dims = problems.attempt(partial(read_dims, entry.dims))
+            found += [] if dims is None else [(name.text, dims)]
+            continue
+        problems.add(ScaffoldError(message, name.place, hint))
     return tuple(found)
 
 

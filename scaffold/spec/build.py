@@ -131,6 +131,8 @@ def _spec(
         amp=raw.get("amp"),
         tolerance=_tolerance(raw),
         require=maths.require,
+        test_shapes=arguments.test_shapes,
+        test_require=maths.test_require,
         samples=maths.samples,
         module=module,
         test=raw.get("test", True),

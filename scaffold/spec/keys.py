@@ -104,6 +104,10 @@ KEYS: dict[str, Key] = {
     "nondiff": Key(NAMES, "Inputs without a gradient, as '; const' says."),
     "dirty": Key(NAMES, "Inputs that the forward changes in place."),
     "require": Key(TEXTS, "Conditions on the sizes: 'H % G == 0'."),
+    "test-shapes": Key(
+        TEXT,
+        "Shapes of undeclared inputs in the tests alone, and conditions on their sizes: 'x[B, T, D], w[D, N]; D % 2 == 0'.",
+    ),
     "samples": Key(TEXT, "Test inputs of your own: '@file.py:make'.", formula=True),
     "derive": Key(SWITCH, "Derive the gradients that no formula states (true)."),
     "once-differentiable": Key(

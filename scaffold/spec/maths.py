@@ -123,6 +123,7 @@ class Maths(NamedTuple):
     backward: Formula | None = None
     surrogate: Surrogate | None = None
     require: tuple[Formula, ...] = ()
+    test_require: tuple[Formula, ...] = ()
     samples: Samples | None = None
 
 
@@ -179,6 +180,9 @@ class _Reader:
             backward=backward,
             surrogate=surrogate,
             require=self._requirements(shapes),
+            test_require=self._test_requirements(
+                (*shapes, *self.arguments.test_shapes)
+            ),
             samples=self._samples(),
             imports=self.imports.found,
         )
@@ -226,6 +230,16 @@ class _Reader:
             return None
         if path == ("forward",):
             self.forward = text
+        return self._parsed(text, path, names, without, targets)
+
+    def _parsed(
+        self,
+        text: Text,
+        path: KeyPath,
+        names: Names,
+        without: str = "",
+        targets: tuple[str, ...] | None = None,
+    ) -> Formula | None:
         optional = self.optional - {without}
         tensors = self.tensors & names
         known = names | self.imports.names
@@ -333,28 +347,55 @@ class _Reader:
             self.problems.at(("backward",), message, hint)
         return replace(formula, result=None)
 
-    def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
+    def _size_names(self, shapes: Shapes) -> Names:
+        """What a condition may read: dims, and integers among the inputs."""
         declared = [item.dims or () for item in self.arguments.tensors]
         dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
-        sizes = frozenset(filter(is_size_name, dims))
-        sizes |= {
+        return frozenset(filter(is_size_name, dims)) | {
             item.name
             for item in self.arguments.inputs
             if isinstance(item, Attribute) and item.annotation == "int"
         }
-        found = []
-        for position, text in enumerate(self.raw.get("require", ())):
-            path = ("require", str(position))
-            if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
-                hint = f"write: '{assigned[1]} == {assigned[2]}'"
-                self.problems.at(path, "a condition compares sizes", hint)
-                continue
-            formula = self._formula(path, sizes)
-            if formula is not None and formula.statements:
-                self.problems.at(path, "a condition is one expression")
-            elif formula is not None:
-                found.append(formula)
-        return tuple(found)
+
+    def _requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
+        sizes = self._size_names(shapes)
+        paths = (
+            (("require", str(at)), text)
+            for at, text in enumerate(self.raw.get("require", ()))
+        )
+        read = (
+            self._condition(path, text, partial(self._formula, path, sizes))
+            for path, text in paths
+        )
+        return tuple(filter(None, read))
+
+    def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
+        """The conditions behind the shapes of `test-shapes`."""
+        path, sizes = ("test-shapes",), self._size_names(shapes)
+        said = self.raw["test-shapes"] if self.arguments.test_shapes else ""
+        place = self.problems.within(path)
+        texts = (text.strip() for text in said.split(";")[1:])
+        read = (
+            self._condition(
+                path, text, partial(self._parsed, Text(text, place), path, sizes)
+            )
+            for text in texts
+        )
+        return tuple(filter(None, read))
+
+    def _condition(
+        self, path: KeyPath, text: str, read: Callable[[], Formula | None]
+    ) -> Formula | None:
+        """A condition on sizes; what is none is noted."""
+        if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
+            hint = f"write: '{assigned[1]} == {assigned[2]}'"
+            self.problems.at(path, "a condition compares sizes", hint)
+            return None
+        formula = read()
+        if formula is not None and formula.statements:
+            self.problems.at(path, "a condition is one expression")
+            return None
+        return formula
 
     def _samples(self) -> Samples | None:
         value = self.raw.get("samples")

@@ -206,6 +206,10 @@ class OpSpec:
     ] = ()  # keyword of gradcheck -> number, as written
     require: tuple[Formula, ...] = ()  # conditions on the named sizes
     samples: Samples | None = None
+    test_shapes: tuple[
+        tuple[str, tuple[Dim, ...]], ...
+    ] = ()  # of undeclared inputs: the tests use them, and nothing else knows of them
+    test_require: tuple[Formula, ...] = ()  # conditions on the sizes of those
     module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
     shape_checks: bool = True  # forward refuses shapes that the backward is not for
@@ -279,3 +283,13 @@ class OpSpec:
         """The declared shape of a tensor input, else the conventional one, else None."""
         declared = {item.name: item.dims for item in self.tensors}[name]
         return declared if declared is not None else dict(self.conventional).get(name)
+
+    def tested_dims(self, name: str) -> tuple[Dim, ...] | None:
+        """The shape that an input has in the tests: what `dims` says, else that of `test-shapes`, else None."""
+        known = self.dims(name)
+        return known if known is not None else dict(self.test_shapes).get(name)
+
+    @property
+    def tested_require(self) -> tuple[Formula, ...]:
+        """The conditions that the sizes of the tests satisfy."""
+        return (*self.require, *self.test_require)

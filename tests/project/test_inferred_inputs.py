@@ -333,16 +333,12 @@ class Scale(nn.Module):
 """
 
 
-def test_of_shapes_that_the_file_states_no_other_ones_are_proposed(
-    tmp_path: Path,
-) -> None:
-    """Some would do for the forward, and be another op."""
+def test_the_tests_of_a_module_use_shapes_that_were_found(tmp_path: Path) -> None:
+    """Those of its file do not fit what is told of its forward's argument."""
     wide = STARTS.replace("return x", "return x.sum((1, 2), True) * x")
     (tmp_path / "layers.py").write_text(wide)
     done = new_op(tmp_path, "--forward", "@layers.py:Scale", name="scale")
-    assert done.code == 1 and done.err.splitlines()[-1] == (
-        "hint: declare in --inputs the shapes that it takes, of weight and shift those that __init__ gives"
-    )
+    assert done.code == 0 and "--test-shapes 'x[N, D, K], weight[" in done.err
 
 
 def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import ast
 import heapq
 import inspect
 import keyword
+import linecache
 import re
 import sys
 import textwrap
@@ -27,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from scaffold.verify.child.accepted_shapes import expressions
 
-RUNS = 1500  # of the forward, at most
+RUNS = 4000  # of the forward, at most
 LARGEST = 6  # ranks that are tried
 SECONDS = 5.0  # of this process's time
 LONGEST = 18.0  # seconds in all: a proof has a limit, and a machine may be busy
@@ -69,6 +70,9 @@ OF_RANK = re.compile(
     r"unpack|tuple index|too many indices|ordering of dimensions|\dD|subscripts|Dimension|expected .*dim|has no dimensions|at least \d+ dim|number of dim|number of sizes"
 )
 
+Told = Mapping[
+    str, tuple[str, ...]
+]  # a word for each dim, equal ones for dims that are equal; "" says nothing
 Dims = tuple[int, ...]  # of an input: which dim it is, not how large
 Size = tuple[int, ...]
 
@@ -147,7 +151,8 @@ class _Search:
     """Runs the forward with shapes."""
 
     def __init__(self, checks: Any) -> None:
-        self.function = checks.FORWARD or checks.OPERATOR
+        # The user's own text has the unpacking `B, T, D = x.shape` also where nothing reads it.
+        self.function = checks.OWN_FORWARD or checks.FORWARD or checks.OPERATOR
         self.usual = list(checks.make())
         self.positions = [
             position
@@ -165,7 +170,9 @@ class _Search:
             for name, value in zip(checks.NAMES, self.usual, strict=False)
             if type(value) is int and value > 1
         }
-        self.written = checks.TESTS.surrogate or checks.TESTS.reference
+        written = getattr(checks, "own_forward", None)
+        self.written = written or checks.TESTS.surrogate or checks.TESTS.reference
+        self.told = _told(self.written)
         self.runs = 0
 
     def run(
@@ -201,15 +208,20 @@ class _Search:
         first = _begin(
             self.names,
             [self.usual[at].is_floating_point() for at in self.positions],
+            self.told,
         )
         waiting = [(0, 0.0, 0, first, 0)]
-        seen, count = {_form(first)}, 0
+        seen, count = set[Any](), 0
         begun, at = time.process_time(), time.monotonic()
         while waiting and self.runs < RUNS:
             spent = time.process_time() - begun
             if spent > SECONDS or time.monotonic() - at > LONGEST:
                 break
             reached, cost, _, state, still = heapq.heappop(waiting)
+            form = _form(state)
+            if form in seen:
+                continue
+            seen.add(form)
             refused = self.run(state.shapes, state.size_of())
             if refused is None:
                 return state
@@ -217,18 +229,9 @@ class _Search:
             if still > STILL:
                 continue
             for step, change in self.changes(state, refused):
-                if _form(change) not in seen:
-                    seen.add(_form(change))
-                    count += 1
-                    rare = step > RARE
-                    item = (
-                        0 if rare else -refused.places,
-                        cost + step,
-                        count,
-                        change,
-                        still,
-                    )
-                    heapq.heappush(waiting, item)
+                count += 1
+                far = 0 if step > RARE else -refused.places
+                heapq.heappush(waiting, (far, cost + step, count, change, still))
         return None
 
     def changes(
@@ -278,6 +281,7 @@ class _Search:
             )
             for at in near:
                 alone = 0.2 if refused.of_rank else 0
+                alone += 3 * (rank != len(self.told.get(self.names[at], [None] * rank)))
                 for dims in dict.fromkeys(state.shapes):
                     if len(dims) == rank and dims != state.shapes[at]:
                         shapes = (*state.shapes[:at], dims, *state.shapes[at + 1 :])
@@ -327,7 +331,7 @@ class _Search:
             if own not in refused.operands:
                 continue
             for other in refused.operands:
-                if other == own or 1 in other:
+                if other == own or {0, 1} & {*other}:
                     continue
                 whole, last = _like(state, at, other), _like(state, at, other[-1:])
                 first, then = (
@@ -370,6 +374,11 @@ class _Search:
         near = {
             dim: far for size in said for far, dim in reversed(_dims_of(size_of, size))
         }
+        if near:  # of a dim that is seen nowhere a part is: `(x @ w).chunk(3, -1)`
+            for dim, times, one in product(used - near.keys(), (2, 3, 4), {*size_of}):
+                if times * size_of[one] not in size_of.values() and dim != one:
+                    multiple = _of_size(state, dim, times * size_of[one])
+                    yield least + 1.5 + times / 10, multiple
         of = {*self.attributes.values()}
         for dim in used & near.keys() or used:
             cost = least + near.get(dim, 2)
@@ -404,26 +413,40 @@ def _in_statement(error: Exception) -> tuple[str, tuple[Size, ...]]:
         walked = walked.tb_next
     if frame is None:
         return "", ()
-    text = inspect.getsourcelines(frame.f_code)
-    code = text[0][line - text[1]] if line - text[1] < len(text[0]) else ""
+    code = linecache.getline(frame.f_code.co_filename, line)
     names = re.findall(r"[^\W\d]\w*", code)
     return code, tuple(_tensor_sizes([frame.f_locals.get(name) for name in names]))
 
 
-def _begin(names: Sequence[str], floating: Sequence[bool]) -> _State:
-    """What is called like data has one shape, every dim of a parameter is another."""
+def _begin(names: Sequence[str], floating: Sequence[bool], told: Told) -> _State:
+    """What is called like data has one shape, every dim of a parameter is another; what the text tells comes first."""
+    plain = [
+        name
+        for name, holds in zip(names, floating, strict=True)
+        if holds and _is_plain(name, names)
+    ]
+    ranks = [len(told[name]) for name in plain if name in told]
+    data = tuple(range(max(ranks, default=2)))
+    number_of: dict[str, int] = {}  # of a dim that the text names
+    used = len(data)
     shapes: list[Dims] = []
-    used = 2
     for name, holds_values in zip(names, floating, strict=True):
-        if holds_values and _is_plain(name, names):
-            shapes.append((0, 1))
+        dims = told.get(name)
+        if name in plain and (dims is None or not any(dims)):
+            shapes.append(data[len(data) - len(dims) :] if dims else data)
             continue
         number = _last_word(name) in NUMBERLIKE
         rank = 0 if number else 1 if _is_vector(name, names) or not holds_values else 2
-        shapes.append(tuple(range(used, used + rank)))
-        used += rank
+        own = []
+        for word in ("",) * rank if dims is None else dims:
+            fresh = not word or word not in number_of
+            own.append(used if fresh else number_of[word])
+            number_of |= {word: used} if word and fresh else {}
+            used += fresh
+        shapes.append(tuple(own))
+    ranked = frozenset(at for at, name in enumerate(names) if name in told)
     sizes = zip(range(used), POOL, strict=False)
-    return _State((*shapes,), (*sizes,))
+    return _State((*shapes,), (*sizes,), ranked=ranked)
 
 
 def _last_word(name: str) -> str:
@@ -458,7 +481,8 @@ def _fresh(state: _State, count: int) -> tuple[list[int], dict[int, int]]:
     """Dims that are not there yet, with sizes that no dim has."""
     used = {dim for dims in state.shapes for dim in dims}
     size_of = {dim: size for dim, size in state.sizes if dim in used}
-    free = [size for size in POOL if size not in size_of.values()]
+    taken = {*size_of.values()}
+    free = [size for size in POOL if size not in taken]
     new = [max([-1, *used]) + 1 + index for index in range(count)]
     return new, size_of | dict(zip(new, free, strict=False))
 
@@ -583,9 +607,11 @@ class _Described:
         if related is None:
             said = {dim: str(self.size_of[dim]) for dim in bound}
         else:
-            said = {}
+            said = {dim: text for dim, text in related.items() if text.isdecimal()}
             conditions += [
-                f"{self.name_of[dim]} == {text}" for dim, text in related.items()
+                f"{self.name_of[dim]} == {text}"
+                for dim, text in related.items()
+                if dim not in said
             ]
         dims = {
             name: ", ".join(said.get(dim, self.name_of[dim]) for dim in own)
@@ -750,20 +776,46 @@ class _Described:
         return {dim: known.get(dim) or next(rest) for dim in self.size_of}
 
 
+def _told(function: Callable[..., Any]) -> Told:
+    """What the text of a forward says of ranks: unpackings, `einsum`, `w.t()`, `F.linear(x, w)`. It may be of another value of that name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for number, node in enumerate(_nodes(function)):
+        match node:
+            case ast.Call(
+                ast.Attribute(_, "einsum"), [ast.Constant(str(text)), *operands]
+            ):
+                terms = text.replace(" ", "").partition("->")[0].split(",")
+                for term, operand in zip(terms, operands, strict=False):
+                    if isinstance(operand, ast.Name) and term.isalpha():
+                        words = tuple(f"{letter} {number}" for letter in term)
+                        found.setdefault(operand.id, words)
+            case ast.Call(ast.Attribute(ast.Name(name), "t"), []):
+                found.setdefault(name, ("", ""))
+            case ast.Call(ast.Attribute(_, "linear"), [_, ast.Name(name), *_]):
+                found.setdefault(name, ("", ""))
+    for name, words in _unpacked(function).items():
+        if len(found.get(name, ())) != len(words):
+            found[name] = ("",) * len(words)
+    return found
+
+
+def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
+    try:
+        return [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
+    except (OSError, TypeError, SyntaxError):
+        return []
+
+
 def _unpacked(function: Callable[..., Any]) -> dict[str, list[str]]:
     """The names that sizes are unpacked to, by the tensor that has them."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return {}
     found: dict[str, list[str]] = {}
-    for node in ast.walk(tree):
+    for node in _nodes(function):
         match node:
             case ast.Assign(
                 [ast.Tuple(targets)],
                 ast.Attribute(ast.Name(name), "shape")
                 | ast.Call(ast.Attribute(ast.Name(name), "size"), []),
-            ):
+            ) if not any(isinstance(item, ast.Starred) for item in targets):
                 words = [
                     item.id if isinstance(item, ast.Name) else "" for item in targets
                 ]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from scaffold.project import proof_errors
 from scaffold.project.inferred_inputs import with_dims
 from tests.verify.ops import verdict
 
@@ -35,8 +36,14 @@ TAKEN = {
     ),
     "x1, y1, x2, y2 = b.unbind(-1)\nreturn (x2 - x1) * (y2 - y1)": (
         "b",
-        "b[N, D]",
-        ("D == 4",),
+        "b[N, 4]",
+        (),
+    ),
+    "h = F.linear(x, w)\nreturn h * b": ("x, w, b", "x[N, D], w[K, D], b[K]", ()),
+    "B, T, C = x.shape\nq, k = (x @ w).chunk(2, -1)\nreturn q.view(B, T, C) * k": (
+        "x, w",
+        "x[B, T, C], w[C, N]",
+        ("N == 2 * C",),
     ),
 }
 
@@ -55,10 +62,25 @@ def test_what_is_found_is_taken() -> None:
     forward = "B, D = x.shape\nreturn x.reshape(B, 2, -1).sum(1) @ w + b"
     found = verdict(inputs="x, w, b", forward=forward, derive=True)
     shapes = with_dims("x, w, b", found.shapes)
-    again = verdict(
-        inputs=shapes, forward=forward, derive=True, require=list(found.wanted)
-    )
+    require = list(found.wanted)
+    again = verdict(inputs=shapes, forward=forward, derive=True, require=require)
     assert again.failure is None, (shapes, found.wanted)
+    tests = proof_errors.test_shapes(found)
+    again = verdict(inputs="x, w, b", forward=forward, derive=True, test_shapes=tests)
+    assert again.failure is None, tests
+
+
+def test_a_wrong_gradient_is_found_with_shapes_of_the_tests_alone() -> None:
+    """Other sizes are tried as of declared shapes."""
+    forward = "B, T, D = x.shape\nreturn x @ w + b"
+    shapes = "x[B, T, D], w[D, N], b[N]"
+    for size, wrong in (("3", True), ("b.shape[0]", False)):
+        grad = {"b": f"grad_output.sum((0, 1)) * {size} / b.shape[0]"}
+        found = verdict(
+            inputs="x, w, b", forward=forward, test_shapes=shapes, grad=grad
+        )
+        assert not found.skipped
+        assert (found.failure is not None) == wrong
 
 
 @pytest.mark.parametrize(
