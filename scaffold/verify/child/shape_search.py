@@ -67,7 +67,7 @@ MATRICES = frozenset({"weight", "w", "table", "emb", "embedding", "kernel"})
 NUMBERLIKE = frozenset({"temperature", "temp", "tau"})
 # What PyTorch and Python say of a rank, rather than of a size.
 OF_RANK = re.compile(
-    r"unpack|tuple index|too many indices|ordering of dimensions|\dD|subscripts|Dimension|expected .*dim|has no dimensions|at least \d+ dim|number of dim|number of sizes"
+    r"unpack|but self is \dD|tuple index|too many indices|ordering of dimensions|\dD|subscripts|Dimension|expected .*dim|has no dimensions|at least \d+ dim|number of dim|number of sizes"
 )
 
 Told = Mapping[
@@ -228,11 +228,21 @@ class _Search:
             still = still + 1 if -refused.places >= reached and cost else 0
             if still > STILL:
                 continue
+            unlike = self._unlike(state)
             for step, change in self.changes(state, refused):
                 count += 1
+                step += 3 * max(0, self._unlike(change) - unlike)
                 far = 0 if step > RARE else -refused.places
                 heapq.heappush(waiting, (far, cost + step, count, change, still))
         return None
+
+    def _unlike(self, state: _State) -> int:
+        """How many inputs have another rank than the text tells."""
+        pairs = zip(self.names, state.shapes, strict=True)
+        return sum(
+            name in self.told and len(self.told[name]) != len(dims)
+            for name, dims in pairs
+        )
 
     def changes(
         self, state: _State, refused: _Refused
@@ -281,7 +291,6 @@ class _Search:
             )
             for at in near:
                 alone = 0.2 if refused.of_rank else 0
-                alone += 3 * (rank != len(self.told.get(self.names[at], [None] * rank)))
                 for dims in dict.fromkeys(state.shapes):
                     if len(dims) == rank and dims != state.shapes[at]:
                         shapes = (*state.shapes[:at], dims, *state.shapes[at + 1 :])
@@ -454,9 +463,9 @@ def _last_word(name: str) -> str:
 
 
 def _is_vector(name: str, names: Sequence[str]) -> bool:
-    """Whether a name is that of a vector of parameters; `b` is where there is a `w`."""
-    last = _last_word(name)
-    beside = any(_last_word(other) in MATRICES for other in names)
+    """Whether a name is that of a vector of parameters; `b` is where there is a `w`, and no `a`: `w + b @ a`."""
+    last, words = _last_word(name), {*map(_last_word, names)}
+    beside = bool(words & MATRICES) and "a" not in words
     return last in VECTORS - MATRICES and (last != "b" or beside)
 
 
@@ -643,6 +652,7 @@ class _Described:
 
     def _trim(self) -> None:
         """Leave out leading dims that broadcast alone: of parameters all that can go, of others those that the first input lacks."""
+        told = self.search.told
         for dim in [*self.size_of]:
             own = [
                 _is_plain(name, self.search.names)
@@ -651,11 +661,14 @@ class _Described:
             ]
             if dim not in self.shapes[0] and dim not in self.fitted and all(own):
                 fewer = tuple(
-                    dims[1:] if dims[:1] == (dim,) else dims for dims in self.shapes
+                    dims[1:] if dims[:1] == (dim,) and name not in told else dims
+                    for name, dims in zip(self.search.names, self.shapes, strict=True)
                 )
                 self._try(fewer)
         for at, name in enumerate(self.search.names):
-            while len(self.shapes[at]) > 1 and _is_vector(name, self.search.names):
+            while len(self.shapes[at]) > len(told.get(name, "1")) and _is_vector(
+                name, self.search.names
+            ):
                 before = self.shapes
                 self._try((*before[:at], before[at][1:], *before[at + 1 :]))
                 if self.shapes == before:
@@ -789,6 +802,13 @@ def _told(function: Callable[..., Any]) -> Told:
                     if isinstance(operand, ast.Name) and term.isalpha():
                         words = tuple(f"{letter} {number}" for letter in term)
                         found.setdefault(operand.id, words)
+            case ast.Subscript(value, ast.Tuple(parts)):
+                rank = _rank_of_index(parts)
+                match value:
+                    case ast.Name(name) | ast.Call(ast.Attribute(ast.Name(name)), []):
+                        found |= (
+                            {name: ("",) * rank} if rank and name not in found else {}
+                        )
             case ast.Call(ast.Attribute(ast.Name(name), "t"), []):
                 found.setdefault(name, ("", ""))
             case ast.Call(ast.Attribute(_, "linear"), [_, ast.Name(name), *_]):
@@ -797,6 +817,16 @@ def _told(function: Callable[..., Any]) -> Told:
         if len(found.get(name, ())) != len(words):
             found[name] = ("",) * len(words)
     return found
+
+
+def _rank_of_index(parts: Sequence[ast.expr]) -> int:
+    """Of an index that most likely names all dims, `cos[None, :, None, :]`, `gamma[None, :, None, None]`, how many there are; else 0."""
+    new = [isinstance(part, ast.Constant) and part.value is None for part in parts]
+    if any(isinstance(part, ast.Constant) and part.value is ... for part in parts):
+        return 0
+    dims = new.count(False)
+    whole = dims > 1 and not new[-1] or all(new[-2:])
+    return dims if any(new) and whole else 0
 
 
 def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
