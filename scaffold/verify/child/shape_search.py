@@ -281,13 +281,15 @@ class _Search:
         near = self._near(state, refused)
         ranks = {len(state.shapes[at]) for at in near}
         said = {one for number in numbers for one in (number, number + 1)}
+        too_high = "but self is" in refused.words
         for rank in range(LARGEST):
             cost = least + (0 if rank in numbers else 0.3 if rank in said else 0.8)
             far = min(abs(rank - one) for one in ranks)
             cost += (
                 2.5 * (rank == 0)
                 + 0.1 * far
-                + 0.5 * (refused.of_rank and rank < min(ranks))
+                + 0.5 * (refused.of_rank and rank < min(ranks) and not too_high)
+                - 0.6 * (too_high and rank < max(ranks))
             )
             for at in near:
                 alone = 0.2 if refused.of_rank else 0
@@ -728,7 +730,8 @@ class _Described:
     ) -> dict[int, str] | None:
         """Of dims that cannot change alone those that follow from others, all at once; None where it is not found."""
         fitted = tuple(dim for dim in bound if dim in self.fitted)
-        groups = [fitted, *((dim,) for dim in reversed(bound))]
+        alone = [(dim,) for dim in (*fitted, *reversed(bound))]
+        groups = [*alone, fitted]  # a number stands for all of them at the last
         for dependent in filter(None, dict.fromkeys(groups)):
             for factor, more in ((1, 1), (2, 0), (3, 0)):
                 changed = {
@@ -737,7 +740,8 @@ class _Described:
                     if dim not in dependent
                 }
                 found = self._following(dependent, changed)
-                if found is not None:
+                less = {dim: fits[dim][-2] for dim in changed if dim not in bound}
+                if found is not None and self._holds(found, changed | less):
                     return found
         return None if bound else {}
 
@@ -745,11 +749,7 @@ class _Described:
         self, dependent: Sequence[int], changed: Mapping[int, int]
     ) -> dict[int, str] | None:
         """What some dims are of the others, so that the forward takes these changed."""
-        terms = {
-            self.name_of[dim]: (self.size_of[dim], other)
-            for dim, other in changed.items()
-        }
-        terms |= {name: (size, size) for name, size in self.search.attributes.items()}
+        terms = self._terms(changed)
         several = [
             [*islice(self._expressions(terms, self.size_of[dim]), 12)]
             for dim in dependent
@@ -760,6 +760,21 @@ class _Described:
             if self._takes({**changed, **sizes}):
                 return {dim: text for dim, (text, _) in pairs}
         return None
+
+    def _holds(self, found: Mapping[int, str], changed: Mapping[int, int]) -> bool:
+        """Whether it is so for further sizes, and no accident."""
+        values = {text: value for text, _, value in expressions(self._terms(changed))}
+        sizes = {
+            dim: int(text) if text.isdecimal() else values[text]
+            for dim, text in found.items()
+        }
+        return self._takes({**changed, **sizes})
+
+    def _terms(self, changed: Mapping[int, int]) -> dict[str, tuple[int, int]]:
+        """Each name with its size, and with that of a change."""
+        dims = {self.name_of[dim]: (self.size_of[dim], n) for dim, n in changed.items()}
+        attributes = self.search.attributes.items()
+        return dims | {name: (size, size) for name, size in attributes}
 
     def _expressions(
         self, terms: Mapping[str, tuple[int, int]], size: int
