@@ -93,8 +93,8 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
     if verdict.shapes:
-        key = "test-shapes = " if in_file else "--test-shapes "
-        return f"shapes that it takes, for its tests: {key}'{test_shapes(verdict)}'"
+        stated = "test-shapes = " if in_file else "--test-shapes "
+        return f"shapes that it takes, for its tests: {stated}'{test_shapes(verdict)}'"
     if failure.hint or failure.subject in SAID:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()

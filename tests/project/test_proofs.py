@@ -477,6 +477,6 @@ def test_a_hint_names_the_keys_of_the_manifest(tmp_path: Path) -> None:
     project(tmp_path, square, whole)
     outcome = scaffold(tmp_path, "sync")
     assert outcome.code == 1
-    assert "hint: declare in 'inputs' the shapes that it takes" in outcome.err
+    assert "for its tests: test-shapes = 'x[N, N]'" in outcome.err
     assert " --inputs" not in outcome.err
     assert "--samples" not in outcome.err

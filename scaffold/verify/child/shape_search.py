@@ -828,9 +828,9 @@ def _told(function: Callable[..., Any]) -> Told:
                 found.setdefault(name, ("", ""))
             case ast.Call(ast.Attribute(_, "linear"), [_, ast.Name(name), *_]):
                 found.setdefault(name, ("", ""))
-    for name, words in _unpacked(function).items():
-        if len(found.get(name, ())) != len(words):
-            found[name] = ("",) * len(words)
+    for name, sizes in _unpacked(function).items():
+        if len(found.get(name, ())) != len(sizes):
+            found[name] = ("",) * len(sizes)
     return found
 
 
