@@ -59,6 +59,7 @@ class Forward(NamedTuple):
     comments: tuple[str, ...]
     renamed: dict[str, str]  # locals that go by another name than the user's
     returned: dict[str, str]  # local -> the output that it is in the end
+    hiding: dict[str, str]  # local -> the input that the user gives its name anew
 
 
 class Derived(NamedTuple):

@@ -996,3 +996,41 @@ return torch.exp(scores.sum(-1, keepdim=True) * torch.tanh(a @ c).unsqueeze(-1))
     for name in re.findall(r"# w.r.t. .*\n *(\w+) =", text):
         assert name in {"grad_product", "grad_total", "grad_diff", "grad_ratio"}
     assert text.count("# w.r.t.") < 2
+
+
+# --- Names that the user gives again
+
+
+def test_an_input_whose_name_is_given_anew_gives_it_up() -> None:
+    text = backward(
+        "x[N, D], y[M, D], s[D]",
+        """
+x, y = x / s, y / s
+diff = x.unsqueeze(1) - y.unsqueeze(0)
+return torch.exp(-0.5 * diff.square().sum(dim=-1))
+""",
+        (tensor(3, 4), tensor(2, 4), tensor(4) + 1),
+        (tensor(0, 4), tensor(2, 4), tensor(4) + 1),
+    )
+    assert "x, y = x / s, y / s" in text
+    assert "new_" not in text
+
+
+def test_an_input_that_is_read_later_keeps_its_name() -> None:
+    text = backward(
+        "x[N, D], w[D]",
+        "h = torch.sin(x)\nx = torch.exp(x * w)\nreturn torch.tanh(h * x) * torch.cos(x)",
+        (tensor(3, 4), tensor(4)),
+        (tensor(0, 4), tensor(4)),
+    )
+    assert "new_x = torch.exp(x * w)" in text
+
+
+def test_names_that_are_made_of_a_version_are_made_of_the_user_s() -> None:
+    text = backward(
+        "x[N, D], w[D], v[D]",
+        "h = x * w\nh = torch.sin(h) * h + torch.cos(h * v)\nreturn torch.tanh(h) * w",
+        (tensor(3, 4), tensor(4), tensor(4)),
+        (tensor(0, 4), tensor(4), tensor(4)),
+    )
+    assert not re.search(r"_first_h\b", text.replace("grad_first_h", ""))

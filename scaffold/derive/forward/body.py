@@ -53,7 +53,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     assert formula.result is not None  # the parser saw to it
     _refuse_in_place(formula, spec)
     rebound = _with_numbers_rebound(spec, formula)
-    statements, result, renamed = _isolated(rebound, spec, formula.result)
+    statements, result, renamed, hiding = _isolated(rebound, spec, formula.result)
     statements = _without_constant_numbers(spec, formula.graph, statements)
     writer = Unfolder(formula.graph, set(_taken(spec, statements)))
     body = writer.block(statements)
@@ -71,7 +71,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     for output, value in zip(spec.outputs, results, strict=True):
         if value.kind == "name":
             returned.setdefault(value.label, output.name)
-    return Forward(lines, own, formula.comments, renamed, returned)
+    return Forward(lines, own, formula.comments, renamed, returned, hiding)
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
@@ -159,8 +159,8 @@ def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
 
 def _isolated(
     formula: Formula, spec: OpSpec, result: Node
-) -> tuple[Lines, Node, dict[str, str]]:
-    """The formula with a new name for every local that hides something, and those new names."""
+) -> tuple[Lines, Node, dict[str, str], dict[str, str]]:
+    """The formula with a new name for every local that hides something, those new names, and what they hide of the inputs."""
     graph, statements = formula.graph, formula.statements
     taken = set(_taken(spec, statements))
     outer = {item.name for item in spec.inputs} - set(spec.dirty)
@@ -183,7 +183,9 @@ def _isolated(
         statements = renamed_local(graph, statements, name, new)
     for name, new in (hiding | renamed | inner).items():
         result = graph.rewrite(result, renaming(graph, {name: new}))
-    return statements, result, renamed
+    inputs = {item.name for item in spec.inputs}
+    hidden = {new: name for name, new in hiding.items() if name in inputs}
+    return statements, result, renamed, hidden
 
 
 def _results(
@@ -320,7 +322,7 @@ def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
         raise ScaffoldError(message, kept.location, hint)
     _refuse_changes(spec, kept)
     _refuse_inputs(spec, kept)
-    return Forward((), (formula.result,) * len(spec.outputs), (), {}, {})
+    return Forward((), (formula.result,) * len(spec.outputs), (), {}, {}, {})
 
 
 def writes_in_place(kept: Kept) -> bool:

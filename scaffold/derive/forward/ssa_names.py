@@ -75,7 +75,12 @@ def with_names_again(
     own = [item.name for item in (*spec.inputs, *spec.outputs)]
     taken = {*own, *(f"grad_{name}" for name in own)}
     taken.update(grad_name(spec, item.name) for item in spec.outputs)
-    names = under_one_name(maths.graph, lines, maths.versions, taken)
+    given = frozenset(item.name for item in spec.inputs)
+    hiding = maths.forward.hiding if maths.forward else {}
+    versions = [(new, hiding.get(old, old)) for new, old in maths.versions]
+    origin = [*maths.versions, *hiding.items(), *versions]
+    names = under_one_name(maths.graph, lines, origin, taken, given)
+    names |= _with_words(lines, [*versions, *hiding.items()], names, taken)
     if not names:
         return blocks
     change = renaming(maths.graph, names)
@@ -98,30 +103,54 @@ def under_one_name(
     statements: Lines,
     origin: Iterable[tuple[str, str]],
     taken: Collection[str],
+    given: Collection[str] = (),
 ) -> dict[str, str]:
     """The names to be given up for the user's, in straight lines: `scores` for `first_scores`, which is read last where `scores` is assigned.
 
-    A name that is taken is not given to what has none yet.
+    A name that is taken is not given to what has none yet, unless it is of what is `given` before the first line; the gradient of that
+    goes out under its own.
     """
     change = dict[str, str]()
     for new, old in origin:
-        for one, two in ((new, old), (f"grad_{new}", f"grad_{old}")):
+        both = (new, old), (f"grad_{new}", f"grad_{old}")
+        for one, two in both[:1] if old in given else both:
             lines = _renamed(graph, statements, change)
-            if _are_apart(lines, one, two, two not in taken):
+            if one not in change and _are_apart(
+                lines, one, two, two not in taken, two in given
+            ):
                 change[one] = two
     return change
 
 
-def _are_apart(statements: Lines, one: str, two: str, free: bool) -> bool:
+def _with_words(
+    statements: Lines,
+    origin: Collection[tuple[str, str]],
+    change: Mapping[str, str],
+    taken: Collection[str],
+) -> dict[str, str]:
+    """New names for those that are made of a version's: `grad_times_q` for `grad_times_first_q`."""
+    names = written(*statements)
+    used = {*taken, *names, *change.values(), *read_names(*statements)}
+    kept = {*change, *(new for new, _ in origin)}
+    kept |= _names_inside(statements)
+    found = dict[str, str]()
+    for name in sorted(names - kept):
+        plain = name
+        for new, old in origin:
+            plain = re.sub(rf"(?<![^_]){new}(?![^_])", old, plain)
+        if plain not in used:
+            found[name] = plain
+            used.add(plain)
+    return found
+
+
+def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -> bool:
     """Whether each time the one name is read last before the other is assigned."""
-    stretches, others = (_stretches(statements, name) for name in (one, two))
+    stretches = _stretches(statements, one, False)
+    others = _stretches(statements, two, given)
     if not stretches or others is None or not (others or free):
         return False
-    nodes = (node for item in statements for node in expressions(item))
-    inner = (part for node in nodes for part in node.walk() if part.kind in APART)
-    if any({one, two} & {*part.names(), *part.label.split(", ")} for part in inner):
-        return False
-    if any({one, two} & names_of_loops(item) for item in statements):
+    if {one, two} & _names_inside(statements):
         return False
     return all(
         start != begun and (end <= begun or last <= start)
@@ -130,9 +159,21 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool) -> bool:
     )
 
 
-def _stretches(statements: Lines, name: str) -> list[tuple[int, int]] | None:
+def _names_inside(statements: Lines) -> set[str]:
+    """The names in loops, and in functions that are written out: those of the one may be parameters of the other."""
+    found = {name for item in statements for name in names_of_loops(item)}
+    nodes = {node for item in statements for node in expressions(item)}
+    for part in (part for node in nodes for part in node.walk()):
+        if part.kind in APART:
+            found |= {*part.names(), *part.label.split(", ")}
+    return found
+
+
+def _stretches(
+    statements: Lines, name: str, given: bool
+) -> list[tuple[int, int]] | None:
     """From where to where each value of a name is there, by statements; None where that is not plain."""
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = [(-1, -1)] if given else []
     for at, item in enumerate(statements):
         if name in read_names(item):
             if not found:
