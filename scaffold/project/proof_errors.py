@@ -87,7 +87,9 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
     if failure.subject.startswith(("grad_", "backward")):
         option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
         grad, surrogate = key if in_file else option
-        if failure.subject.removeprefix("grad_") in subject.derived:
+        name = failure.subject.removeprefix("grad_")
+        by_user = subject.spec.backward or name in dict(subject.spec.gradients)
+        if name in subject.derived or not by_user:
             return failure.hint or OURS.format(grad)
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
@@ -170,10 +172,10 @@ def _place(subject: Subject, failure: Failure) -> Location | None:
 
 
 def _formula(spec: OpSpec, subject: str) -> Formula | None:
-    """What the user wrote of a gradient."""
+    """What the user wrote of a gradient; else what it is derived from, where that is another function than the forward."""
     formula = {f"grad_{name}": one for name, one in spec.gradients}.get(subject)
     if formula is None and subject.startswith(("grad_", "backward")):
-        return spec.backward
+        return spec.backward or (spec.surrogate and spec.surrogate.forward)
     return formula
 
 
