@@ -599,6 +599,7 @@ class _Described:
     def __init__(self, search: _Search, state: _State) -> None:
         self.search, self.shapes = search, state.shapes
         self.size_of, self.fitted = state.size_of(), state.fitted
+        self.multiples: dict[int, int] = {}  # of another dim: `Hq // Hk` repeats
         self._trim()
         for dim in [*self.size_of]:
             self._split(dim)
@@ -610,9 +611,15 @@ class _Described:
     def found(self) -> Found | None:
         """The dims and conditions; a dim that no name fits is a number."""
         fits = {dim: self._sizes(dim) for dim in self.size_of}
+        conditions = []
+        for dim, other in self.multiples.items():
+            for same in (dim, other):  # they change together, or not at all
+                fits[same] = [self.size_of[same]] * 3
+            one, two = self.name_of[dim], self.name_of[other]
+            conditions += [f"{one} % {two} == 0", f"{one} > {two}"]
         self._as_large_as(fits)
         free = {dim for dim, sizes in fits.items() if len(sizes) > 2}
-        conditions = [text for dim in free for text in self._bound(dim, fits[dim])]
+        conditions += [text for dim in free for text in self._bound(dim, fits[dim])]
         bound = [dim for dim in self.size_of if dim not in free]
         related = self._related(bound, fits)
         if related is None:
@@ -703,12 +710,16 @@ class _Described:
                     for at, dims in enumerate(self.shapes)
                 )
                 size = self.size_of[dim]
-                if all(
+                taken = [
                     self.search.run(shapes, {**self.size_of, new: other}) is None
-                    for other in (2 * size, size // 2)
-                ):
+                    for other in (2 * size, size // 2, 3 * size, size + 1)
+                ]
+                free = all(taken[:2])
+                if not free and taken == [True, False, True, False]:
+                    self.multiples[new] = dim
+                if free or new in self.multiples:
                     self.shapes = shapes
-                    self.size_of[new] = size
+                    self.size_of[new] = size if free else 2 * size
                     places = [place for place in places if place not in chosen]
 
     def _sizes(self, dim: int) -> list[int]:

@@ -39,6 +39,11 @@ TAKEN = {
         "b[N, 4]",
         (),
     ),
+    "k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)\nreturn torch.einsum('bhsd,bhtd->bhst', q, k)": (
+        "q, k",
+        "q[N, D, K, M], k[N, H, W, M]",
+        ("D % H == 0", "D > H"),
+    ),
     "h = F.linear(x, w)\nreturn h * b": ("x, w, b", "x[N, D], w[K, D], b[K]", ()),
     "B, T, C = x.shape\nq, k = (x @ w).chunk(2, -1)\nreturn q.view(B, T, C) * k": (
         "x, w",
