@@ -148,6 +148,8 @@ def _of_function(
     uses = _Uses(imported, names)
     uses.block(program.body)
     known = {}
+    of_class = "." in name
+    own = _parameters_of_forward(origin, name) if of_class else names
     for item in named:
         stated = _declared(item, given.get(item.arg), item is arguments.vararg, origin)
         found = uses.of.get(item.arg, [_Use("unclear", item, "")])
@@ -157,7 +159,10 @@ def _of_function(
             stated = _Judged(f"*{item.arg}", said, item)
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
-        known[item.arg] = stated or _judged(item.arg, found, names)
+        judged = stated or _judged(item.arg, found, names)
+        if item.arg not in own and {use.takes for use in found} == {"value"}:
+            judged = judged._replace(refused="")  # self.num_groups is no tensor there
+        known[item.arg] = judged
     return _with_starts(_entries(known, program, write), origin, name)
 
 
@@ -277,17 +282,22 @@ def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
             yield f"{name} is a {kind.lower()} in the file, and cannot be one as --inputs has it"
 
 
-def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
-    """The attributes that are left out of the inputs, and so have the value that `__init__` says."""
-    node = origin.definitions.functions[name]
-    given = defaults(node.args)
+def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
+    """What the forward of a class takes itself, beside what it reads of `self`."""
     (layer,) = modules_named(origin.module, name)
-    own = {
+    return frozenset(
         item.arg
         for method in layer.body
         if isinstance(method, ast.FunctionDef) and method.name == "forward"
         for item in parameters(method.args)
-    }
+    )
+
+
+def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
+    """The attributes that are left out of the inputs, and so have the value that `__init__` says."""
+    node = origin.definitions.functions[name]
+    given = defaults(node.args)
+    own = _parameters_of_forward(origin, name)
     for item in node.args.kwonlyargs:
         if item.arg in names or item.arg in own or item.arg not in given:
             continue

@@ -429,3 +429,23 @@ def test_names_that_are_no_floating_tensors_are_told_with_the_inputs_to_copy(
     with pytest.raises(ScaffoldError) as caught:
         refuse_misdeclared(raw, locate, str)
     assert caught.value.problems[-1].hint == f"write: --inputs '{proposed}'"
+
+
+def test_an_attribute_that_stands_for_a_size_is_a_number(tmp_path: Path) -> None:
+    """Of a function's parameter nothing says that it is none; what a module has and is no parameter is no tensor there."""
+    (tmp_path / "layers.py").write_text("""import torch
+from torch import nn
+
+
+class Groups(nn.Module):
+    def __init__(self, num_groups):
+        super().__init__()
+        self.num_groups = num_groups
+
+    def forward(self, x, n):
+        return x.reshape(n, self.num_groups, -1)
+""")
+    maths = ("--forward", "@layers.py:Groups", "--no-verify")
+    outcome = new_op(tmp_path, *maths)
+    assert "'n' is no tensor" in outcome.err and "'num_groups'" not in outcome.err
+    assert outcome.err.endswith("write: --inputs 'x, n: int, num_groups: int'\n")
