@@ -60,7 +60,8 @@ COMMANDS = [
     *(["check"], ["list"], ["stats"], ["rules", "list"], ["remove", "foo"]),
     ["new-op", "bar", "--inputs", "x", "--forward", "@maths.py:f", "--no-verify"],
     ["new-op", "bar", "--spec", "spec.toml", "--no-verify"],
-    ["lint", "ops/extra.py", "--baseline", "base.json"],
+    ["lint", "ops/extra.py"],
+    ["lint", "ops", "--baseline", "base.json"],
 ]
 PLACES = [
     *("pyproject.toml", "ops.toml", "maths.py", "t/op.py.jinja", "rules.toml"),
@@ -113,7 +114,7 @@ def test_no_command_waits_or_breaks(place: str, kind: str, tmp_path: Path) -> No
     """Each command, with one of the files that it may read turned into what is none."""
     files = {"pyproject.toml": CONFIGURATION, "ops.toml": OP, "t/.keep": ""}
     files |= {"maths.py": "def f(x):\n    return x * 2\n", "rules.toml": ""}
-    files |= {"ops/.keep": ""}
+    files |= {"ops/extra.py": ""}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -138,3 +139,5 @@ def test_no_command_waits_or_breaks(place: str, kind: str, tmp_path: Path) -> No
         assert code in (0, 1, 2), (command, code, said[-2000:])
         assert "Traceback" not in said, (command, said[-2000:])
     assert any(code for _, code, _ in rows), "nobody noticed"
+    if kind == "pipe":
+        assert any("it is no regular file" in said for _, _, said in rows), rows

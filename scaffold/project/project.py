@@ -158,7 +158,7 @@ def _configured(root: Path, configuration: Configuration) -> list[str]:
     for pattern in configuration.manifest:
         if WILD & set(pattern):
             found += sorted(_below(root, path) for path in root.glob(pattern))
-        elif (root / pattern).is_file() or len(configuration.manifest) > 1:
+        elif (root / pattern).exists() or len(configuration.manifest) > 1:
             found.append(PurePath(pattern).as_posix())
     return list(dict.fromkeys(found))
 

@@ -195,7 +195,7 @@ def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
     nearest: Sources | None = None
     for directory in (start, *start.parents):
         path = directory / "pyproject.toml"
-        if path.is_file():
+        if path.exists():
             shown = os.path.relpath(path, start)
             text = _read(path, shown)
             if "scaffold" in text:

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from benchmarks.startup import COMMANDS, PROOF, ROOT, Measurement
+from benchmarks.startup import COMMANDS, PROOF, ROOT, VERIFIED, Measurement
+from benchmarks.team import SYNC
 
 
 @pytest.mark.parametrize(("seconds", "met"), [(0.5, True), (0.51, False)])
@@ -12,6 +13,14 @@ def test_a_target_is_met_by_the_median(seconds: float, met: bool) -> None:
     one = Measurement("x", (), (), 0.5, seconds=times, floor_seconds=[1.0, 1.0, 1.0])
     assert one.met is met
     assert ("missed" in one.report()) is not met
+
+
+def test_rows_of_a_run_are_without_its_proof() -> None:
+    """It has a row of its own; a skeleton has nothing to prove."""
+    for name, command, _ in COMMANDS[1:]:
+        assert "--no-verify" in command, name
+    assert "--no-verify" in SYNC
+    assert "--verify" in VERIFIED
 
 
 @pytest.mark.exhaustive

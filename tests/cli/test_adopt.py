@@ -52,3 +52,10 @@ def test_what_differs_from_the_function_is_not_written(tmp_path: Path) -> None:
     assert outcome.code == 1 and "the op differs from it: grad_" in outcome.err
     assert list(listing(tmp_path)) == ["ops.py"]
     assert scaffold(tmp_path, "adopt", "ops.py", "--no-verify").code == 0
+
+
+def test_its_help_is_its_own(tmp_path: Path) -> None:
+    """It was that of `test-stub`, with which it shares options."""
+    page = scaffold(tmp_path, "adopt", "--help").out
+    assert "The Function to adopt." in page and "compared with the" in page
+    assert " stub" not in page.lower()

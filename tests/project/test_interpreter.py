@@ -11,7 +11,9 @@ from scaffold import verify
 from scaffold.errors import ScaffoldError
 from scaffold.project.interpreter import Interpreter, find_interpreter
 from tests.cli.environments import that_answers, with_torch_alone
-from tests.cli.running import environment, run
+from tests.cli.projects import SCALE, project
+from tests.cli.running import environment, run, scaffold
+from tests.inspect import test_adopting
 
 HAS, LACKS = "echo 3 12 True", "echo 3 12 False"
 DERIVED = ("new-op", "foo", "--inputs", "x, y", "--forward", "x * y", "--no-module")
@@ -146,3 +148,20 @@ def test_where_none_has_torch_one_line_says_so(tmp_path: Path) -> None:
         "note: not proven: no PyTorch found "
         "(name an interpreter that has it: --python PATH)\n"
     )
+
+
+def test_every_command_that_proves_takes_one(tmp_path: Path) -> None:
+    root = project(tmp_path, SCALE)
+    (root / "old.py").write_text(test_adopting.HEAD + test_adopting.SCALE)
+    (root / "rules.toml").touch()
+    proving = [
+        *(["sync"], ["upgrade"], ["new-op", "scale"], ["derive", "scale", "--verify"]),
+        *(["adopt", "old.py::ScaleFunction"], ["rules", "check", "rules.toml"]),
+    ]
+    for command in proving:
+        said = scaffold(root, *command, "--python", "nowhere/python")
+        assert said.code == 2, (command, said)
+        assert said.err.startswith("--python:1:1: 'nowhere/python' cannot be started")
+    assert scaffold(root, "sync", "--no-verify").code == 0
+    said = scaffold(root, "verify", "scale", "--python", "nowhere/python")
+    assert said.code and "'nowhere/python' cannot be started" in said.out + said.err

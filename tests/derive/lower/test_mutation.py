@@ -175,6 +175,7 @@ return h.sum()
     "in a branch": "h = x * y\nif p > 0:\n    h[:, 0] = 0\nreturn h * h",
     "twice": "h = x * y\nh[0] = 1\nh[:, 0] = h[:, 1]\nreturn h.exp()",
     "several at once": "h = x * y\nh[0], h[-1] = y[-1], y[0] * 2\nreturn h * x",
+    "several at once, of a copy": "h = y.clone()\nh[0], h[-1] = y[-1], y[0] * 2\nreturn h * x",
     "beside a name": "h = x * y\nh[0], k = y[-1], y[0] * 2\nreturn h * k",
     "in a chain": "h = x * y\nh[0] = k = y[-1].exp()\nreturn h * k",
     "at an index that changes": "h = x * y\ni = 0\nh[i], i = y[1], 2\nreturn h * i",
