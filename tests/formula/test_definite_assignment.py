@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.formula.definite_assignment import unassigned
-from tests.properties.budgets import BUDGET
 
 MODES = ("mean", "none", "sum")
 
@@ -151,7 +150,6 @@ BODIES = st.recursive(
 )
 
 
-@BUDGET
 @given(BODIES)
 def test_what_it_lets_through_always_runs(body: str) -> None:
     source = f"if b: y = 1\n{body}"
