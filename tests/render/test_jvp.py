@@ -28,7 +28,7 @@ def test_linear() -> None:
     text = jvp_of("input[..., K], weight[N, K], bias[N]?", LINEAR)
     assert "ctx.save_for_backward(input, weight)" in text
     assert "ctx.save_for_forward(input, weight)" in text
-    assert "tangent_input @ weight.t() + input @ tangent_weight.mT" in text
+    assert "tangent_input @ weight.t() + input @ tangent_weight.t()" in text
     assert "if tangent_bias is not None:" in text
     spec = spec_of("input[..., K], weight[N, K], bias[N]?", forward=LINEAR)
     plain = text_of(spec).partition("class SomeOpFunction")[2].partition("\n\n\n")[0]
