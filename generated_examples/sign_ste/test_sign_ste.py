@@ -53,6 +53,7 @@ class OpTests:
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
+    enlarged: ClassVar[tuple[str, ...]] = ()  # inputs also tried 50 times as large
     changed_in_place: ClassVar[tuple[str, ...]] = ()
     layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
 
@@ -139,6 +140,16 @@ class OpTests:
     def assert_close(self, actual: Any, expected: Any) -> None:
         """Compare as closely as the op computes."""
         assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
+
+    def test_gradients_of_large_values(self) -> None:
+        """Beyond limits that the values of the other tests keep to."""
+        for name in self.enlarged:
+            inputs = self.inputs()
+            with torch.no_grad():
+                inputs[[*self.make()].index(name)].mul_(50)
+            expected = self.expected_gradients(inputs)
+            if all(x.isfinite().all() for x in expected):
+                self.assert_close(gradients(self.run(*inputs), inputs), expected)
 
     def test_gradients_match_surrogate(
         self, case: Case, layout: Callable[[Tensor], Tensor]
@@ -324,6 +335,7 @@ class TestSignSTE(OpTests):
     op = staticmethod(sign_ste)
     function = SignSTEFunction
     differentiable = ("x",)
+    enlarged = ("x",)
     empty_cases: ClassVar[Cases] = {"empty": {"shape": (0, 3)}}
 
     @staticmethod

@@ -25,6 +25,7 @@ from scaffold.render.testlimits import (
     singular,
     takes_any_layout,
 )
+from scaffold.render.testvalues import enlarged
 from scaffold.spec import OpSpec, is_leading
 from scaffold.spec.op_spec import SHARDING
 
@@ -96,6 +97,8 @@ def _gradient(
         yield Claim("ends", str(ends))
     numeric = not compared or is_its_derivative(spec)
     stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
+    if (compared or stood_in) and (larger := enlarged(spec)):
+        yield Claim("enlarged", tupled(larger))
     if not takes_any_layout(spec):
         yield Claim("layouts", "(torch.clone,)")
     if spec.surrogate is None and numeric:

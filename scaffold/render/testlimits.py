@@ -31,7 +31,13 @@ def singular(spec: OpSpec) -> bool:
     found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
     called = (item for item, limit in found if limit in ("zero", "length"))
     in_torch = any("math" not in item.args[0].names() for item in called)
-    return in_torch or _divides_by_sizes(spec)
+    return in_torch or _divides_by_sizes(spec) or _hides_nan(spec)
+
+
+def _hides_nan(spec: OpSpec) -> bool:
+    """Whether rows that a mask closes are made 0 behind what gives NaN of them: `softmax(...).nan_to_num()`."""
+    masked = any(item.dtype == "bool" for item in spec.tensors)
+    return masked and any("nan_to_num" in calls(node) for node in _nodes(spec))
 
 
 def _divides_by_sizes(spec: OpSpec) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, If, Node
 from scaffold.formula.constant_folding import evaluated, literal_value
+from scaffold.primitives.calls import may_be
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
 MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
@@ -171,6 +172,20 @@ def is_asked_more(spec: OpSpec) -> bool:
 def _has_branches(forward: Formula) -> bool:
     return any(isinstance(item, If) for item in forward.statements) or any(
         node.kind == "conditional" for node in forward.nodes()
+    )
+
+
+def enlarged(spec: OpSpec) -> tuple[str, ...]:
+    """The differentiable inputs of which larger values are beyond a limit that those of the tests may keep to."""
+    several = spec.samples is not None or any(item.variadic for item in spec.tensors)
+    limits = any(
+        node.kind == "call" and may_be(node.args[0].label, "limited")
+        for node in _nodes(spec)
+    )
+    return tuple(
+        item.name
+        for item in spec.differentiable
+        if limits and not several and item.dtype == "float" and item.domain == "normal"
     )
 
 

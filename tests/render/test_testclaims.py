@@ -8,6 +8,7 @@ from scaffold.derive import derive
 from scaffold.render.testcases import plan_making
 from scaffold.render.testclaims import MANY, is_batched
 from scaffold.render.testclaims import options as options_of
+from scaffold.render.testvalues import enlarged
 from tests.derive.building import spec_of
 
 
@@ -41,3 +42,17 @@ def test_only_what_has_a_gradient_counts() -> None:
 def test_what_the_user_states_goes_first() -> None:
     stated = options(f"x[{MANY + 1}]", tolerance={"fast_mode": False})
     assert stated == {"fast_mode": "False"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "expected"),
+    [
+        ("x[N], s[1; positive]", "torch.clamp(x / s, -128, 127) * s", ("x",)),
+        ("x[N], y[N]", "x.clip(-9, 9) * y", ("x", "y")),
+        ("x[N]", "x * x", ()),
+    ],
+)
+def test_large_values_are_tried_where_there_is_a_limit(
+    inputs: str, forward: str, expected: tuple[str, ...]
+) -> None:
+    assert enlarged(spec_of(inputs, forward=forward, derive=True)) == expected

@@ -35,7 +35,7 @@ from scaffold.verify.child.derivatives import (
     returned_gradients,
 )
 from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
-from scaffold.verify.child.further_questions import asked_further
+from scaffold.verify.child.further_questions import asked_further, is_outside
 from scaffold.verify.child.modules import one_way
 from scaffold.verify.child.refusals import (
     BROKEN,
@@ -201,6 +201,9 @@ def _check_case(
             told = run.notes or _is_another_number(case) and found.subject == OWN
             run.notes += [] if told else _note(checks, case, found, inputs)
             return
+        if found is not None and not found.raised and is_outside(checks, case, inputs):
+            run.notes += [] if run.notes else _note(checks, case, found, inputs)
+            return
         if found is not None:
             run.failure = _failure(checks, found, title, inputs, needs)
             return
@@ -209,17 +212,15 @@ def _check_case(
 
 def _ask_further(checks: Any, run: Run) -> None:
     """Ask of the tests' cases what else the generated tests ask, and more, up to the first failure."""
-    told = ""
     for case, answer in asked_further(checks):
         subject = f"grad_{answer.name}"
         if answer.legal:
-            told = told or f"{subject} is {answer.words}"
+            run.notes.append(f"{subject} is {answer.words}")
             continue
         inputs = make_inputs(checks, case, None)
         found = Found(subject, answer.words, raised=answer.raised, hint=answer.hint)
         run.failure = _failure(checks, found, case.name, inputs, (answer.name,))
         return
-    run.notes += filter(None, [told])
 
 
 def _is_another_number(case: Case) -> bool:

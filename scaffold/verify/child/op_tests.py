@@ -40,6 +40,7 @@ class OpTests:
     empty_cases: Cases = {}  # noqa: RUF012
     has_gradient = True
     ends: tuple[int, ...] = ()
+    enlarged: tuple[str, ...] = ()
     changed_in_place: tuple[str, ...] = ()
     random = False
     supports_gradcheck = True
@@ -47,6 +48,7 @@ class OpTests:
     saves_nothing = False
     supports_vmap = True
     autocast = ""
+    unsupported_of_empty: tuple[str, ...] = ()
 
 
 def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:

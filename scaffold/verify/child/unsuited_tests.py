@@ -4,6 +4,7 @@ In: the module of checks of an op that has passed them. Out: notes. Invariant: n
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle, product
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from scaffold.verify.child.cases import Case, make_inputs, subsets, value_names
 from scaffold.verify.child.derivatives import as_tuple, expected_gradients
-from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
+from scaffold.verify.child.fast_torch import seed_generator
+from scaffold.verify.child.further_questions import second_derivatives_of
 from scaffold.verify.child.refusals import raised, refusal
 
 LARGE = 1e5  # of an output: finite differences then err by more than gradcheck allows
@@ -23,7 +25,8 @@ def unfit(checks: Any) -> list[str]:
     """The first case, and the test of vmap, that fail for their inputs' sake."""
     if checks.REFERENCE is None or not subsets(checks):
         return []  # nothing is known to compare with, or no output has a gradient
-    found = [*_cases(checks)][:1] or [*_mapped(checks)][:1]
+    found = [*_cases(checks)][:1] or [*_empty(checks)][:1] or [*_mapped(checks)][:1]
+    found = found or [*_under_autocast(checks)][:1]
     return [f"{words}; {MEND}" for words in found]
 
 
@@ -40,6 +43,25 @@ def _cases(checks: Any) -> Iterator[str]:
             yield words.format(f"the tests' case '{name}'")
 
 
+def _empty(checks: Any) -> Iterator[str]:
+    """Tensors without elements, masks without a True, of which a gradient is finite and its own derivative is not."""
+    told = "double_backward" in checks.TESTS.unsupported_of_empty
+    for name, arguments in checks.EMPTY_CASES.items():
+        case = Case(name, dict(arguments), further=True)
+        if told or not checks.CHECKED_TWICE or refusal(checks, case, None).words:
+            continue
+        inputs = make_inputs(checks, case, None)
+        try:
+            finite = bool(_needed(inputs)) and _has_a_gradient(checks, inputs)
+        except RuntimeError:
+            continue
+        if finite and not _has_second_derivatives(checks, inputs):
+            yield f"test_gradcheck cannot pass in the tests' case '{name}': {CURVED}"
+
+
+CURVED = "a second derivative is not finite there"
+
+
 def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
     """What the forward, by autograd alone, does with a case that the tests ask more of; "" for nothing."""
     if not _leaves_elements(checks, inputs):
@@ -54,9 +76,7 @@ def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
         far = f"finite differences have no digits left of outputs up to {size:.0e}"
         return f"test_gradcheck cannot pass in {{}}: {far}"
     if checks.CHECKED_TWICE and not _has_second_derivatives(checks, inputs):
-        return (
-            "test_gradcheck cannot pass in {}: a second derivative is not finite there"
-        )
+        return f"test_gradcheck cannot pass in {{}}: {CURVED}"
     return ""
 
 
@@ -95,28 +115,11 @@ def _has_a_gradient(checks: Any, inputs: Sequence[Any]) -> bool:
 
 def _has_second_derivatives(checks: Any, inputs: Sequence[Any]) -> bool:
     """Whether the second derivatives of the op are finite, which may differ from autograd's; where there are none, yes."""
-    outputs = [one for one in as_tuple(checks.OPERATOR(*inputs)) if one.requires_grad]
     try:
-        first = _gradients(outputs, _needed(inputs), True)
-        again = [one for one in first if one.requires_grad]
-        second = _gradients(again, _needed(inputs), False)
+        found = [*second_derivatives_of(checks, checks.OPERATOR, inputs)]
     except RuntimeError:
         return True
-    return all(bool(one.isfinite().all()) for one in second)
-
-
-def _gradients(
-    ends: list[Tensor], needed: list[Tensor], twice: bool
-) -> tuple[Tensor, ...]:
-    """The gradients of a sum of the ends in which every element has another weight."""
-    if not ends:
-        return ()
-    seed_generator(1)
-    weights = [torch.randn_like(one) for one in ends]
-    found: tuple[Tensor, ...] = seeded_grad(
-        ends, needed, weights, create_graph=twice, materialize_grads=True
-    )
-    return found
+    return all(bool(one.isfinite().all()) for several in found for one in several)
 
 
 def _largest(checks: Any, inputs: Sequence[Any]) -> float:
@@ -128,3 +131,92 @@ def _largest(checks: Any, inputs: Sequence[Any]) -> float:
         if one.requires_grad and one.numel()
     ]
     return max(sizes, default=0.0)
+
+
+# --- The generated test of autocast, of the same numbers.
+
+
+def _under_autocast(checks: Any) -> Iterator[str]:
+    """Where the op under autocast raises, or errs by more than its test allows."""
+    cases = [x for x in checks.CASES.values() if {*x} <= {"absent", "sample"}]
+    for low in LOW if checks.TESTS.autocast else ():
+        for case, types in product(cases, ((torch.float,), (low,), (low, torch.float))):
+            words = _imprecise(checks, dict(case), types, low)
+            if words:
+                yield f"test_autocast[{low}] cannot pass: {words}"
+
+
+LOW = (torch.bfloat16, torch.float16)
+TIMES = 3  # plain PyTorch's own error, and some roundings
+LEAST = 16 * torch.finfo(torch.float).eps
+
+
+def _imprecise(
+    checks: Any, case: dict[str, Any], types: Sequence[torch.dtype], low: torch.dtype
+) -> str:
+    """What is wrong with the outputs and the gradients under autocast; "" where the test passes, or plain PyTorch raises."""
+    inputs, doubles = (_rounded(checks, case, some) for some in (types, DOUBLE))
+    try:
+        right = _ends(checks, checks.REFERENCE(*doubles))
+        with torch.autocast("cpu", dtype=low):
+            plain = _ends(checks, checks.REFERENCE(*inputs))
+        wanted, exact = _losses(plain, inputs), _losses(right, doubles)
+    except RuntimeError:
+        return ""
+    try:
+        with torch.autocast("cpu", dtype=low):
+            actual = _ends(checks, checks.OPERATOR(*inputs))
+        found = _losses(actual, inputs)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return f"the op {raised(error)}"
+    compared = [] if checks.SURROGATE else [*zip(actual, plain, right, strict=True)]
+    compared += zip(found, wanted, exact, strict=True)
+    return next(filter(None, (_off(*each, low) for each in compared)), "")
+
+
+def _off(one: Tensor, other: Tensor, right: Tensor, low: torch.dtype) -> str:
+    """By how much a result is off, where that is more than the test allows."""
+    if not (right.numel() and other.isfinite().all()):
+        return ""
+    size = right.abs().max()
+    if size >= torch.finfo(low).max:
+        return ""
+    roundings = LEAST + 8 * torch.finfo(low).eps * (size if size > LEAST else 1)
+    allowed = TIMES * (other.double() - right).abs().max() + roundings
+    off = (one.double() - right).abs().max()
+    if off <= allowed:
+        return ""
+    return f"a result is off by {off:.2g}, where plain PyTorch's allows {allowed:.2g}"
+
+
+DOUBLE = (torch.double,)
+
+
+def _rounded(
+    checks: Any, case: dict[str, Any], types: Sequence[torch.dtype]
+) -> tuple[Any, ...]:
+    """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+    pairs = zip(checks.make(**case), cycle(types), strict=False)
+    return tuple(
+        (
+            x.detach().bfloat16().to(dtype).requires_grad_(x.requires_grad)
+            if isinstance(x, Tensor) and x.is_floating_point()
+            else x
+        )
+        for x, dtype in pairs
+    )
+
+
+def _ends(checks: Any, outputs: Any) -> tuple[Tensor, ...]:
+    """The outputs that have a gradient."""
+    several, chosen = as_tuple(outputs), checks.TESTS.ends
+    return tuple(several[at] for at in chosen) if chosen else several
+
+
+def _losses(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+    """The gradients of a loss in double precision."""
+    seed_generator(1)
+    weights = [torch.randn(x.shape).bfloat16() for x in outputs]
+    pairs = zip(outputs, weights, strict=True)
+    loss = torch.stack([(x.double() * weight).sum() for x, weight in pairs]).sum()
+    return torch.autograd.grad(loss, _needed(inputs), materialize_grads=True)

@@ -300,3 +300,83 @@ def test_a_gradient_beyond_float16_in_another_order_is_no_fault() -> None:
         derive=True,
     )
     assert found.failure is None
+
+
+# --- Types
+
+
+@pytest.mark.parametrize(
+    ("grad", "said"),
+    [
+        (" * torch.ones(x.shape[-1])", "of dtype float32 where its input is of "),
+        (
+            ".float() * 1 if x.dtype != torch.double else grad_output",
+            "of dtype float32",
+        ),
+        (" * torch.ones(x.shape[-1], dtype=x.dtype)", ""),
+    ],
+)
+def test_backward_itself_returns_the_type_of_the_inputs(grad: str, said: str) -> None:
+    """In double precision all of them do."""
+    raw = {"inputs": "x[N]", "forward": "x + 1"}
+    found = failure({"x": f"grad_output{grad}"}, **raw)
+    assert found.startswith(f"grad_x: {said}") if said else found == ""
+
+
+def test_a_backward_that_raises_in_bfloat16_alone_is_told() -> None:
+    """A complex number is wider: PyTorch casts its gradient back, a product of matrices does not take both."""
+    forward = "S = torch.exp(1j * (x @ w))\nreturn torch.view_as_real(S)"
+    found = verdict(inputs="x[N, D], w[D, E]", forward=forward, derive=True)
+    assert found.failure is None
+    (note,) = [one for one in found.notes if "bfloat16" in one]
+    said = "grad_x is missing in bfloat16, where plain PyTorch has it: raised Runtime"
+    assert note.startswith(said)
+
+
+# --- What autograd itself has wrong, or nobody asks for
+
+
+def test_a_second_derivative_that_pytorch_has_wrong_is_asked_by_differences() -> None:
+    backward = """
+rs = torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + 1e-5)
+xh = (x - x.mean(-1, keepdim=True)) * rs
+grad_x = rs * (grad_output - grad_output.mean(-1, keepdim=True) - xh * (grad_output * xh).mean(-1, keepdim=True))
+grad_b = grad_output.sum_to_size(b.shape)
+"""
+    raw = {
+        "inputs": "x[N, D], b[D]",
+        "forward": "F.layer_norm(x, (x.shape[-1],), None, b)",
+    }
+    assert verdict(backward=backward, **raw).failure is None
+    detached = backward.replace("= rs * (", "= rs.detach() * (")
+    found = verdict(backward=detached, **raw).failure
+    assert found is not None
+    assert found.words == "right, but its own derivative is not"
+
+
+def test_the_rounding_of_a_second_derivative_is_no_mistake() -> None:
+    raw = {"inputs": "x[B, C, T], a[C, 1]", "forward": "x + torch.sin(a * x) ** 2 / a"}
+    inner = "x * torch.sin(2 * a * x) / a - torch.sin(a * x) ** 2 / a ** 2"
+    grad_x = "grad_output * (1 + torch.sin(2 * a * x))"
+    grad_a = "(grad_output * ({})).sum((0, 2))[:, None]"
+    assert failure({"x": grad_x, "a": grad_a.format(inner)}, **raw) == ""
+    doubled = inner.replace("x * torch", "2 * x * torch")
+    assert failure({"x": grad_x, "a": grad_a.format(doubled)}, **raw) != ""
+
+
+QUANTIZED = {
+    "inputs": "x[N, D], s[1], qn: float = 128.0, qp: float = 127.0",
+    "forward": "torch.clamp(x / s, -qn, qp) * s",
+}
+GRAD_S = "torch.where(x / s <= -qn, -qn, torch.where(x / s >= qp, {}, 0.0))"
+
+
+@pytest.mark.parametrize(("above", "right"), [("qp", True), ("qn", False)])
+def test_a_lower_limit_above_the_upper_one_is_told(above: str, right: bool) -> None:
+    grad = {
+        "x": "grad_output * ((x / s >= -qn) & (x / s <= qp))",
+        "s": f"(grad_output * {GRAD_S.format(above)}.to(s.dtype)).sum().reshape(1)",
+    }
+    found = verdict(grad=grad, **QUANTIZED)
+    assert (found.failure is None) is right
+    assert any("qn=-128.0" in note for note in found.notes)

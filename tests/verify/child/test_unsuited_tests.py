@@ -34,6 +34,25 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
         "test_gradcheck cannot pass in the tests' case 'base': a second derivative",
         "test_gradcheck[base-clone]",
     ),
+    "closed": (
+        {
+            "inputs": "x[N, D], mask[N, D; bool]",
+            "forward": "p = torch.softmax(x.masked_fill(~mask, float('-inf')), -1)\n"
+            "return torch.where(p.isnan(), torch.zeros_like(p), p)",
+        },
+        "test_gradcheck cannot pass in the tests' case 'closed-mask': a second",
+        "test_gradcheck[closed-mask-clone]",
+    ),
+    "autocast": (
+        {
+            "inputs": "x[T, D], wg[D, E], capacity: int = 2",
+            "forward": "G, I = torch.topk(torch.softmax(x @ wg, -1).t(), capacity, -1)\n"
+            "rows = (G.unsqueeze(-1) * x[I]).reshape(-1, x.shape[-1])\n"
+            "return torch.zeros_like(x).index_add(0, I.reshape(-1), rows)",
+        },
+        "test_autocast[torch.bfloat16] cannot pass: a result is off by",
+        "test_autocast[torch.bfloat16]",
+    ),
     "elements": (
         {"inputs": "x[N], w[D], k: int = 9", "forward": "w[k:] * x.sum()"},
         "test_jacrev cannot pass in the tests' case 'base': no result",
