@@ -54,8 +54,9 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> Derived:
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
     names = _Names(backward, saved)
-    # What is computed twice is mostly seen before a line is written; where lines ask for a shape, after that.
-    named = names.repeat(saved, own, ())
+    # What is computed twice is seen before a line is written, unless lines ask for shapes, as they do where nobody declares any.
+    declared = all(item.dims is not None for item in backward.spec.tensors)
+    named = declared and names.repeat(saved, own, ())
     attempt = _first_fit(backward, names.repeated, own, in_place)
     if named and attempt.asked:
         names = _Names(backward, saved)
