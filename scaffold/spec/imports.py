@@ -7,7 +7,7 @@ Invariant: no two of them bind one name, and none hides an input or a name of th
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from keyword import iskeyword
 
 from scaffold.errors import Location, ScaffoldError
@@ -142,8 +142,8 @@ def _is_open(annotation: str) -> bool:
 class Imports:
     """Collects imports, and refuses those that collide."""
 
-    def __init__(self, inputs: Collection[str], op: str) -> None:
-        self._inputs, self._op = inputs, op
+    def __init__(self, hidden: Mapping[str, str], op: str) -> None:
+        self._hidden, self._op = hidden, op  # names that are something else
         self._found: list[Import] = []
 
     @property
@@ -168,13 +168,14 @@ class Imports:
             hint = "keep your functions in a file of another name"
         elif name in RESERVED:
             message = f"'{name}' has a meaning in generated code"
-        elif name in self._inputs:
-            message = f"the import hides the input '{name}'"
+        elif name in self._hidden:
+            message = f"the import hides the {self._hidden[name]} '{name}'"
         elif any(known != item and not _one_package(known, item) for known in others):
             message = f"two imports bind '{name}'"
         else:
             self._found += [] if item in others else [item]
             return
+        self._found.append(item)  # what names it is not told that it is unknown
         raise ScaffoldError(message, place, hint)
 
 

@@ -65,8 +65,11 @@ def test_statements_of_python(text: str, items: list[Import]) -> None:
     assert [*parse_imports(text, PLACE)] == items
 
 
+HIDDEN = {"x": "input", "grad_x": "gradient", "output": "output"}
+
+
 def test_the_same_import_twice_is_one() -> None:
-    imports = Imports({"x"}, "foo")
+    imports = Imports(HIDDEN, "foo")
     for text in ("a:b", "a:b", "p.q", "p.r", "torch", "torch.nn as nn", "torch:Tensor"):
         imports.add(parse_import(text, PLACE), PLACE)
     assert imports.found == (Import("a", "b"), Import("p.q"), Import("p.r"))
@@ -77,6 +80,8 @@ def test_the_same_import_twice_is_one() -> None:
     ("texts", "message"),
     [
         (["a:x"], "the import hides the input 'x'\nhint: import it under another name: 'a:x as ...'"),
+        (["a:grad_x"], "the import hides the gradient 'grad_x'\nhint: import it under another name: 'a:grad_x as ...'"),
+        (["a:output"], "the import hides the output 'output'\nhint: import it under another name: 'a:output as ...'"),
         (["a:b", "c:b"], "two imports bind 'b'\nhint: import it under another name: 'c:b as ...'"),
         (["a:b", "b"], "two imports bind 'b'\nhint: import it under another name: 'b as ...'"),
         (["foo:kernel"], "'foo' is the module of the op itself\nhint: keep your functions in a file of another name"),
@@ -85,7 +90,7 @@ def test_the_same_import_twice_is_one() -> None:
     ],
 )  # fmt: skip
 def test_imports_that_collide(texts: list[str], message: str) -> None:
-    imports = Imports({"x"}, "foo")
+    imports = Imports(HIDDEN, "foo")
     with pytest.raises(ScaffoldError) as caught:
         for text in texts:
             imports.add(parse_import(text, PLACE), PLACE)
