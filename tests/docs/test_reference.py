@@ -113,6 +113,8 @@ def test_an_option_of_the_table_works(option: str, tmp_path: Path) -> None:
     command = ["new-op", "op", "--inputs", "x[H], y[G]", "--stdout"]
     if option == "--no-shape-checks":  # a skeleton has none
         command += ["--no-verify", "--forward", "x.mean(0) * y.mean(0)"]
+    if option.startswith("--test-shapes"):  # those that are declared have one
+        command[3] = "x, w"
     before = scaffold(tmp_path, *command)
     after = scaffold(tmp_path, *command, *shlex.split(option))
     assert (before.code, after.code) == (0, 0), after.err

@@ -49,7 +49,7 @@ def test_another_number_than_the_default_is_tried() -> None:
 
 
 def test_a_string_that_the_forward_compares_is_tried() -> None:
-    raw = {
+    raw: dict[str, Any] = {
         "inputs": "x[N], reduction: str = 'sum'",
         "forward": "x.mean() if reduction == 'mean' else x.sum()",
     }
@@ -58,7 +58,7 @@ def test_a_string_that_the_forward_compares_is_tried() -> None:
 
 
 def test_a_string_that_is_none_of_those_that_are_compared_is_tried() -> None:
-    raw = {
+    raw: dict[str, Any] = {
         "inputs": "x[N], reduction: str = 'mean'",
         "forward": "x if reduction == 'none' else x.mean() if reduction == 'mean' else x.sum()",
     }
@@ -343,7 +343,7 @@ xh = (x - x.mean(-1, keepdim=True)) * rs
 grad_x = rs * (grad_output - grad_output.mean(-1, keepdim=True) - xh * (grad_output * xh).mean(-1, keepdim=True))
 grad_b = grad_output.sum_to_size(b.shape)
 """
-    raw = {
+    raw: dict[str, Any] = {
         "inputs": "x[N, D], b[D]",
         "forward": "F.layer_norm(x, (x.shape[-1],), None, b)",
     }
@@ -355,7 +355,10 @@ grad_b = grad_output.sum_to_size(b.shape)
 
 
 def test_the_rounding_of_a_second_derivative_is_no_mistake() -> None:
-    raw = {"inputs": "x[B, C, T], a[C, 1]", "forward": "x + torch.sin(a * x) ** 2 / a"}
+    raw: dict[str, Any] = {
+        "inputs": "x[B, C, T], a[C, 1]",
+        "forward": "x + torch.sin(a * x) ** 2 / a",
+    }
     inner = "x * torch.sin(2 * a * x) / a - torch.sin(a * x) ** 2 / a ** 2"
     grad_x = "grad_output * (1 + torch.sin(2 * a * x))"
     grad_a = "(grad_output * ({})).sum((0, 2))[:, None]"
@@ -364,7 +367,7 @@ def test_the_rounding_of_a_second_derivative_is_no_mistake() -> None:
     assert failure({"x": grad_x, "a": grad_a.format(doubled)}, **raw) != ""
 
 
-QUANTIZED = {
+QUANTIZED: dict[str, Any] = {
     "inputs": "x[N, D], s[1], qn: float = 128.0, qp: float = 127.0",
     "forward": "torch.clamp(x / s, -qn, qp) * s",
 }
