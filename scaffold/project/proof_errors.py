@@ -16,6 +16,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, derive
 from scaffold.errors import Location, ScaffoldError, VerificationError
 from scaffold.formula import Formula, emit_lines, meant
+from scaffold.project.inferred_inputs import with_dims
 from scaffold.spec import ANY_DIMS, OpSpec, leading
 from scaffold.spec.imports import runs_code_of
 from scaffold.spec.problems import Locate
@@ -47,6 +48,7 @@ class Subject(NamedTuple):
     spec: OpSpec
     derived: frozenset[str]  # inputs whose gradients follow from the forward
     locate: Locate  # of the keys that the user gave
+    inputs: str  # as they are stated, or as they were read off the forward
 
 
 def error_of(
@@ -94,6 +96,11 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
+    if unsaid(verdict):
+        given = subject.inputs or ", ".join(verdict.shapes)  # there may be a schema
+        inputs = with_dims(given, verdict.shapes)
+        declared = f"declare the shapes that it takes, for instance --inputs '{inputs}'"
+        return (", " if in_file else " ").join(filter(None, (declared, rule)))
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "
         return f"shapes that it takes, for its tests: {stated}'{test_shapes(verdict)}'"
@@ -107,6 +114,12 @@ def test_shapes(verdict: Verdict) -> str:
     """Shapes that the forward takes and what must be so of their sizes, as `test-shapes` has them: 'x[N, D]; D % 2 == 0'."""
     entries = ", ".join(f"{name}[{dims}]" for name, dims in verdict.shapes.items())
     return "; ".join((entries, *verdict.wanted))
+
+
+def unsaid(verdict: Verdict) -> bool:
+    """Whether the shapes need a rule that is for the user to say: that two dims of one input are equal, `y[N, N]`."""
+    several = (re.findall(r"[A-Za-z]\w*", dims) for dims in verdict.shapes.values())
+    return any(len(names) > len({*names}) for names in several)
 
 
 EQUAL = re.compile(r"([A-Za-z]\w*) == ([A-Za-z]\w*)")

@@ -29,6 +29,7 @@ from scaffold.project.proof_errors import (
     as_options,
     error_of,
     test_shapes,
+    unsaid,
 )
 from scaffold.project.rendering import Generated, generate, provable_of
 from scaffold.project.specification import Values
@@ -197,7 +198,8 @@ def _error(project: "Project", name: str, verdict: "Verdict") -> VerificationErr
     listed = project.listed[name]
     spec = specification(listed, project.configuration, project.places)
     derived = derive(spec).derived
-    error = error_of(Subject(spec, derived, listed.entry.locate), verdict)
+    inputs = listed.entry.raw.get("inputs", "")
+    error = error_of(Subject(spec, derived, listed.entry.locate, inputs), verdict)
     place = error.location or listed.entry.locate((), key=True)
     details = tuple(f"{name}: {line}" for line in error.details)
     return VerificationError(error.message, place, error.hint, details)
@@ -227,7 +229,8 @@ def prove(
     """Prove the op, and keep the notes for whoever started the run.
 
     Where its forward wants sizes that nobody stated, it is generated `again` with these conditions; where it refuses the one shape
-    that the tests give to what is undeclared, with shapes that it takes, for the tests alone: the op goes on taking any.
+    that the tests give to what is undeclared, with shapes that it takes, for the tests alone: the op goes on taking any. Which dims
+    of one input are equal is for the user to say.
     """
     if proving.interpreter is None:
         return _noting(generated, UNPROVEN)
@@ -235,7 +238,8 @@ def prove(
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
     verdict, ran = _verdict(generated, proving)
-    if again is not None and (verdict.wanted or verdict.shapes):
+    mended = (verdict.wanted or verdict.shapes) and not unsaid(verdict)
+    if again is not None and mended:
         generated = _fitted(verdict, again)
         verdict, ran = _verdict(generated, proving)
     if verdict.failure is not None:
@@ -298,7 +302,8 @@ def request_of(generated: Generated, op: str, checks: str) -> Request:
 
 def _subject(generated: Generated) -> Subject:
     given = generated.specified
-    return Subject(generated.spec, generated.derived, given.locate)
+    inputs = given.raw.get("inputs", "")
+    return Subject(generated.spec, generated.derived, given.locate, inputs)
 
 
 UNKNOWN = "no record tells how it was written: scaffold sync"

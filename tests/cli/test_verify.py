@@ -127,19 +127,21 @@ UNSHAPED = Verdict(
     0,
     Failure("forward", "raised"),
     wanted=("D >= 3",),
-    shapes={"x": "N, D", "w": "D, K", "b": "K"},
+    shapes={"x": "N, D", "w": "D, D", "b": "D"},
 )
 
 
-def test_shapes_that_the_forward_takes_are_proposed(tmp_path: Path) -> None:
+def test_shapes_that_need_a_rule_are_proposed(tmp_path: Path) -> None:
     project(tmp_path)
     before = contents(tmp_path)
     with patch.object(Proving, "prove", side_effect=[UNSHAPED]):
         outcome = new_op(tmp_path, *BARE)
     assert outcome.code == 1
-    inputs = "x[N, D], w[D, K; const], b[K]?"
+    inputs = "x[N, D], w[D, D; const], b[D]?"
     assert f"for instance --inputs '{inputs}' --require 'D >= 3'\n" in outcome.err
-    assert contents(tmp_path) == before, "which dims are equal is not guessed"
+    assert (
+        contents(tmp_path) == before
+    ), "which dims of an input are equal is not guessed"
 
 
 def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:

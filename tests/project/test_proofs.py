@@ -474,9 +474,13 @@ def test_a_hint_names_the_keys_of_the_manifest(tmp_path: Path) -> None:
     """What a hint says can be written where the op stands."""
     square = "[ops.square]\ninputs = 'x'\nforward = 'x @ x'\n"
     whole = "[ops.whole]\ninputs = 'x[N]'\nforward = 'torch.linalg.inv(x[:, None])'\n"
-    project(tmp_path, square, whole)
+    two = "[ops.two]\ninputs = 'x, w'\nforward = 'x @ w'\n"
+    halves = "[ops.halves]\ninputs = 'x'\nforward = 'x @ x + x.view(2, -1).sum()'\n"
+    project(tmp_path, square, whole, two, halves)
     outcome = scaffold(tmp_path, "sync")
     assert outcome.code == 1
-    assert "for its tests: test-shapes = 'x[N, N]'" in outcome.err
+    assert "for its tests: test-shapes = 'x[N, D], w[D, K]'" in outcome.err
+    assert "that it takes, for instance inputs = 'x[N, N]'\n" in outcome.err
+    assert "inputs = 'x[N, N]', require = ['N % 2 == 0']\n" in outcome.err
     assert " --inputs" not in outcome.err
     assert "--samples" not in outcome.err
