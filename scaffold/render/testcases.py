@@ -96,7 +96,7 @@ CROSSED = 3  # optionals up to which every combination is a case
 RESERVED = frozenset(  # names that `make`, or what calls it, has a use for
     {"F", "absent", "batch", "closed", "count", "device", "dtype", "index", "inputs"}
     | {"layout"}
-    | {"mask", "name", "needs", "sample", "seed", "self", "shape", "value"}
+    | {"mask", "name", "needs", "sample", "seed", "self", "shape", "single", "value"}
 )
 
 
@@ -108,6 +108,7 @@ class Making(NamedTuple):
     names: tuple[str, ...]  # of the tensors with a gradient, as the dict has them
     cases: tuple[str, ...]  # items of the dict of cases
     empty: tuple[str, ...]  # those with a size of 0
+    broadcast: tuple[str, ...]  # those in which one input broadcasts
     sizes: dict[str, str]  # of the named dims
     shapes: dict[str, str]  # of the tensors, for a module that is told a whole one
 
@@ -136,6 +137,9 @@ def plan_making(spec: OpSpec) -> Making:
         ),
         empty=tuple(
             f"{literal(name)}: {{{text}}}" for name, text in _empty_cases(spec, sizes)
+        ),
+        broadcast=tuple(
+            f"{literal(name)}: {{{text}}}" for name, text in _broadcast_cases(spec)
         ),
         sizes={name: str(size) for name, size in sizes.items()},
         shapes={item.name: _made(spec, item, sizes) for item in spec.tensors},
@@ -172,6 +176,7 @@ def _sampled(spec: OpSpec) -> Making:
         names=differentiable_names(spec),
         cases=(f'f"sample-{{index}}": {{"sample": index}} for index in {every}',),
         empty=(),
+        broadcast=(),
         sizes=_sampled_sizes(spec),
         shapes={
             item.name: f"inputs[{spec.index(item.name)}].shape" for item in spec.tensors
@@ -356,3 +361,21 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
     for name in sizes:
         if name not in kept and allows(spec, sizes | {name: 0}):
             yield f"{name}=0", f'"{size_name(name)}": 0'
+
+
+def _broadcast_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """For each input with a gradient that may broadcast with another, undeclared or by its `...`, a first dim of 1."""
+    free = [item for item in spec.tensors if _may_broadcast(spec, item)]
+    if len(free) + any(item.variadic for item in free) < 2:
+        return
+    for item in free:
+        if item in spec.differentiable:
+            name = element_names(item, 1)[0]
+            yield f"broadcast-{item.name}", f'"single": ["{name}"]'
+
+
+def _may_broadcast(spec: OpSpec, item: TensorInput) -> bool:
+    dims = spec.tested_dims(item.name)
+    if dims is None:
+        return _shape(spec) == SHAPE
+    return dims[:1] == (ANY_DIMS,)

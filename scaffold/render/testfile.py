@@ -248,6 +248,8 @@ def _claims(
         yield Claim("cases", f"{{{', '.join(making.cases)}}}", "Cases")
     if making.empty:
         yield Claim("empty_cases", f"{{{', '.join(making.empty)}}}", "Cases")
+    if making.broadcast and reference is not None:  # a kernel may not look at shapes
+        yield Claim("broadcast_cases", f"{{{', '.join(making.broadcast)}}}", "Cases")
 
 
 def _takes_keywords(spec: OpSpec) -> bool:
