@@ -58,6 +58,7 @@ class OpTests:
     differentiable: ClassVar[tuple[str, ...]] = ()
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
+    broadcast_cases: ClassVar[Cases] = {}  # likewise
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
@@ -75,7 +76,7 @@ class OpTests:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """The cases, the layouts, and the inputs that a call may need gradients of."""
         if "case" in metafunc.fixturenames:
-            names = [*self.cases, *self.empty_cases]
+            names = [*self.cases, *self.empty_cases, *self.broadcast_cases]
             metafunc.parametrize("case", names, indirect=True)
         if "layout" in metafunc.fixturenames:
             metafunc.parametrize("layout", self.layouts)
@@ -87,10 +88,10 @@ class OpTests:
 
     @pytest.fixture
     def case(self, request: pytest.FixtureRequest) -> Case:
-        """Arguments of `inputs`; an empty tensor only where PyTorch allows it."""
+        """Arguments of `inputs`; what PyTorch may refuse only where it does not."""
         if request.param in self.cases:
             return self.cases[request.param]
-        arguments = self.empty_cases[request.param]
+        arguments = (self.empty_cases | self.broadcast_cases)[request.param]
         inputs = self.inputs(**arguments)
         expected = self.surrogate or self.reference
         try:
@@ -110,18 +111,23 @@ class OpTests:
         *,
         absent: Collection[str] = (),
         closed: Collection[str] = (),
+        single: Collection[str] = (),
         needs: Collection[str] | None = None,
         layout: Callable[[Tensor], Tensor] = torch.clone,
         seed: int = 0,
         **arguments: Any,
     ) -> Inputs:
-        """Make the inputs in call order; those in `needs` require grad."""
+        """Make the inputs in call order; those in `needs` require grad.
+
+        Masks in `closed` are False all over; those in `single` have a first dim of 1.
+        """
         torch.manual_seed(seed)
         needed = self.differentiable if needs is None else needs
         made: dict[str, Any] = self.make(**arguments) | dict.fromkeys(absent)
         for name, value in made.items():
             if isinstance(value, Tensor):
                 value = value & False if name in closed else value
+                value = value[:1] if name in single else value
                 made[name] = layout(value).requires_grad_(name in needed)
         return tuple(made.values())
 

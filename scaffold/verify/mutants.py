@@ -55,10 +55,27 @@ def wrong_transpose(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def missing_sum(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Without that of an intermediate gradient to its shape, more is computed: what is made of it is summed all the same."""
+    summed_later = [
+        node.value
+        for node in ast.walk(op.backward)
+        if isinstance(node, ast.Assign) and not _returned(op, node)
+    ]
     for slot in slots(op.backward):
         if isinstance(slot.node, ast.Call) and callee(slot.node).startswith("sum"):
+            if callee(slot.node) == "sum_to_size" and slot.node in summed_later:
+                continue
             receiver = slot.node.func.value  # type: ignore[attr-defined]
             yield ast.unparse(slot.node), lambda slot=slot, to=receiver: slot.replace(to)  # type: ignore[misc]
+
+
+def _returned(op: Op, *statements: ast.stmt) -> bool:
+    """Whether backward returns something that these statements assign."""
+    inside = (node for statement in statements for node in ast.walk(statement))
+    names = [node for node in inside if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    end = ast.walk(op.backward.body[-1])
+    return any(isinstance(node, ast.Name) and node.id in assigned for node in end)
 
 
 def swapped_grads(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -76,7 +93,12 @@ def swapped_grads(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What the branch needs is saved all the same, or the mistake would be another."""
+    """What the branch needs is saved all the same, or the mistake would be another.
+
+    A branch with what several gradients share spares time alone, and of the backward of a backward nothing tells what it returns.
+    """
+    if f"{op.name}.apply" in "".join(ast.unparse(one) for one in op.other_backwards):
+        return
 
     def save_all() -> None:
         for slot in list(slots(op.setup)):
@@ -85,6 +107,8 @@ def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
     for node in ast.walk(op.backward):
         if isinstance(node, ast.If) and NEEDED in ast.unparse(node.test):
+            if not _returned(op, *node.body):
+                continue
 
             def always(node: ast.If = node) -> None:
                 save_all()
@@ -103,18 +127,19 @@ def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def detach(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Nothing that would stop a second derivative counts where there is none.
+    """Nothing that would stop a second derivative counts where there is none, as of an input without a gradient.
 
     Nor where the gradient is a surrogate: its tests compare first derivatives.
     """
     if op.once_differentiable or "The gradient is that of" in op.text:
         return
-    constant = re.findall(r"mark_non_differentiable\((.*)\)", ast.unparse(op.setup))
+    marked = re.findall(r"mark_non_differentiable\((.*)\)", ast.unparse(op.setup))
+    constant = {*"".join(marked).split(", "), *op.without_gradient}
     for name in [*op.grad_outputs, *op.unpacked()[1]]:
         places = [
             slot
             for slot in op.reads(op.backward, name)
-            if name not in "".join(constant).split(", ") and not _compared(op, slot)
+            if name not in constant and not _compared(op, slot)
         ]
         if places:
             yield name, lambda places=places: _put(places, "_.detach()")  # type: ignore[misc]

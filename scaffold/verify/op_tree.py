@@ -49,6 +49,10 @@ class Op:
         found = function_classes(self.tree)
         node = next(item for item in found if name in ("", item.name))
         bodies = methods(node)
+        self.name = node.name
+        self.other_backwards = [
+            methods(one)["backward"] for one in found if one is not node
+        ]
         self.forward, self.backward = bodies["forward"], bodies["backward"]
         self.setup = bodies.get("setup_context", self.forward)
 
@@ -90,6 +94,15 @@ class Op:
         star = self.forward.args.vararg
         names = [item.arg for item in self.parameters]
         return [*names, *([star.arg] if star else [])]
+
+    @property
+    def without_gradient(self) -> list[str]:
+        """The inputs for which backward returns None, always."""
+        end = self.backward.body[-1]
+        if not isinstance(end, ast.Return) or not isinstance(end.value, ast.Tuple):
+            return []
+        pairs = zip(self.inputs, end.value.elts, strict=False)
+        return [name for name, value in pairs if is_none(value)]
 
     @property
     def matrices(self) -> list[str]:
@@ -171,13 +184,14 @@ class Op:
 
 
 def function_classes(tree: ast.Module) -> list[ast.ClassDef]:
-    """The autograd.Functions of a module that have a forward and a backward."""
+    """The autograd.Functions of a module that have a forward and a backward; one that only raises has none."""
     return [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and any(ast.unparse(base).endswith("Function") for base in node.bases)
         and {"forward", "backward"} <= methods(node).keys()
+        and not isinstance(methods(node)["backward"].body[-1], ast.Raise)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The product of a complex and a real tensor of one shape."""
+"""The product of a complex and a real tensor."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ class ComplexMulFunction(Function):
         z, gain = ctx.saved_tensors
         grad_z = grad_gain = None
         if ctx.needs_input_grad[0]:
-            grad_z = grad_output * gain
+            grad_z = (grad_output * gain).sum_to_size(z.shape)
         if ctx.needs_input_grad[1]:
-            grad_gain = (grad_output * z.conj()).real
+            grad_gain = (grad_output * z.conj()).real.sum_to_size(gain.shape)
         return grad_z, grad_gain
 
 

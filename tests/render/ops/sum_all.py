@@ -18,11 +18,15 @@ class SumAllFunction(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+        ctx.shapes = [tensor.shape for tensor in inputs]
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        return tuple(grad_output if needed else None for needed in ctx.needs_input_grad)
+        pairs = zip(ctx.needs_input_grad, ctx.shapes, strict=True)
+        return tuple(
+            grad_output.sum_to_size(shape) if needed else None
+            for needed, shape in pairs
+        )
 
 
 def sum_all(*tensors: Tensor) -> Tensor:
