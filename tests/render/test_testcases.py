@@ -203,3 +203,23 @@ def test_a_variadic_input_is_several_tensors_and_one() -> None:
     assert read(making.cases)["one-tensor"] == {"count": 1}
     spec = replace(SPECS["linear"], inputs=(tensor("x"), tensor("xs", variadic=True)))
     assert plan_making(spec).names == ("x", "xs[0]", "xs[1]", "xs[2]")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "single"),
+    [
+        ([tensor("x"), tensor("y")], ["x", "y"]),
+        ([tensor("x", "...", "D"), tensor("y", "...", "D")], ["x", "y"]),
+        ([tensor("x", "..."), tensor("mask", "...", dtype="bool")], ["x"]),
+        ([tensor("xs", variadic=True)], ["xs[0]"]),
+        ([tensor("x", "...", "D"), tensor("w", "D")], []),  # nothing that is free
+        ([tensor("x", "*batch", "D"), tensor("y", "*batch", "D")], []),
+        ([tensor("x"), tensor("w", "D")], []),  # a number
+        ([tensor("x")], []),
+    ],
+)
+def test_each_of_several_free_shapes_broadcasts_once(
+    inputs: list[TensorInput], single: list[str]
+) -> None:
+    cases = read(plan_making(op(*inputs)).broadcast)
+    assert [*cases.values()] == [{"single": [name]} for name in single]

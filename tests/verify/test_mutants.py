@@ -192,3 +192,50 @@ def test_a_mistake_changes_the_op_at_each_of_its_places(mistake: Mistake) -> Non
 def test_no_two_mistakes_have_one_name() -> None:
     names = [mistake.__name__ for mistake in MISTAKES]
     assert len({*names}) == len(names)
+
+
+SHARED = """
+import torch
+from torch.autograd import Function
+
+
+class Once(Function):
+    @staticmethod
+    def forward(ctx, grad):
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx, _grad_output):
+        raise RuntimeError("differentiable once")
+
+
+class Gate(Function):
+    @staticmethod
+    def forward(ctx, x, w, mask):
+        ctx.save_for_backward(x, w, mask)
+        return x * w * mask
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, w, mask = ctx.saved_tensors
+        grad_x = grad_w = None
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            grad_masked = (grad_output * mask).sum_to_size(mask.shape)
+        if ctx.needs_input_grad[0]:
+            grad_x = (grad_masked * w).sum_to_size(x.shape)
+        if ctx.needs_input_grad[1]:
+            grad_w = (grad_masked * x).sum_to_size(w.shape)
+        return grad_x, grad_w, None
+"""
+
+
+def test_what_a_caller_could_not_see_is_no_mistake() -> None:
+    found = {(one.mistake, one.place) for one in mutants(SHARED)}
+    assert {one.function for one in mutants(SHARED)} == {"Gate"}
+    places = {place for mistake, place in found if mistake == "missing_branch"}
+    assert places == {f"ctx.needs_input_grad[{at}]" for at in (0, 1)}
+    assert ("detach", "mask") not in found and ("detach", "x") in found
+    sums = {place for mistake, place in found if mistake == "missing_sum"}
+    assert sums == {
+        f"(grad_masked * {x}).sum_to_size({y}.shape)" for x, y in ("wx", "xw")
+    }
