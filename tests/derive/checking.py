@@ -212,8 +212,20 @@ def _check_second(
         if not any(item.requires_grad for item in graded)
         else _second_reference(graded, matching)
     )
-    _compare(left, right, "second order", TWICE)
+    _compare(*_told(left, right), "second order", TWICE)
     assert bool(one) or not any(_nonzero(grad, matching) for grad in two)
+
+
+def _told(
+    ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]
+) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    """Those numbers of both of which autograd gives no NaN, as it does where slopes overflow: of logaddexp, of numbers of 1e16."""
+    left, right = list(ours), list(theirs)
+    for k, (one, two) in enumerate(zip(ours, theirs, strict=True)):
+        if one is not None and two is not None and two.isnan().any():
+            assert one.shape == two.shape
+            left[k], right[k] = one[~two.isnan()], two[~two.isnan()]
+    return left, right
 
 
 def _second_reference(

@@ -984,6 +984,15 @@ def test_what_is_spelled_for_matrices_is_not_for_batches() -> None:
     assert re.search(r"\w\.mT @ ", text)
 
 
+def test_a_way_to_transpose_real_matrices_is_none_for_complex_ones() -> None:
+    text = backward(
+        "x[N, D], z[N, D; complex]",
+        "return (x.mH * z.transpose(-2, -1)).abs()",
+        (tensor(3, 4), tensor(3, 4, dtype=torch.cdouble)),
+    )
+    assert ".mH\n" not in text  # but x.mH, which is computed again
+
+
 def test_a_comment_stands_where_a_name_says_an_operator_alone() -> None:
     text = backward(
         "x[N, D], a[N, D], b[N, D], c[D]",

@@ -6,7 +6,7 @@ forward draws them, and only where it does; what cannot be taken out of its expr
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from scaffold.derive.activity import callee, carries_gradient, is_random
@@ -167,25 +167,22 @@ class _Draws:
             return (), value  # the order of its parts matters
         lines: list[Assign] = []
 
-        def named(node: Node) -> Node | None:
+        def named(node: Node) -> Node:
+            """The same over names; what stands twice draws twice, though it is one node."""
             if not is_random(node):
                 return node
             if node.kind in LAZY:  # only the first part is sure
                 first, *rest = node.args
-                args = (self.graph.rewrite(first, named), *rest)
+                args = (named(first), *rest)
                 return self.graph.node(node.kind, node.label, args)
             if not carries_gradient(node, self.active):
                 return self._named(lines, node, self._word(node))
-            if self._drops(node):
-                return self._product(lines, self._over_names(node, named))
-            return None
+            args = tuple(map(named, node.args))
+            plain = self.graph.node(node.kind, node.label, args, node.keywords)
+            return self._product(lines, plain) if self._drops(node) else plain
 
-        plain = self.graph.rewrite(value, named)
+        plain = named(value)
         return tuple(lines), plain
-
-    def _over_names(self, node: Node, named: Callable[[Node], Node | None]) -> Node:
-        args = tuple(self.graph.rewrite(arg, named) for arg in node.args)
-        return self.graph.node(node.kind, node.label, args, node.keywords)
 
     def _drops(self, node: Node) -> bool:
         """Whether a call multiplies its argument by random factors, as dropout does, and leaves it as it is."""

@@ -130,9 +130,9 @@ def _with_words(
 ) -> dict[str, str]:
     """New names for those that are made of a version's: `grad_times_q` for `grad_times_first_q`."""
     names = written(*statements)
-    used = {*taken, *names, *change.values(), *read_names(*statements)}
-    kept = {*change, *(new for new, _ in origin)}
-    kept |= _names_inside(statements)
+    inside = _names_inside(statements)
+    used = {*taken, *names, *change.values(), *read_names(*statements), *inside}
+    kept = {*change, *(new for new, _ in origin), *inside}
     found = dict[str, str]()
     for name in sorted(names - kept):
         plain = name

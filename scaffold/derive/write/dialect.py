@@ -15,8 +15,9 @@ from scaffold.formula import Node, emit
 # What goes along a dim, rather than to move dims about: `x.sum(dim=-1)`, but `x.unsqueeze(-1)`.
 ALONG = frozenset({"reduction", "same_shape", "structural"})
 DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
-# An identity that says of a call that it is another primitive; of one of `M` it is said for matrices.
-ANOTHER = re.compile(r"\w+\((\w)(?:, ([-\d, ]+))?\) -> (\w+)\(\1\)")
+# An identity that says of a call that it is another primitive; of one of `M` it is said for matrices. What is said of real tensors
+# alone, `mH(r) -> mT(r)`, is no way to write the other of complex ones.
+ANOTHER = re.compile(r"\w+\(([Mx])(?:, ([-\d, ]+))?\) -> (\w+)\(\1\)")
 
 
 class Way(NamedTuple):

@@ -60,6 +60,11 @@ CALLS: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
         "p = torch.sigmoid(x)\nreturn p * torch.bernoulli(p) + x * torch.normal(p, 1.0)",
         [(tensor(3, 4),)],
     ),
+    "twice the same": (
+        "x[B, D]",
+        "return F.dropout(x, 0.5) * F.dropout(x, 0.5) + torch.rand_like(x) * x - torch.rand_like(x) * x.exp()",
+        [(tensor(3, 4),)],
+    ),
     "channels": (
         "x[B, C, L]",
         "return F.dropout1d(x.exp(), 0.5).sum(-1)",

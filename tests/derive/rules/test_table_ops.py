@@ -13,6 +13,7 @@ from scaffold.derive import derive
 from scaffold.derive.rules.sample_calls import read_sample
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import drawn_values
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs
 from tests.sweeps import in_every_run, one_of_each
@@ -36,6 +37,8 @@ LEFT_TO_AUTOGRAD = {"norm", "tensordot", "det", "irfft", "ihfft"}
 BY_RANK = {rule.name for rule in RULES if "rank(" in f"{rule.when} {rule.value}"} | {
     "column_stack",
     "meshgrid",
+    "solve",
+    "take_along_dim",
 }
 TRAITS = {torch.int64: "int", torch.bool: "bool", torch.cdouble: "complex"}
 
@@ -190,3 +193,7 @@ def test_an_op_of_one_call_without_shapes(name: str) -> None:
 def test_an_op_of_one_call_on_complex_values(rule: Rule) -> None:
     for op in ops(rule, torch.cdouble, True):
         check(op, rule)
+
+
+def test_a_kernel_of_contiguous_memory_alone_is_given_it() -> None:
+    check_forward("x[N, D]", "F.pdist(x)", [(tensor(4, 3).T,)], derive=True)
