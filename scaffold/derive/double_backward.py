@@ -2,7 +2,8 @@
 
 In: the gradients of an op as lines over its inputs, its outputs and their gradients, nothing of which is saved; and as lines that are
 fast, which read what the forward saves. Out: a `DoubleBackward`. Invariant: what is differentiated is the former: an intermediate that is
-saved spares time and is a constant to autograd, and what depends on it is computed of the inputs.
+saved spares time and is a constant to autograd, and what depends on it is computed of the inputs. `pipeline.py` derives that op as
+any other.
 """
 
 from collections.abc import Collection, Iterable, Mapping

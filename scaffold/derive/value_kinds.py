@@ -1,4 +1,6 @@
-"""What kind of value an expression has: a tensor, a Python value, or a tuple of tensors.
+"""What kind of value an expression of the text has: a tensor, a Python value, or a tuple of tensors.
+
+Whether a tensor is real, complex, of integers or a mask is the `Kind` of an op, in `graph/op.py`.
 
 In: expressions, and the names that are no tensors. Out: a `Kind`. Invariant: in doubt it is a tensor, since that is
 what formulas are made of; only tensors are saved for the backward.

@@ -1,4 +1,4 @@
-"""Formula text -> graph: the statements that run, the names in them judged, and the parser that the text is for.
+"""Formula text -> graph: the statements that run, and the parser that the text is for; it judges names in `statements.py`.
 
 In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward is kept whole only for what no straight line says.
 """

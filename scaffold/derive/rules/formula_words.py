@@ -1,6 +1,6 @@
 """The words of rule formulas that depend on shapes, as `sum_to`, which undoes a broadcast, expanded with what is known of them.
 
-In: a maker and the arguments. Out: the op. Invariant: it is what the word means in `vocabulary.py`; where a shape is not known, code
+In: a maker and the arguments. Out: the op. Invariant: it is what `REFERENCE` in `verify/child/rule_values.py` computes for the word; where a shape is not known, code
 that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; of shapes that nobody declared it is
 `g.sum_to_size(x.shape)`.
 

@@ -1,7 +1,7 @@
 """The normal form of products: a number, Python values, the tensors of the numerator and those of the denominator.
 
 In: an op, and which ops stay whole. Out: a `Product`, or the op that a product is. Invariant: the same factors, and so the same value
-in exact arithmetic; nothing is cancelled (`(c * x) / c -> x` is an identity: a line in the table's section of `div`). It is the one
+in exact arithmetic; nothing is cancelled here: tensors are in `algebra.py`, and a number by a line in the table's section of `div`. It is the one
 form in which products are compared: by sums that have a common factor, by what meets a product of the forward again, by what
 multiplies single numbers first, and by patterns.
 """

@@ -1,6 +1,7 @@
-"""The cases of a verification: which calls are tried, and on which tensors.
+"""The cases of a verification: which calls are tried.
 
-In: the module of checks. Out: `Case`s, whose inputs are made anew for every call.
+In: the module of checks, whose `make` is that of the generated test (`render/testcases.py`, `render/testvalues.py`), with the further sizes
+and values that `render/verification.py` writes. Out: `Case`s, whose inputs are made anew for every call.
 Invariant: a case is a call that the forward may refuse; then it says nothing about the gradients.
 """
 
