@@ -237,8 +237,9 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
     path = ("test-shapes",)
     if "samples" in raw:
         problems.at(path, "'samples' makes the inputs of the tests", "keep one of them")
-    text, place = raw["test-shapes"].partition(";")[0], problems.within(path)
-    if text.count("[") > text.count("]"):
+    text, _, rest = raw["test-shapes"].partition(";")
+    place = problems.within(path)
+    if text.count("[") > text.count("]") and "]" in rest:
         hint = "what a tensor holds is said among the inputs: 'x[; const]'"
         problems.at(path, "a shape of the tests has dims alone", hint)
         return ()
@@ -260,6 +261,10 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
             hint = "leave it out here"
         elif entry.dims is None:
             message = f"'{name.text}' has no shape here"
+        elif entry != Entry(name, entry.variadic, dims=entry.dims):
+            message = f"of '{name.text}' a shape of the tests has dims alone"
+        elif name.text in dict(found):
+            message = f"'{name.text}' occurs twice"
         else:
             dims = problems.attempt(partial(read_dims, entry.dims))
             found += [] if dims is None else [(name.text, dims)]
