@@ -411,7 +411,7 @@ def _with_own_names(
 
 
 def _begins(item: Statement, loop: Statement, later: frozenset[str]) -> bool:
-    """Whether a line only says what a loop right after it begins with."""
+    """Whether a line only says what a loop right after it begins with, and reads no name that the loop has begun with by then."""
     if not isinstance(item, Assign) or not isinstance(loop, Assign):
         return False
     if loop.value.kind != "loop" or item.operator:
@@ -419,6 +419,11 @@ def _begins(item: Statement, loop: Statement, later: frozenset[str]) -> bool:
     pairs = _pairs(item)
     reads = _reads(loop.value)
     starts = [line.args[1].label for line in loop.value.args[0].args]
+    values, begun = dict(pairs), set[str]()
+    for target, value in (line.args for line in loop.value.args[0].args):
+        if begun & values.get(value, value).names():
+            return False
+        begun.add(target.label)
     return all(
         name.kind == "name"
         and reads.count(name.label) == starts.count(name.label) == 1

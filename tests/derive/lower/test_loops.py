@@ -54,6 +54,15 @@ def test_published_loops_are_derived() -> None:
             "y = torch.stack(ys, 1)\ng = h\nzs = []\nfor t in reversed(range(x.shape[1])):\n"
             "    g = torch.tanh(g * y[:, t])\n    zs.append(g)\nreturn torch.stack(zs[::-1], 1) + y"
         ),
+        # names that the user gives anew, which two values that are carried begin with
+        (
+            "a = w * 2\nb = a\nfor t in range(x.shape[1]):\n    a, b = b * x[:, t], a + x[:, t]\n"
+            "a = a * b\nreturn a * w"
+        ),
+        (
+            "g = w * w\nh = w * w\nfor t in range(x.shape[1]):\n    g = torch.tanh(g * w) + x[:, t]\n"
+            "    h = torch.tanh(h * x[:, t])\nreturn torch.stack([g, h])"
+        ),
         # constants to autograd
         (
             f"{START}\nfor t in range(x.shape[1]):\n    h = torch.sin(h.detach() * w) + h * x[:, t]\n"
