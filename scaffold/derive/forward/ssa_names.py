@@ -152,11 +152,20 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
         return False
     if {one, two} & _names_inside(statements):
         return False
+    if any(_is_same(item, one, two) for item in statements):
+        return False  # it would be `x = x`
     return all(
         start != begun and (end <= begun or last <= start)
         for start, end in stretches
         for begun, last in others
     )
+
+
+def _is_same(item: Statement, one: str, two: str) -> bool:
+    """Whether a line says that one name is what the other is."""
+    if not isinstance(item, Assign) or item.operator or item.value.kind != "name":
+        return False
+    return {item.target.label, item.value.label} == {one, two}
 
 
 def _names_inside(statements: Lines) -> set[str]:
