@@ -491,7 +491,12 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
         of_weight = make.matmul(make.mT(g), make.conj(x))
     else:
         of_weight = _contracted(make, g, make.conj(x))
-    pairs = [(x, make.matmul(g, make.conj(weight))), (weight, of_weight)]
+    if weight.shape.rank is None:
+        # A product with a vector would be another one, without an error; of a vector there is no `mT`.
+        of_x = make("linear", g, make.mT(make.conj(weight)), make.const(None))
+    else:
+        of_x = make.matmul(g, make.conj(weight))
+    pairs = [(x, of_x), (weight, of_weight)]
     return [*pairs, (bias, g)] if bias.is_tensor else pairs
 
 

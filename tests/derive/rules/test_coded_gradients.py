@@ -4,7 +4,7 @@ import pytest
 
 from scaffold.derive import derive
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import spec_of
+from tests.derive.building import draft_of, load, spec_of
 
 Shapes = tuple[tuple[int, ...], ...]
 CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
@@ -120,3 +120,13 @@ def test_of_a_norm_over_sizes_that_are_read(inputs: str, forward: str) -> None:
     calls = [(x, tensor(4), *given) for x in (tensor(2, 3, 4), turned)]
     check_forward(inputs, forward, calls, derive=True)
     assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
+
+
+def test_the_gradient_of_a_linear_with_a_vector_for_a_matrix_is_no_other_product() -> (
+    None
+):
+    spec = spec_of("x, w, y", forward="y * F.linear(x * y, w)")
+    function = load(draft_of(spec)).SomeOpFunction
+    x, w, y = (tensor(*sizes).requires_grad_() for sizes in ((2, 2), (2,), (2, 2)))
+    with pytest.raises(RuntimeError, match="matrices"):
+        function.apply(x, w, y).sum().backward()
