@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.config_values import Shapes
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
-from scaffold.spec.op_spec import Attribute, Input, Output, TensorInput
+from scaffold.spec.op_spec import Attribute, Dim, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.signature import (
     dim_problems,
@@ -247,7 +247,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
     known = {item.name: item for item in inputs}
     for problem in dim_problems(entries, set(known), "an input"):
         problems.add(problem)
-    found = []
+    found = list[tuple[str, tuple[Dim, ...]]]()
     for entry in entries:
         name, item = entry.name, known.get(entry.name.text)
         hint = "write: 'x[B, T, D], w[D, N]'"

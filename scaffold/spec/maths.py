@@ -160,9 +160,7 @@ class _Reader:
         self.choices = _choices(arguments.inputs)
         self.sizes = _sizes(arguments.tensors)
         outputs = {item.name for item in arguments.outputs}
-        hidden = {f"grad_{name}": "gradient" for name in self.tensors | outputs}
-        hidden |= dict.fromkeys(outputs, "output")
-        hidden |= dict.fromkeys(self.inputs, "input")
+        hidden = dict.fromkeys(outputs, "output") | dict.fromkeys(self.inputs, "input")
         self.graph, self.imports = Graph(), Imports(hidden, op)
         self.forward: Text | None = None
         self.stated: Names = frozenset()  # what the key `import` names

@@ -179,7 +179,13 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x,,y", "3: expected a name, found nothing\nhint: write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"),
         ("x y", "3: expected ',' before 'y'\nhint: write: 'x, y'"),
         ("x, 2", "4: expected a name, found '2'\nhint: write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"),
-        ("x $", "3: unexpected character '$'"),
+        (
+            "x $",
+            (
+                "3: unexpected character '$'\n"
+                "hint: write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
+            ),
+        ),
         ("x, m = 'a", "8: this string is not closed"),
         ("x[N", "2: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float = 1e-6'"),
         ("x]", "2: unmatched ']'\nhint: write a shape as in: 'x[N, D]'"),

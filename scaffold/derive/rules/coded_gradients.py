@@ -493,7 +493,7 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
         of_weight = _contracted(make, g, make.conj(x))
     if weight.shape.rank is None:
         # A product with a vector would be another one, without an error; of a vector there is no `mT`.
-        of_x = make("linear", g, make.mT(make.conj(weight)), make.const(None))
+        of_x = make(op.rule, g, make.mT(make.conj(weight)), make.const(None))
     else:
         of_x = make.matmul(g, make.conj(weight))
     pairs = [(x, of_x), (weight, of_weight)]
