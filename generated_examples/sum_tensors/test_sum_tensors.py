@@ -433,7 +433,6 @@ class TestSumTensors(OpTests):
     autocast = "float32"
     cases: ClassVar[Cases] = {"base": {}, "one-tensor": {"count": 1}}
     empty_cases: ClassVar[Cases] = {"empty": {"shape": (0, 3)}}
-    broadcast_cases: ClassVar[Cases] = {"broadcast-tensors": {"single": ["tensors[0]"]}}
 
     @staticmethod
     def make(*, shape: tuple[int, ...] = (2, 3), count: int = 3) -> dict[str, Any]:

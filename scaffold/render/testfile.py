@@ -248,7 +248,9 @@ def _claims(
         yield Claim("cases", f"{{{', '.join(making.cases)}}}", "Cases")
     if making.empty:
         yield Claim("empty_cases", f"{{{', '.join(making.empty)}}}", "Cases")
-    if making.broadcast and reference is not None:  # a kernel may not look at shapes
+    # A gradient that is stated, or left to write, need not be for shapes that nobody declared.
+    stated = spec.gradients or spec.backward or derivation.missing
+    if making.broadcast and reference is not None and not stated:
         yield Claim("broadcast_cases", f"{{{', '.join(making.broadcast)}}}", "Cases")
 
 

@@ -3,6 +3,7 @@
 In: a directory and the texts. Out: the directory, and what it holds.
 """
 
+import base64
 import json
 from pathlib import Path
 
@@ -81,6 +82,15 @@ def in_version_1(root: Path) -> None:
     for path in (root / ".scaffold").glob("*.json"):
         record = json.loads(path.read_text())
         record["version"] = 1
+        for held, keys in [
+            (record, ("spec", "configuration", "templates")),
+            (record.get("reads", {}), tuple(record.get("reads", ()))),
+            (record.get("proof") or {}, ("spec", "function", "text")),
+            *((kept, ("text", "draft")) for kept in record["files"].values()),
+        ]:
+            held |= {
+                key: base64.b85decode(held[key]).hex() for key in keys if key in held
+            }
         for role, kept in record["files"].items():
             base = unpack(kept.pop("base"))
             assert base is not None

@@ -209,9 +209,22 @@ def test_indentation_and_newlines_of_the_surroundings(
                 f"--forward:1:1: an assert {NOT}\nhint: what an input has to be is checked in the forward"
             ],
         ),
-        ("torch = x\nreturn x", ["--forward:1:1: 'torch' cannot be assigned"]),
-        ("ctx = x\nreturn x", ["--forward:1:1: 'ctx' cannot be assigned"]),
-        ("__h = x\nreturn x", ["--forward:1:1: '__h' cannot be assigned"]),
+        (
+            "torch = x\nreturn x",
+            [
+                "--forward:1:1: 'torch' cannot be assigned\nhint: give it another name: torch_"
+            ],
+        ),
+        (
+            "ctx = x\nreturn x",
+            [
+                "--forward:1:1: 'ctx' cannot be assigned\nhint: give it another name: ctx_"
+            ],
+        ),
+        (
+            "__h = x\nreturn x",
+            ["--forward:1:1: '__h' cannot be assigned\nhint: give it another name: h_"],
+        ),
         (
             "x.data = y\nreturn x",
             [

@@ -131,7 +131,11 @@ def test_a_file_without_functions_is_one_body() -> None:
             None,
             "ops.py:1:1: the file holds no formula\nhint: write a function into it: def forward(x): return x * 2",
         ),
-        ("def f(x): '''only'''\n", None, "ops.py:1:1: function 'f' has no body"),
+        (
+            "def f(x): '''only'''\n",
+            None,
+            "ops.py:1:1: function 'f' has no body\nhint: end it with: return ...",
+        ),
         (
             "def f(**k): return 1\n",
             None,

@@ -101,8 +101,8 @@ CASES = {
     "import": Case(
         ("--import", "kernels:mul", "--import", "kernels:add as plus"),
         "import = ['kernels:mul', 'kernels:add as plus']",
-        (*BASE, "--forward", "mul(x, plus(w, w))"),
-        BASE_TOML + "forward = 'mul(x, plus(w, w))'\n",
+        (*BASE, "--forward", "mul(x, plus(w, w))", "--no-derive"),
+        BASE_TOML + "forward = 'mul(x, plus(w, w))'\nderive = false\n",
     ),
     "optional": Case(("--optional", "w"), "optional = ['w']"),
     "nondiff": Case(("--nondiff", "x, w"), "nondiff = ['x', 'w']"),
@@ -196,6 +196,12 @@ CASES = {
         "init.w = 'uniform(-0.1, 0.1)'",
         (*BASE, "--params", "w"),
         BASE_TOML + "params = ['w']\n",
+    ),
+    "test-shapes": Case(
+        ("--test-shapes", "x[N], w[N]"),
+        "test-shapes = 'x[N], w[N]'",
+        *(PRODUCT, PRODUCT_TOML),
+        tests=True,
     ),
     "test": Case(("--no-test",), "test = false", tests=True),
 }
