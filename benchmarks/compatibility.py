@@ -417,7 +417,7 @@ def _(op: Op) -> None:
         for run in runs:
             run.start()
         try:
-            problems = [results.get(timeout=60) for _ in runs]
+            problems = [results.get(timeout=120) for _ in runs]
         finally:
             for run in runs:
                 run.join(5)

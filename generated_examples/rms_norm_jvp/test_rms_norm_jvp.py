@@ -91,6 +91,8 @@ class OpTests:
         inputs = self.inputs(**arguments)
         expected = self.surrogate or self.reference
         try:
+            if request.param in self.broadcast_cases:
+                self.op(*inputs)  # it may refuse them, too
             values = as_tuple((expected or self.op)(*inputs))
             if not values:
                 pytest.skip("forward returns nothing")
