@@ -17,9 +17,8 @@ from scaffold.spec import OpSpec
 
 INDENT = "    "
 INDENTED = 16  # columns before what stands below `raise ValueError(`
-WORD = re.compile(
-    r"(?:\{.*?\}|\S)+ ?"
-)  # what is in braces is an expression, and stays whole
+# A word: what is in braces is an expression, and stays whole.
+WORD = re.compile(r"(?:\{.*?\}|\S)+ ?")
 
 
 def check_lines(derivation: Derivation, line_length: int) -> list[str]:
@@ -116,12 +115,9 @@ def _breaking(
     """
     several = _sizes(spec)
     for size, name, axis in reversed(read):
-        for parts in (f"[{name}, {name}.narrow({axis}, 0, 1)]", f"[{name}] * 2"):
-            doubled = parts.endswith("2")
-            changed = (
-                sizes | {size: sizes[size] * 2 if doubled else sizes[size] + 1}
-                for sizes in several
-            )
+        one_more = f"[{name}, {name}.narrow({axis}, 0, 1)]"
+        for parts, times, more in ((one_more, 1, 1), (f"[{name}] * 2", 2, 0)):
+            changed = (sizes | {size: times * sizes[size] + more} for sizes in several)
             if not any(satisfied((condition,), sizes) for sizes in changed):
                 return Refused(name, f"torch.cat({parts}, dim={axis})", True)
     return None

@@ -38,7 +38,6 @@ class OpTests:
     differentiable: tuple[str, ...] = ()
     cases: Cases = {"base": {}}  # noqa: RUF012 (as the test has it)
     empty_cases: Cases = {}  # noqa: RUF012
-    broadcast_cases: Cases = {}  # noqa: RUF012
     has_gradient = True
     ends: tuple[int, ...] = ()
     enlarged: tuple[str, ...] = ()
