@@ -55,7 +55,7 @@ def wrong_transpose(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def missing_sum(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Without that of an intermediate gradient to its shape, more is computed: what is made of it is summed all the same."""
+    """A sum left out, but for the `sum_to_size` of an intermediate gradient: what is made of that is summed to its own shape all the same."""
     summed_later = [
         node.value
         for node in ast.walk(op.backward)
@@ -93,9 +93,10 @@ def swapped_grads(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What the branch needs is saved all the same, or the mistake would be another.
+    """A gradient that is computed though nobody needs it; what it reads is saved in any case, or that would be missing instead.
 
-    A branch with what several gradients share spares time alone, and of the backward of a backward nothing tells what it returns.
+    Not of a value that several gradients share, of which only time is spared, nor in the backward of a backward, whose gradients no test
+    looks at one by one.
     """
     if f"{op.name}.apply" in "".join(ast.unparse(one) for one in op.other_backwards):
         return
@@ -127,9 +128,10 @@ def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def detach(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Nothing that would stop a second derivative counts where there is none, as of an input without a gradient.
+    """A value that second derivatives do not flow through.
 
-    Nor where the gradient is a surrogate: its tests compare first derivatives.
+    Not where there are none: of an op that is differentiable once, of an input without a gradient, of what is only compared; nor of a
+    surrogate gradient, whose tests compare first derivatives.
     """
     if op.once_differentiable or "The gradient is that of" in op.text:
         return
