@@ -33,9 +33,8 @@ Example: scaffold new-op linear --inputs 'input, weight, bias?'
 Example: scaffold examples norm
 """
 LOOKING = ("dry-run", "diff", "stdout")
-UNDERIVED = (
-    1  # the exit code where a forward was given, and a gradient is left to write
-)
+# The exit code where a forward was given, and a gradient is left to write.
+UNDERIVED = 1
 CHOICES = {
     "on-conflict": POLICIES,
     "format": FORMATS,

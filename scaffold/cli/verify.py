@@ -142,9 +142,8 @@ class Tested(NamedTuple):
     op: Path | None = None  # its file
     place: Location | None = None  # of the op's table
     project: "Project | None" = None  # that the op is of
-    standing: tuple[
-        tuple[str, str], ...
-    ] = ()  # paths of files that are not ok, and why
+    # Paths of files that are not ok, and why.
+    standing: tuple[tuple[str, str], ...] = ()
 
 
 def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:

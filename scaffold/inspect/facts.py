@@ -118,9 +118,8 @@ class Returned(NamedTuple):
     """A return statement, or one branch of it where it returns a conditional expression."""
 
     step: Step
-    values: (
-        tuple[ast.expr, ...] | None
-    )  # None: how many is not known, or an empty return
+    # None: how many is not known, or an empty return.
+    values: tuple[ast.expr, ...] | None
     length: int | None
     node: ast.expr | None
 

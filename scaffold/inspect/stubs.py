@@ -32,9 +32,8 @@ class Call(NamedTuple):
 
     given: tuple[Argument, ...]
     needs: str  # what the text does not tell; '' if nothing
-    choices: tuple[
-        tuple[Shape, ...], ...
-    ] = ()  # shapes that are tried, where the text states none
+    # Shapes that are tried, where the text states none.
+    choices: tuple[tuple[Shape, ...], ...] = ()
 
     @property
     def waits(self) -> bool:

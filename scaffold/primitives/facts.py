@@ -96,9 +96,8 @@ class Facts(NamedTuple):
     memory: Memory = "fresh"
     singular: Singular = ""  # where its gradient has no bound
     flags: frozenset[str] = frozenset()  # those of FLAGS that it has
-    differentiable: tuple[
-        str, ...
-    ] = ()  # arguments that a formula gives a gradient, or that `value` is of
+    # Arguments that a formula gives a gradient, or that `value` is of.
+    differentiable: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()  # arguments that are positions
     masks: tuple[str, ...] = ()
     shape: str = "unknown"
@@ -113,9 +112,8 @@ class Facts(NamedTuple):
     optional: tuple[tuple[int, str], ...] = ()  # tensors that may be None, by position
     sign: Sign = ""  # of a result that is real, whatever the arguments
     operator: str = ""  # of Python's that it is written by: `+`
-    constants: tuple[
-        tuple[int, str], ...
-    ] = ()  # tensors without a gradient, by position
+    # Tensors without a gradient, by position.
+    constants: tuple[tuple[int, str], ...] = ()
     changes: tuple[tuple[int, str], ...] = ()  # arguments that it writes into
     is_dear: bool = False  # nobody computes it twice, though it be as fast as a product
     chosen_by: str = ""  # the string that a call has which it is: `'nuc'` of norms

@@ -71,9 +71,8 @@ class Inferred(NamedTuple):
     unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
     of_members: tuple[str, ...] = ()  # those that a module in the nn.Module has
     entries: tuple[str, ...] = ()  # the inputs one by one
-    shapes: Mapping[str, str] = (
-        {}
-    )  # of what an nn.Module owns: "out_features, in_features"
+    # Of what an nn.Module owns: "out_features, in_features".
+    shapes: Mapping[str, str] = {}
     stated: bool = False  # the inputs are the user's: the rest is said of them
     notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
 

@@ -56,9 +56,8 @@ class FunctionView(NamedTuple):
     backward_parameters: str
     backward_type: str
     backward_lines: tuple[str, ...]
-    double_backward: "FunctionView | None" = (
-        None  # the backward, where that is a Function of its own
-    )
+    # The backward, where that is a Function of its own.
+    double_backward: "FunctionView | None" = None
     jvp: JvpView | None = None
 
 

@@ -16,9 +16,8 @@ class OpTesting(NamedTuple):
     module: str = "op_testing"  # dotted
     path: str = "op_testing.py"
     start: str | None = None  # where the import starts; None: all tests find it
-    beside: bool = (
-        True  # ... and the test runner has that on the path, but for tests further below
-    )
+    # ... and the test runner has that on the path, but for tests further below.
+    beside: bool = True
 
 
 class Directories(NamedTuple):
@@ -42,9 +41,8 @@ class Layout(NamedTuple):
     test_path: str
     line_length: int = 88
     search_paths: tuple[str, ...] = ()  # as seen from the test file's directory
-    op_testing: str | None = (
-        None  # what the test imports its questions from; None: it holds them
-    )
+    # What the test imports its questions from; None: it holds them.
+    op_testing: str | None = None
 
 
 def layout(name: str, directories: Directories) -> Layout:

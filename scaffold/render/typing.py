@@ -24,9 +24,8 @@ MODULES = frozenset({"torch", "F"})
 UNTYPED = "torch.broadcast_shapes("  # which strict checkers do not let typed code call
 IGNORED = "  # type: ignore[no-untyped-call]"
 LONG = 60  # of a line in a body that is not indented yet
-WIDTH = (
-    88 - 12
-)  # of such a line below `with`; a formatter leaves a line with that comment as it is
+# Of such a line below `with`: a formatter leaves a line with that comment as it is.
+WIDTH = 88 - 12
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:

@@ -104,13 +104,11 @@ class ModuleSpec(NamedTuple):
 
     parameters: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
-    updates: tuple[
-        tuple[str, Formula], ...
-    ] = ()  # buffer -> its new value, in training
+    # Buffer -> its new value, in training.
+    updates: tuple[tuple[str, Formula], ...] = ()
     inits: tuple[Init, ...] = ()  # those the user stated
-    attributes: tuple[
-        Attribute, ...
-    ] = ()  # read by `updates` alone: the module's, not the op's
+    # Read by `updates` alone: the module's, not the op's.
+    attributes: tuple[Attribute, ...] = ()
 
 
 # The functions of which an op in library style is made.
@@ -187,9 +185,8 @@ class OpSpec:
     imports: tuple[Import, ...] = ()
     dirty: tuple[str, ...] = ()
     once_differentiable: bool | None = None  # None: where the backward demands it
-    transforms: bool | None = (
-        None  # vmap rule and tests of torch.func; None: unless it leaves torch
-    )
+    # Whether it has a vmap rule and tests of torch.func; None: unless it leaves torch.
+    transforms: bool | None = None
     materialize_grads: bool = True
     derive: bool = True  # derive the gradients that no formula states
     forward_ad: bool = False  # a jvp as well
@@ -201,21 +198,18 @@ class OpSpec:
     double_backward: bool = False  # where the backward is differentiable once
     sharding: Sharding | None = None  # in library style, a rule for DTensor
     amp: Amp | None = None  # None: as the forward's primitives tell
-    tolerance: tuple[
-        tuple[str, str], ...
-    ] = ()  # keyword of gradcheck -> number, as written
+    # Keyword of gradcheck -> number, as written.
+    tolerance: tuple[tuple[str, str], ...] = ()
     require: tuple[Formula, ...] = ()  # conditions on the named sizes
     samples: Samples | None = None
-    test_shapes: tuple[
-        tuple[str, tuple[Dim, ...]], ...
-    ] = ()  # of undeclared inputs: the tests use them, and nothing else knows of them
+    # Of undeclared inputs: the tests use them, and nothing else knows of them.
+    test_shapes: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     test_require: tuple[Formula, ...] = ()  # conditions on the sizes of those
     module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
     shape_checks: bool = True  # forward refuses shapes that the backward is not for
-    conventional: tuple[
-        tuple[str, tuple[Dim, ...]], ...
-    ] = ()  # shapes taken from the convention
+    # Shapes taken from the convention.
+    conventional: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     reason: str | None = None  # why it can be differentiated only once
     patterns: Patterns = DEFAULT  # what files and classes are called
 

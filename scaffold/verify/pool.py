@@ -11,9 +11,8 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-WORTHWHILE = (
-    40  # items for one more process: to start it costs as much as a few of them
-)
+# Items for one more process: to start it costs as much as a few of them.
+WORTHWHILE = 40
 
 
 def processes_for(items: int) -> int:

@@ -54,9 +54,8 @@ class Failure(NamedTuple):
 class Verdict(NamedTuple):
     """What a verification found."""
 
-    cases: (
-        int  # that ran: a call, its forward or the gradients of a subset of its inputs
-    )
+    # Those that ran: a call, its forward or the gradients of a subset of its inputs.
+    cases: int
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # cases that the forward does not allow

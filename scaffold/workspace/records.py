@@ -43,9 +43,8 @@ class Proof(NamedTuple):
     spec: str  # digest of what the specification says of the maths
     function: str  # digest of the code that ran
     text: str = ""  # digest of the file that was written with that code
-    by: By = (
-        "proof"  # of the generated code; or the op's tests passed, of what stood in the file
-    )
+    # Of the generated code; or the op's tests passed, of what stood in the file.
+    by: By = "proof"
     tool: str = ""
     torch: str = ""
     lacks: str = ""

@@ -357,9 +357,8 @@ def _foreign(root: Path) -> ScaffoldError:
 # is, while it is carried out, as it was read: no other run's change is lost.
 
 
-MANY = (
-    32  # files from which on one wait for the whole disk is shorter than one for each
-)
+# Files from which on one wait for the whole disk is shorter than one for each.
+MANY = 32
 
 
 class ChangedError(ScaffoldError):

@@ -21,9 +21,8 @@ class Case(NamedTuple):
     name: str
     arguments: dict[str, Any]
     further: bool = False  # beyond those of the generated test: must be finite to count
-    guessed: bool = (
-        False  # of shapes that nobody has declared: it may raise, not be wrong
-    )
+    # Of shapes that nobody has declared: it may raise, not be wrong.
+    guessed: bool = False
     position: int = -1  # of the input that has fewer elements
     change: Change | None = None
     attributes: tuple[tuple[int, Any], ...] = ()  # positions of some, another value
