@@ -50,7 +50,7 @@ class OpTests:
     differentiable: ClassVar[tuple[str, ...]] = ()
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
-    broadcast_cases: ClassVar[Cases] = {}  # likewise
+    broadcast_cases: ClassVar[Cases] = {}  # one input broadcasts; an op may refuse
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
@@ -80,7 +80,7 @@ class OpTests:
 
     @pytest.fixture
     def case(self, request: pytest.FixtureRequest) -> Case:
-        """Arguments of `inputs`; what PyTorch may refuse only where it does not."""
+        """Arguments of `inputs`; a case that may be refused is skipped where it is."""
         if request.param in self.cases:
             return self.cases[request.param]
         arguments = (self.empty_cases | self.broadcast_cases)[request.param]
@@ -88,14 +88,14 @@ class OpTests:
         expected = self.surrogate or self.reference
         try:
             if request.param in self.broadcast_cases:
-                self.op(*inputs)  # it may refuse them, too
+                self.op(*inputs)
             values = as_tuple((expected or self.op)(*inputs))
             if not values:
                 pytest.skip("forward returns nothing")
             if expected and self.has_gradient:
                 values += self.expected_gradients(inputs)
         except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-            pytest.skip(f"PyTorch: {error}")
+            pytest.skip(f"refused: {error}")
         if not all(value.isfinite().all() for value in values):
             pytest.skip("not finite")
         return arguments
