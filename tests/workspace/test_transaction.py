@@ -368,9 +368,9 @@ def test_temporary_files_are_strays_where_no_journal_tells_of_them(
         (tmp_path / path).touch()
     (tmp_path / "a/scaffold-12ab-1.old.tmp").touch()  # of somebody else
     found = (*several, "b/.scaffold-12ab-9.new.tmp")
-    assert strays(tmp_path, {"b", "gone", "./a"}) == found
+    assert strays(tmp_path, ("b", "gone", "./a")) == found
     (tmp_path / NAME).touch()
-    assert strays(tmp_path, {"b", "gone", "./a"}) == ()
+    assert strays(tmp_path, ("b", "gone", "./a")) == ()
 
 
 @pytest.fixture
