@@ -12,9 +12,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from scaffold.derive.activity import callee, is_random
+from scaffold.derive.analysis.activity import callee, is_random
+from scaffold.derive.analysis.value_kinds import (
+    ValueKinds,
+    is_of_module,
+    kinds_of_inputs,
+)
 from scaffold.derive.derivation import CAST, Autocast
-from scaffold.derive.value_kinds import Kinds, is_of_module, kinds_of_inputs
 from scaffold.formula import Formula, Node, Statement, assignments, bound, expressions
 from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole, moves
@@ -69,7 +73,7 @@ def _is_of_its_dtypes(spec: OpSpec) -> bool:
     return any(map(is_random, roots)) or any(_asks(node, kinds) for node in nodes)
 
 
-def _asks(node: Node, kinds: Kinds) -> bool:
+def _asks(node: Node, kinds: ValueKinds) -> bool:
     """Whether an expression asks a tensor for its dtype: `x.dtype`, `y.type_as(x)`, `y.to(x)`."""
     if node.kind == "attribute":
         return node.label == "dtype"
@@ -139,7 +143,7 @@ def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
 
 
 def _policy(
-    spec: OpSpec, node: Node, kinds: Kinds, whole: Collection[str]
+    spec: OpSpec, node: Node, kinds: ValueKinds, whole: Collection[str]
 ) -> Amp | None:
     """That of one call or operator."""
     operands = _operands(node)

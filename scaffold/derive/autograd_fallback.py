@@ -6,7 +6,7 @@ The reason for it, in a note, is the `UnsupportedError` that stopped the derivat
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from scaffold.derive.activity import is_random
+from scaffold.derive.analysis.activity import is_random
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from scaffold.derive.analysis.metadata import TYPES
 from scaffold.derive.backward_program import free_reads, read_names
 from scaffold.derive.derivation import BackwardKernel, Block, Derivation
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import registered_apart
 from scaffold.derive.library import leaves, shape_of, sure_inputs
-from scaffold.derive.metadata import TYPES
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import expression_of, is_of_ctx, read_of_ctx
 from scaffold.formula import Assign, Graph, Node, rewritten, written

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaffold.derive.metadata import Read, reads
+from scaffold.derive.analysis.metadata import Read, reads
 from scaffold.formula import (
     If,
     Statement,

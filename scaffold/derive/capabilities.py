@@ -7,10 +7,15 @@ rather than one that fails be made.
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from scaffold.derive.activity import callee, is_random, leaves_autograd, leaves_torch
+from scaffold.derive.analysis.activity import (
+    callee,
+    is_random,
+    leaves_autograd,
+    leaves_torch,
+)
+from scaffold.derive.analysis.value_kinds import ValueKinds
 from scaffold.derive.derivation import Forward, Maths
 from scaffold.derive.forward.body import writes_in_place
-from scaffold.derive.value_kinds import Kinds
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -144,7 +149,7 @@ def _is_steady(spec: OpSpec) -> bool:
     statements = kept.statements if kept else formula.statements
     plain = [item.name for item in spec.attributes]
     several = [item.name for item in spec.tensors if item.variadic]
-    kinds = Kinds(plain, several).after(statements)
+    kinds = ValueKinds(plain, several).after(statements)
     values = [node for item in statements for node in expressions(item)]
     if kept is None and formula.result is not None:
         values.append(formula.result)
@@ -170,7 +175,7 @@ def _tests(item: Statement) -> Iterator[Node]:
         yield item.value.args[0]
 
 
-def _reads_data(node: Node, kinds: Kinds) -> bool:
+def _reads_data(node: Node, kinds: ValueKinds) -> bool:
     """Whether a choice or a number in an expression depends on what is in a tensor."""
     if node.kind == "conditional":
         return kinds.of(node.args[0]) == "tensor"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+from scaffold.derive.analysis.metadata import TYPES
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import BY_AUTOGRAD
 from scaffold.derive.backward_program import free_reads, surely_written
@@ -26,7 +27,6 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import cloned, kept_apart, own_results
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import LeadingDims, Origin, Own, Shape
-from scaffold.derive.metadata import TYPES
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import (
     Context,

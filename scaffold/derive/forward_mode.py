@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
+from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.backward_program import Line
 from scaffold.derive.derivation import Derivation, Jvp, Maths
 from scaffold.derive.forward.body import grad_name
@@ -37,7 +38,6 @@ from scaffold.derive.graph.op import (
     tensors,
 )
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.live_variables import without_dead
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.name_collisions import fresh

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from scaffold.derive.activity import (
+from scaffold.derive.analysis.activity import (
     active_locals,
     carries_gradient,
     is_undifferentiated,

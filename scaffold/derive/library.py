@@ -6,7 +6,7 @@ the fake; where it leaves PyTorch, the declared shapes are.
 
 from collections.abc import Iterable
 
-from scaffold.derive.activity import leaves_torch
+from scaffold.derive.analysis.activity import leaves_torch
 from scaffold.derive.derivation import Derivation
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Node, Statement, expressions

@@ -13,8 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaffold.derive.activity import is_random
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.activity import is_random
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.backward_kernels import with_registered_backward
 from scaffold.derive.backward_program import Line, free_reads, lines_of
@@ -35,7 +36,6 @@ from scaffold.derive.forward.detached_outputs import detached_outputs, without_g
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_names_again, with_versions
 from scaffold.derive.library import refuse_unregistrable
-from scaffold.derive.live_variables import without_dead
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
 from scaffold.derive.saving import (

@@ -8,10 +8,10 @@ gives a meaning there.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from scaffold.derive.analysis.metadata import Read, kept_form, kept_name, metadata_read
 from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import Filled, Kept, Saved, Source
 from scaffold.derive.forward.body import grad_name
-from scaffold.derive.metadata import Read, kept_form, kept_name, metadata_read
 from scaffold.derive.name_collisions import fresh
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (

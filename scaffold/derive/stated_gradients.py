@@ -8,12 +8,12 @@ that the op owns (inputs, outputs, imports) still means that, wherever ctx must 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.metadata import reads
 from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import Element, Forward
 from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
 from scaffold.derive.forward.optional_branches import Unfolder
-from scaffold.derive.metadata import reads
 from scaffold.derive.name_collisions import (
     apart,
     apart_from,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from scaffold.derive import Derivation, derive
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Assign, Formula, Node, Scope, Text, emit, sharing
 from scaffold.formula.operators import ARRAYS

@@ -6,7 +6,7 @@ In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that deriva
 from dataclasses import replace
 
 from scaffold.derive import Derivation, without_gradient
-from scaffold.derive.activity import calls
+from scaffold.derive.analysis.activity import calls
 from scaffold.primitives.calls import may_be
 from scaffold.spec import Dim, Domain, OpSpec, TensorInput
 

@@ -5,7 +5,7 @@ untyped result gets.
 """
 
 from scaffold.derive import fresh
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
 from scaffold.formula import Kept, Node, assignments, emit, same_tensor, written
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec

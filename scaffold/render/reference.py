@@ -8,7 +8,7 @@ where a rule of the user's has its gradient.
 from collections.abc import Collection, Iterator
 
 from scaffold.derive import Derivation, live_forward
-from scaffold.derive.activity import is_undifferentiated, leaves_torch
+from scaffold.derive.analysis.activity import is_undifferentiated, leaves_torch
 from scaffold.derive.derivation import Forward
 from scaffold.formula import (
     Assign,

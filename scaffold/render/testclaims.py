@@ -9,7 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
-from scaffold.derive.activity import calls
+from scaffold.derive.analysis.activity import calls
 from scaffold.derive.forward.body import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.primitives.calls import is_unbatched

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from typing import Literal
 
 from scaffold.derive import live_forward
-from scaffold.derive.activity import active_locals, callee, calls, carries_gradient
-from scaffold.derive.metadata import reads
-from scaffold.derive.value_kinds import kinds_of_inputs
+from scaffold.derive.analysis.activity import (
+    active_locals,
+    callee,
+    calls,
+    carries_gradient,
+)
+from scaffold.derive.analysis.metadata import reads
+from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.formula import Formula, Node, expressions
 from scaffold.primitives.calls import may_be, singularities
 from scaffold.spec import OpSpec, is_size_name

@@ -9,8 +9,9 @@ PyTorch can call it with tensors alone, as autograd of it needs.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from scaffold.derive.activity import callee, is_random
-from scaffold.derive.aliasing import Change, Trace
+from scaffold.derive.analysis.activity import callee, is_random
+from scaffold.derive.analysis.aliasing import Change, Trace
+from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Lines, Unfolder
 from scaffold.derive.forward.outputs import own_results
@@ -20,7 +21,6 @@ from scaffold.derive.name_collisions import (
     hidden_builtins,
     renamed_local,
 )
-from scaffold.derive.value_kinds import kinds_of_inputs
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,

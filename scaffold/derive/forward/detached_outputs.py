@@ -7,7 +7,7 @@ would not require grad; in doubt an output has a gradient.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from scaffold.derive.activity import active_locals, carries_gradient
+from scaffold.derive.analysis.activity import active_locals, carries_gradient
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.live_forward import live_forward
 from scaffold.formula import Formula, If, Node, Statement, expressions, raises, written

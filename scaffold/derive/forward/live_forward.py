@@ -7,10 +7,11 @@ only some branches assign is saved as an empty tensor where none did.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scaffold.derive.activity import (
+from scaffold.derive.analysis.activity import (
     calls_unknown,
     is_random,
 )
+from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.derivation import Forward, Maths, Saved
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.outputs import (
@@ -18,7 +19,6 @@ from scaffold.derive.forward.outputs import (
     registered_apart,
     saved_apart,
 )
-from scaffold.derive.live_variables import without_dead
 from scaffold.derive.plan.recomputation import Reuse, unsure
 from scaffold.formula import (
     Assign,

@@ -6,7 +6,7 @@ local. Invariant: same values; nothing is cloned that is surely new.
 
 from dataclasses import replace
 
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.derivation import Saved
 from scaffold.derive.forward.optional_branches import Lines
 from scaffold.derive.library import leaves

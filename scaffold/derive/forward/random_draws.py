@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scaffold.derive.activity import callee, carries_gradient, is_random
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.activity import callee, carries_gradient, is_random
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.forward.optional_branches import Lines
 from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
 from scaffold.derive.name_collisions import fresh
-from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.formula import (
     Assign,
     Graph,
@@ -78,7 +78,7 @@ class _Draws:
         self,
         graph: Graph,
         active: frozenset[str],
-        kinds: Kinds,
+        kinds: ValueKinds,
         taken: set[str],
         chosen: frozenset[str],
         shared: frozenset[str],

@@ -8,11 +8,17 @@ it is, over the tensors in it; one that changes a tensor under other eyes is ref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from scaffold.derive.activity import (
+from scaffold.derive.analysis.activity import (
     READ_OUT,
     carries_gradient,
     is_random,
     is_undifferentiated,
+)
+from scaffold.derive.analysis.value_kinds import (
+    COMPLEX,
+    INTEGERS,
+    REALS,
+    kinds_of_inputs,
 )
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import told_by
@@ -62,7 +68,6 @@ from scaffold.derive.lower.unruled_calls import (
 from scaffold.derive.rules.formulas import condition_of, value_of
 from scaffold.derive.rules.tables import ruled_imports
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.value_kinds import COMPLEX, INTEGERS, REALS, kinds_of_inputs
 from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
 from scaffold.primitives.calls import computes_in_given_dtype
 from scaffold.spec import ANY_DIMS, OpSpec, TensorInput, is_leading

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.metadata import reads
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Operator, literal
 from scaffold.derive.graph.static_values import UnsupportedError, difference, size_at
 from scaffold.derive.lower import indexing
-from scaffold.derive.metadata import reads
 from scaffold.derive.rules.formula_words import in_shape
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.simplify.constructors import Maker

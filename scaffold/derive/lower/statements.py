@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from scaffold.derive.activity import carries_gradient, is_random
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.activity import carries_gradient, is_random
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.live_variables import without_checks
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
 from scaffold.derive.graph.op import Kind, Named, Op
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.live_variables import without_checks
 from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.expressions import (
     READ_LATER,

@@ -6,10 +6,10 @@ have no rule is decided in `expressions`; autograd differentiates them in `autog
 
 from collections.abc import Callable, Sequence
 
+from scaffold.derive.analysis.value_kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.derive.graph.op import Kind, Op, Program, Template
 from scaffold.derive.graph.shape_rules import made_shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
-from scaffold.derive.value_kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.formula import Graph, Node, keywords
 from scaffold.primitives.calls import (
     changed_tensors,

@@ -11,20 +11,20 @@ by the graph what is saved, and `repeated_for` only finds the statements that gi
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from scaffold.derive.activity import (
+from scaffold.derive.analysis.activity import (
     active_locals,
     calls_unknown,
     is_random,
     leaves_torch,
 )
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.live_variables import without_checks, without_dead
+from scaffold.derive.analysis.metadata import reads
+from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.backward_program import free_reads, read_names, surely_written
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.ssa_names import as_they_were
-from scaffold.derive.live_variables import without_checks, without_dead
-from scaffold.derive.metadata import reads
 from scaffold.derive.name_collisions import fresh
-from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -56,7 +56,7 @@ class Locals(NamedTuple):
 
     statements: Lines
     repeatable: Callable[[Statement], bool]
-    kinds: Kinds
+    kinds: ValueKinds
     results: frozenset[str]  # locals whose last value is an output
     place: Location
     graph: Graph
@@ -305,7 +305,7 @@ def _chooser(
 class _Repeatable:
     """Whether computing a statement again gives the same at a fair price."""
 
-    def __init__(self, spec: OpSpec, statements: Lines, kinds: Kinds) -> None:
+    def __init__(self, spec: OpSpec, statements: Lines, kinds: ValueKinds) -> None:
         objects = {item.name for item in spec.attributes}
         self.spec, self.kinds = spec, kinds
         self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))

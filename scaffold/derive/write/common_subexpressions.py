@@ -11,13 +11,13 @@ backward of five: lines of the forward that come again as the user wrote them, a
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.backward_program import lines_of
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.live_forward import effects
 from scaffold.derive.name_collisions import RESERVED, numbered
 from scaffold.derive.stated_gradients import outer_names
-from scaffold.derive.value_kinds import Kinds, kinds_of_inputs
 from scaffold.derive.write.placement import blocks_of
 from scaffold.formula import (
     Assign,
@@ -54,7 +54,7 @@ class Backward(NamedTuple):
     """The statements' surroundings: what decides whether an expression may be moved."""
 
     graph: Graph
-    kinds: Kinds
+    kinds: ValueKinds
     taken: frozenset[str]  # names that stand outside
     foreign: Callable[[Node], bool]  # whether an expression is not to be moved
     wanted: tuple[str, ...]  # the inputs whose gradients are computed

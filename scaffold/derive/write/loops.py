@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.backward_program import read_names
 from scaffold.derive.graph.op import Loop, LoopGradient, LoopResult, Op
-from scaffold.derive.live_variables import without_dead
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,

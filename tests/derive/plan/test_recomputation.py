@@ -2,8 +2,8 @@
 
 import pytest
 
+from scaffold.derive.analysis.value_kinds import ValueKinds
 from scaffold.derive.plan.recomputation import Locals, plan, repeated_for
-from scaffold.derive.value_kinds import Kinds
 from scaffold.errors import Location
 from scaffold.formula import emit_lines
 from tests.formula.parsing import formula
@@ -14,7 +14,7 @@ NOTHING = frozenset[str]()
 def locals_of(forward: str, refused: str = "") -> Locals:
     """The statements of a forward; one that reads the name `refused` cannot come again."""
     parsed = formula(f"{forward}\nreturn x", names="x y p")
-    kinds = Kinds(["p"]).after(parsed.statements)
+    kinds = ValueKinds(["p"]).after(parsed.statements)
     return Locals(
         parsed.statements,
         lambda item: refused not in emit_lines((item,))[0] if refused else True,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scaffold.derive.activity import is_random
-from scaffold.derive.value_kinds import Kinds
+from scaffold.derive.analysis.activity import is_random
+from scaffold.derive.analysis.value_kinds import ValueKinds
 from scaffold.derive.write.common_subexpressions import Backward, named_once
 from scaffold.formula import Formula, emit_lines
 from tests.derive.building import backward_of, op_text
@@ -20,7 +20,7 @@ def named(source: str, optional: str = "", taken: str = "x y p") -> list[str]:
     parsed = read(source)
     known = Backward(
         parsed.graph,
-        Kinds(["p"]),
+        ValueKinds(["p"]),
         frozenset(taken.split()),
         is_random,
         ("x", "y"),

@@ -7,8 +7,8 @@ function from outside torch is not called twice.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from scaffold.derive.aliasing import Trace
-from scaffold.derive.metadata import metadata_read
+from scaffold.derive.analysis.aliasing import Trace
+from scaffold.derive.analysis.metadata import metadata_read
 from scaffold.formula import (
     BUILTINS,
     If,

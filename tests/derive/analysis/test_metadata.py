@@ -2,7 +2,13 @@
 
 import pytest
 
-from scaffold.derive.metadata import Read, kept_form, kept_name, metadata_read, reads
+from scaffold.derive.analysis.metadata import (
+    Read,
+    kept_form,
+    kept_name,
+    metadata_read,
+    reads,
+)
 from scaffold.formula import Graph, Node, emit
 from tests.formula.parsing import formula
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.derive.aliasing import Trace
+from scaffold.derive.analysis.aliasing import Trace
 from scaffold.formula import copied, sharing
 from tests.formula.parsing import formula
 

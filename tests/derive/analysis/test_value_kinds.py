@@ -2,14 +2,14 @@
 
 import pytest
 
-from scaffold.derive.value_kinds import Kinds
+from scaffold.derive.analysis.value_kinds import ValueKinds
 from tests.formula.parsing import formula
 
 NAMES = "x y p n f tensors np"
 
 
-def kinds() -> Kinds:
-    return Kinds(["p", "n"], ["tensors"], ["np"])
+def kinds() -> ValueKinds:
+    return ValueKinds(["p", "n"], ["tensors"], ["np"])
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,19 @@
 
 Whether a tensor is real, complex, of integers or a mask is the `Kind` of an op, in `graph/op.py`.
 
-In: expressions, and the names that are no tensors. Out: a `Kind`. Invariant: in doubt it is a tensor, since that is
+In: expressions, and the names that are no tensors. Out: a `ValueKind`. Invariant: in doubt it is a tensor, since that is
 what formulas are made of; only tensors are saved for the backward.
 """
 
 from collections.abc import Iterable
 from typing import Literal
 
-from scaffold.derive.metadata import ATTRIBUTES, METHODS
+from scaffold.derive.analysis.metadata import ATTRIBUTES, METHODS
 from scaffold.formula import WELL_KNOWN, Assign, If, Node, Statement
 from scaffold.primitives.calls import is_several_tensors, may_be_several_tensors
 from scaffold.spec import OpSpec
 
-Kind = Literal["tensor", "scalar", "group", "array"]
+ValueKind = Literal["tensor", "scalar", "group", "array"]
 
 # Options by which a function has several results.
 OPTIONS_OF_GROUPS = frozenset(
@@ -48,7 +48,7 @@ ARRAYS = frozenset({"numpy", "__array__"})
 ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
-class Kinds:
+class ValueKinds:
     """The kinds of names, filled as statements go by."""
 
     def __init__(
@@ -57,11 +57,11 @@ class Kinds:
         groups: Iterable[str] = (),
         arrays: Iterable[str] = (),
     ) -> None:
-        self.names: dict[str, Kind] = dict.fromkeys(scalars, "scalar")
+        self.names: dict[str, ValueKind] = dict.fromkeys(scalars, "scalar")
         self.names |= dict.fromkeys(groups, "group")
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
-    def after(self, statements: Iterable[Statement]) -> "Kinds":
+    def after(self, statements: Iterable[Statement]) -> "ValueKinds":
         """Learn the kinds of what the statements assign."""
         for item in statements:
             if isinstance(item, If):
@@ -73,10 +73,10 @@ class Kinds:
                 self.names[item.target.label] = both
         return self
 
-    def of_name(self, name: str) -> Kind:
+    def of_name(self, name: str) -> ValueKind:
         return self.names.get(name, "tensor")
 
-    def of(self, node: Node) -> Kind:
+    def of(self, node: Node) -> ValueKind:
         """The kind of an expression's value."""
         match node:
             case Node("binary", _, args):  # first: what most expressions are
@@ -106,7 +106,7 @@ class Kinds:
                 return self._of_call(node)
         return self._common_kind(node.args, "tensor")
 
-    def _of_call(self, node: Node) -> Kind:
+    def _of_call(self, node: Node) -> ValueKind:
         callee, *args = node.args
         root = callee
         while root.kind == "attribute":
@@ -139,7 +139,7 @@ class Kinds:
             return len(args) == of_module
         return always or not OPTIONS_OF_GROUPS.isdisjoint(node.keywords)
 
-    def _of_function(self, name: str, args: list[Node]) -> Kind:
+    def _of_function(self, name: str, args: list[Node]) -> ValueKind:
         if name in ("tuple", "list"):
             return self._common_kind(tuple(args), "group")
         if name in SCALAR_CALLS:
@@ -148,7 +148,7 @@ class Kinds:
             return self._common_kind(tuple(args), "tensor")
         return "tensor"
 
-    def _common_kind(self, parts: tuple[Node, ...], mixed: Kind) -> Kind:
+    def _common_kind(self, parts: tuple[Node, ...], mixed: ValueKind) -> ValueKind:
         """The kind that all parts have, else what a mixture makes."""
         kinds = {self.of(part) for part in parts}
         if "array" in kinds:
@@ -176,7 +176,7 @@ class Kinds:
             for position, target in enumerate(item.target.args):
                 inner = self.of(parts[position]) if same else kind
                 star = target.kind == "starred"
-                one: Kind = "tensor" if inner == "group" else inner
+                one: ValueKind = "tensor" if inner == "group" else inner
                 for name in target.names():
                     self.names[name] = "group" if star and one == "tensor" else one
 
@@ -188,7 +188,7 @@ def is_of_module(node: Node) -> bool:
     return node.kind == "name" and node.label in WELL_KNOWN
 
 
-def kinds_of_inputs(spec: OpSpec) -> Kinds:
+def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
     """The kinds of an op's inputs, and which of its imports make arrays."""
     plain = [
         item.name
@@ -198,4 +198,4 @@ def kinds_of_inputs(spec: OpSpec) -> Kinds:
     several = [item.name for item in spec.tensors if item.variadic]
     roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
     arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
-    return Kinds(plain, several, arrays)
+    return ValueKinds(plain, several, arrays)

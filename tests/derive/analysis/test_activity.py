@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.derive.activity import (
+from scaffold.derive.analysis.activity import (
     calls_unknown,
     carries_gradient,
     is_random,
