@@ -23,6 +23,7 @@ html_theme = "furo"
 html_title = "scaffold"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/icon.svg"  # without one a browser asks for /favicon.ico
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
