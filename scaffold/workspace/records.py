@@ -404,11 +404,13 @@ def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
 
 def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
     if raw["version"] > VERSION:
-        raise ScaffoldError(
-            f"was written by a newer version, {raw['tool']}",
-            Location(record_path(op)),
-            "install that version of torch-scaffold",
+        message = (
+            f"is a record of version {raw['version']}, this tool reads up to {VERSION}"
         )
+        hint = (
+            f"install the torch-scaffold that wrote it, {raw['tool']}, or a later one"
+        )
+        raise ScaffoldError(message, Location(record_path(op)), hint)
     said = _digest if raw["version"] > 2 else _hexadecimal
     reads = tuple(sorted((k, said(v)) for k, v in raw.get("reads", {}).items()))
     former = {
