@@ -85,7 +85,7 @@ def _documented(facts: Facts, wanted: Wanted) -> Documented:
 
 
 def adopt_bodies(
-    facts: Facts, module: str, package: str = "", wanted: Wanted = ANY
+    facts: Facts, module: str, package: str, wanted: Wanted
 ) -> tuple[Adopted, str, str]:
     """The table of a Function whose bodies stay code, and the name and the text of the file that has them.
 

@@ -96,7 +96,7 @@ class _Scope:
         self.results = (*outputs, *_results(facts)[len(outputs) :])
         self.separate = saver is not facts.function.forward
 
-    def in_forward(self, node: ast.expr, step: Step, depth: int = DEPTH) -> ast.expr:
+    def in_forward(self, node: ast.expr, step: Step) -> ast.expr:
         """An expression with every name replaced by what forward calls it."""
         if not self.separate and not self.steady:
             return node
@@ -105,7 +105,7 @@ class _Scope:
                 if isinstance(inner, ast.Name):
                     self._check_one_value(inner)
             return node
-        return self._translated(copy.deepcopy(node), step, depth)
+        return self._translated(copy.deepcopy(node), step, DEPTH)
 
     def _check_one_value(self, node: ast.Name) -> None:
         """Refuse a name that means one thing where it is kept and another in a formula."""

@@ -116,7 +116,7 @@ def _listed(returned: Sequence[Described]) -> str:
 
 
 def wrapper_docstring(
-    spec: OpSpec, derivation: Derivation, convention: Docstrings = "google"
+    spec: OpSpec, derivation: Derivation, convention: Docstrings
 ) -> str:
     """What the op computes, the shapes, what to know of its gradient."""
     body = [*_summary(spec), *_formula(spec), *_notes(spec, derivation)]

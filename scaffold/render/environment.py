@@ -33,7 +33,7 @@ def keep_compiled(compiled: "jinja2.BytecodeCache") -> None:
     built_in_environment().bytecode_cache = compiled
 
 
-def render_template(name: str, view: Any, templates: Templates = BUILT_IN) -> str:
+def render_template(name: str, view: Any, templates: Templates) -> str:
     """The text of a template, not formatted yet; the template sees the view as `view`."""
     return _rendered(name, None, view, templates)
 

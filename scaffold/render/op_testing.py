@@ -52,15 +52,13 @@ class OpTestingView(NamedTuple):
     checks: tuple[Check, ...]
 
 
-def op_testing_file(
-    house: House = PLAIN, line_length: int = 88, testing: Testing | None = BESIDE
-) -> str:
-    """The text of the file that generated tests of a project import."""
-    return format_source(op_testing_draft(house, testing), line_length)
+def op_testing_file() -> str:
+    """The text of the file that generated tests of a project import, without choices of a team."""
+    return format_source(op_testing_draft(PLAIN), 88)
 
 
 def op_testing_draft(
-    house: House = PLAIN,
+    house: House,
     testing: Testing | None = BESIDE,
     module: str = OpTesting().module,
 ) -> str:

@@ -73,7 +73,7 @@ def op_draft(
 
 
 def function_text(
-    spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
+    spec: OpSpec, derivation: Derivation, line_length: int, house: House
 ) -> str:
     """The Function alone, formatted."""
     view = op_view(spec, derivation, line_length, house)
@@ -82,7 +82,7 @@ def function_text(
 
 
 def op_view(
-    spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
+    spec: OpSpec, derivation: Derivation, line_length: int, house: House
 ) -> OpView:
     """The view, but for the imports, which follow from the code that it makes."""
     spec = without_gradient(spec, derivation.detached)
@@ -113,7 +113,7 @@ def _type_imports(spec: OpSpec) -> str:
 
 
 def wrapper_view(
-    spec: OpSpec, derivation: Derivation, convention: Docstrings = "google"
+    spec: OpSpec, derivation: Derivation, convention: Docstrings
 ) -> WrapperView:
     """The functional form: defaults, and only the outputs that the user declared."""
     returns = wrapper_type(spec)

@@ -175,10 +175,9 @@ def suite_file(
     derivation: Derivation,
     layout: Layout,
     reference: tuple[str, ...] | None,
-    house: House = PLAIN,
 ) -> str:
     """The text of the test file; `reference` is the body of a function of the op's inputs."""
-    draft = suite_draft(spec, derivation, layout, reference, house)
+    draft = suite_draft(spec, derivation, layout, reference, PLAIN)
     return format_source(draft, layout.line_length)
 
 
@@ -187,7 +186,7 @@ def suite_draft(
     derivation: Derivation,
     layout: Layout,
     reference: tuple[str, ...] | None,
-    house: House = PLAIN,
+    house: House,
 ) -> str:
     """The text of the test file before it is formatted."""
     shown = view(spec, derivation, layout, reference, house)

@@ -71,7 +71,7 @@ class Verification(NamedTuple):
 def verification(
     spec: OpSpec,
     derivation: Derivation,
-    derived: frozenset[str] = frozenset(),
+    derived: frozenset[str],
 ) -> Verification:
     """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward.
 

@@ -346,7 +346,7 @@ def score(
     test: Path,
     op: Path,
     found: tuple[Mutant, ...],
-    limit: int = LIMIT,
+    limit: int,
     python: str = sys.executable,
 ) -> Iterator[Outcome]:
     """Run the tests on the op as it is, which must pass, then on each mutant."""
