@@ -37,7 +37,7 @@ def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
     """Backpropagate grad_outputs that are not contiguous to the inputs that need it."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     torch.manual_seed(1)
-    grad_outputs = [permuted(torch.randn_like(output)) for output in outputs]
+    grad_outputs = [permuted(torch.randn_like(x.contiguous())) for x in outputs]
     return torch.autograd.grad(outputs, needed, grad_outputs, materialize_grads=True)
 
 

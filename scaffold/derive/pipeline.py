@@ -173,7 +173,8 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
     # Its own value is computed again where a gradient reads it: what the op returns is another.
     values = zip(names, forward.results, strict=True)
     results = (Assign(graph.name(name), value) for name, value in values)
-    program = (*forward.statements, *results, *maths.program)
+    statements = forward.statements if maths.again is None else maths.again
+    program = (*statements, *results, *maths.program)
     nodes = (node for item in program for node in expressions(item))
     if Trace(program, sharing).changes or any(map(is_random, nodes)):
         return ()

@@ -79,6 +79,11 @@ def test_an_op_is_written_down_once_where_it_relies_on_no_declared_shape(
 SURROGATES: dict[str, tuple[str, str, dict[str, str]]] = {
     "another function": ("(x * w > 0).to(x.dtype)", "torch.sigmoid(3 * x * w)", {}),
     "a local": ("h = x * w\n(h > 0).to(x.dtype)", "torch.tanh(h)", {}),
+    "what comes again has a name": (
+        "h = x / (1 + w.abs())\ntorch.round(h)",
+        "h = x / (1 + w.abs())\nh.clamp(-1, 1)",
+        {},
+    ),
     "its own value": ("torch.round(x / w)", "torch.exp(x / w) - w", {}),
     "an optional": ("torch.sign(x * w + b)", "torch.tanh(x * w + b) * w", {}),
     "one is stated": (
@@ -103,7 +108,9 @@ def test_the_gradient_of_a_surrogate_is_derived(name: str) -> None:
     )
     assert not derive(spec).missing
     op = load(draft_of(spec)).some_op
-    shown = reference(("x", "w", "b"), f"h = x * w\nreturn {surrogate}")
+    *lines, last = surrogate.splitlines()
+    body = "\n".join((*lines, f"return {last}"))
+    shown = reference(("x", "w", "b"), f"h = x * w\n{body}")
     torch.manual_seed(0)
     for (one, two), spread in itertools.product(SHAPES, (False, True)):
         for optional in ((two,), ()) if " b" in surrogate else ((),):

@@ -167,8 +167,7 @@ def own_gradients(
     """The gradients by autograd of the text that the user wrote; none where it does not take the call."""
     outputs = own_values(checks.OWN_GRADIENT, inputs)
     try:
-        laid = _laid_out_as(outputs, _call(checks, inputs)) if outputs else ()
-        found = gradients_of(checks, laid, inputs) if laid else []
+        found = gradients_of(checks, tuple(outputs), inputs) if outputs else []
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return {}
     needed = [
@@ -178,14 +177,6 @@ def own_gradients(
     ]
     finite = all(bool(grad.isfinite().all()) for grad in found)
     return dict(zip(needed, found, strict=True)) if found and finite else {}
-
-
-def _laid_out_as(
-    outputs: Sequence[Tensor], others: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    """The outputs with the memory layout of others, in which the output gradients are drawn: the same numbers in another order are others."""
-    pairs = zip(outputs, others, strict=True)
-    return tuple(torch.empty_like(other).copy_(one) for one, other in pairs)
 
 
 def _flat(outputs: Any) -> Iterator[Any]:

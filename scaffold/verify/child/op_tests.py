@@ -127,7 +127,7 @@ def backpropagating(
                 for end in ends
             ]
         seed_generator(1)
-        weights = [permuted(torch.randn_like(end)) for end in ends]
+        weights = [permuted(torch.randn_like(end.contiguous())) for end in ends]
         found: tuple[Tensor, ...] = seeded_grad(
             ends, needed, weights, materialize_grads=True
         )

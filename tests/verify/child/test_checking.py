@@ -383,6 +383,20 @@ def test_a_surrogate_is_no_mistake_but_a_note() -> None:
     assert verdict(**STE, surrogate=True).notes == (note,)
 
 
+@pytest.mark.parametrize(
+    ("forward", "surrogate"),
+    [
+        ("torch.sign(x).t().contiguous().t()", "x.clamp(-1, 1)"),
+        ("torch.sign(x)", "x.t().contiguous().t().clamp(-1, 1)"),
+    ],
+)
+def test_where_a_surrogate_lies_in_memory_is_no_mistake(
+    forward: str, surrogate: str
+) -> None:
+    raw = {**STE, "inputs": "x[N, D]", "forward": forward, "surrogate": surrogate}
+    assert verdict(**raw).failure is None
+
+
 def test_a_surrogate_that_is_not_its_own_is_a_mistake() -> None:
     wrong = verdict(**STE, surrogate="x.clamp(-2, 2)").failure
     assert wrong is not None and wrong.subject == "grad_x"
