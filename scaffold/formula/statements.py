@@ -290,6 +290,10 @@ class StatementParser:
         known = self.scope.names | self.locals
         if node.id in known:
             return
+        if node.id in self.scope.hidden:
+            message = f"'{node.id}' is imported, and the name of a gradient"
+            self.fail(node, message, f"import it under another name: {node.id} as ...")
+            return
         targets = self.scope.targets or ()
         if node.id in targets:
             self.fail(node, f"'{node.id}' is read before it is assigned")

@@ -191,8 +191,8 @@ class Scope(NamedTuple):
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns, or returns in this order;
     `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
-    the formula's own file defines it. `choices` are all the values that some may have;
-    `meanings` say which names are imports; `sizes` how the declared dims are read.
+    the formula's own file defines it; what is `hidden` is imported under a name that the op assigns. `choices` are all the
+    values that some may have; `meanings` say which names are imports; `sizes` how the declared dims are read.
     """
 
     names: frozenset[str]
@@ -201,6 +201,7 @@ class Scope(NamedTuple):
     tensors: frozenset[str] = frozenset()
     kept: bool = False
     imported: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
     choices: Mapping[str, Collection[object]] = NO_CHOICES
     meanings: Meanings = Meanings()
     sizes: Mapping[str, str] = NO_SIZES  # a dim that is declared -> how it is read

@@ -244,12 +244,17 @@ class _Reader:
     ) -> Formula | None:
         optional = self.optional - {without}
         tensors = self.tensors & names
-        known = names | self.imports.names
+        # A gradient is assigned in the backward, where the lines of the forward may stand again.
+        several = (*self.tensors, *(item.name for item in self.arguments.outputs))
+        gradients = {f"grad_{name}" for name in several}
+        hidden = self.imports.names & gradients - names
+        known = names | self.imports.names - hidden
         kept = path == ("forward",)
         scope = Scope(
             *(known, optional, targets, tensors),
             kept=kept,
             imported=self.stated,
+            hidden=hidden,
             choices=self.choices,
             meanings=self._meanings(),
             sizes=self.sizes,
