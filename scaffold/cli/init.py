@@ -41,8 +41,8 @@ from scaffold.spec.config import (
 )
 from scaffold.spec.json_schema import schema_text
 from scaffold.spec.names import is_identifier
+from scaffold.spec.other_tools import Surroundings, table_of
 from scaffold.spec.problems import KeyPath, Locate
-from scaffold.spec.surroundings import Surroundings, table_of
 from scaffold.spec.toml import Places, parse_toml, statements, toml_text
 from scaffold.version import __version__
 from scaffold.workspace.conflicts import POLICIES

@@ -112,7 +112,7 @@ def _table() -> "Table":
 
 
 def _table_with(files: "tuple[RuleFile, ...]") -> "Table":
-    from scaffold.derive.rules.tables import table_with
+    from scaffold.derive.rules.team_tables import table_with
 
     return table_with(files)
 

@@ -90,7 +90,7 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
     outside = spec.foreign
     if outside and spec.rules:
         # For an op with rules of the user's own, since it takes the rule table to be read.
-        from scaffold.derive.rules.tables import ruled_imports
+        from scaffold.derive.rules.team_tables import ruled_imports
 
         outside -= ruled_imports(spec)
     for node in _nodes(forward):

@@ -25,7 +25,7 @@ from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Table, Wanted, operands
-from scaffold.derive.rules.tables import table_of
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.spec import OpSpec
 
 PRODUCT = "contraction"

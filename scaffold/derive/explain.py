@@ -18,7 +18,7 @@ from scaffold.derive.lower.autograd_saved import retained, storage
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Rule
-from scaffold.derive.rules.tables import table_of
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.formula import emit
 from scaffold.spec import OpSpec
 

@@ -46,7 +46,7 @@ from scaffold.derive.plan.save_plan import PLAIN, BackwardGraph
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.rules.table import Rule
-from scaffold.derive.rules.tables import table_of
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.saving import ContextNames, Origins, transfer
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.stated_gradients import outer_names

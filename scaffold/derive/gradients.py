@@ -32,11 +32,11 @@ from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
-from scaffold.derive.lower.loops import DeriveStep
+from scaffold.derive.lower.loop_lowering import DeriveStep
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
-from scaffold.derive.rules.tables import table_of
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA, Scalars, divided_first
 from scaffold.derive.simplify.assumptions import present, settled_tests, users_of

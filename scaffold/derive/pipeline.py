@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from scaffold.derive.double_backward import Fast
     from scaffold.derive.gradients import Differentiated
     from scaffold.derive.graph.shapes import Shape
-    from scaffold.derive.lower.loops import Step
+    from scaffold.derive.lower.loop_lowering import Step
 
 Lines = tuple[Statement, ...]
 Shapes = Mapping[str, "Shape"]
@@ -244,7 +244,7 @@ def _step(spec: OpSpec, shapes: Shapes) -> "Step":
     """The step of a loop: what it results in, and the lines of its gradients over its inputs."""
     from scaffold.derive.graph.op import StepGradient
     from scaffold.derive.graph.static_values import UnsupportedError
-    from scaffold.derive.lower.loops import Step
+    from scaffold.derive.lower.loop_lowering import Step
 
     source = _before_style(spec, shapes)
     if source.gradients is None or source.gradients.walked is None:
@@ -339,7 +339,9 @@ def _lines_before_ctx(
     # Before lines get names and places: what only dead lines read gets neither.
     program = _without_dead(source.graph, program, wanted)
     if spec.kept is not None:
-        from scaffold.derive.write.loops import settled_loops  # the engine, as below
+        from scaffold.derive.write.loop_backward import (
+            settled_loops,  # the engine, as below
+        )
 
         # With dead lines gone, it is known what of a loop is read; before names are given to what stands twice.
         ends = frozenset(f"grad_{name}" for name in wanted)

@@ -11,8 +11,8 @@ from itertools import chain
 
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
+from scaffold.formula.loop_parsing import obstacle, with_loops_as_assignments
 from scaffold.formula.loop_unrolling import unrolled
-from scaffold.formula.loops import obstacle, with_loops_as_assignments
 from scaffold.formula.operators import not_operators, with_functions
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of

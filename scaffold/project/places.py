@@ -22,7 +22,7 @@ from scaffold.render.templates import Templates, read_templates
 from scaffold.spec import Configuration
 from scaffold.spec.config import find_sources
 from scaffold.spec.names import is_identifier
-from scaffold.spec.testing import FILE
+from scaffold.spec.testing_settings import FILE
 
 
 class Places(NamedTuple):

@@ -5,12 +5,12 @@ Invariant: the same bytes for the same input, templates and version.
 
 from scaffold.derive import Derivation
 from scaffold.errors import ScaffoldError, raise_all
-from scaffold.render.domains import with_domains
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import Formatter, format_files
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_draft
 from scaffold.render.reference import reference_lines
+from scaffold.render.testdomains import with_domains
 from scaffold.render.testfile import suite_draft
 from scaffold.spec import OpSpec
 

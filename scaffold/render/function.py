@@ -16,7 +16,7 @@ from scaffold.render.backward import (
 )
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
-from scaffold.render.kept import kept_lines
+from scaffold.render.kept_forward import kept_lines
 from scaffold.render.library import LibraryView, library_view
 from scaffold.render.second_order import (
     decorated,

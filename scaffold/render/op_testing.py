@@ -18,7 +18,7 @@ from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING
 from scaffold.render.testcases import LIBRARY
 from scaffold.spec import Import
-from scaffold.spec.testing import BESIDE, CHECKS, Testing
+from scaffold.spec.testing_settings import BESIDE, CHECKS, Testing
 
 KNOWN = (
     *(item for item in LIBRARY if item.binding != "once_differentiable"),

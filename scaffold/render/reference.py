@@ -20,7 +20,7 @@ from scaffold.formula import (
     expressions,
     sharing,
 )
-from scaffold.render.kept import kept_lines
+from scaffold.render.kept_forward import kept_lines
 from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec
 
@@ -118,7 +118,7 @@ def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
     if not spec.rules:
         return False
     from scaffold.derive.graph.static_values import dotted  # the engine
-    from scaffold.derive.rules.tables import table_of
+    from scaffold.derive.rules.team_tables import table_of
 
     called = (
         dotted(item.args[0])

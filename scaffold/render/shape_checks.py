@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation, ShapeCheck
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula
-from scaffold.render.sizes_of_tests import choose_sizes, fixed_sizes, satisfied
+from scaffold.render.testsizes import choose_sizes, fixed_sizes, satisfied
 from scaffold.spec import OpSpec
 
 INDENT = "    "

@@ -10,9 +10,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 from scaffold.render.imports import KNOWN
-from scaffold.render.kept import may_be_number
-from scaffold.render.sizes_of_tests import allows, choose_sizes, input_dims
+from scaffold.render.kept_forward import may_be_number
 from scaffold.render.testlimits import never_empty
+from scaffold.render.testsizes import allows, choose_sizes, input_dims
 from scaffold.render.testvalues import (
     attribute_value,
     choices,

@@ -16,7 +16,6 @@ from scaffold.primitives.calls import is_unbatched
 from scaffold.render.library import has_vmap_rule
 from scaffold.render.second_order import decorated
 from scaffold.render.shape_checks import refused
-from scaffold.render.sizes_of_tests import input_dims
 from scaffold.render.testcases import BATCH, Making
 from scaffold.render.testlimits import (
     is_its_derivative,
@@ -25,6 +24,7 @@ from scaffold.render.testlimits import (
     singular,
     takes_any_layout,
 )
+from scaffold.render.testsizes import input_dims
 from scaffold.render.testvalues import enlarged
 from scaffold.spec import OpSpec, is_leading
 from scaffold.spec.op_spec import SHARDING

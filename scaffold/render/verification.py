@@ -12,14 +12,12 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, perhaps_detached
 from scaffold.formula import Formula
-from scaffold.render.domains import with_domains
 from scaffold.render.environment import with_imports
 from scaffold.render.layout import Layout
 from scaffold.render.op_testing import makers
 from scaffold.render.opfile import op_file
 from scaffold.render.reference import reference_lines
 from scaffold.render.signature import starred
-from scaffold.render.sizes_of_tests import allows, choose_sizes, fixed_sizes
 from scaffold.render.testcases import (
     absences,
     leading_arguments,
@@ -27,6 +25,7 @@ from scaffold.render.testcases import (
     samples_name,
     size_arguments,
 )
+from scaffold.render.testdomains import with_domains
 from scaffold.render.testfile import (
     FunctionView,
     ProofView,
@@ -35,6 +34,7 @@ from scaffold.render.testfile import (
     view,
 )
 from scaffold.render.testlimits import precision, takes_any_layout
+from scaffold.render.testsizes import allows, choose_sizes, fixed_sizes
 from scaffold.render.testvalues import (
     compared_counts,
     further_values,

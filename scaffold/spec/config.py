@@ -20,14 +20,14 @@ from scaffold.spec.kinds import Kind, check_value
 from scaffold.spec.lint_settings import NOTHING_SAID, LintConfiguration
 from scaffold.spec.names import DEFAULT, Patterns
 from scaffold.spec.op_spec import RuleFile
-from scaffold.spec.problems import KeyPath, Locate, Problems
-from scaffold.spec.surroundings import (
+from scaffold.spec.other_tools import (
     LINE_LENGTH,
     Surroundings,
     read_surroundings,
     table_of,
 )
-from scaffold.spec.testing import BESIDE, Testing
+from scaffold.spec.problems import KeyPath, Locate, Problems
+from scaffold.spec.testing_settings import BESIDE, Testing
 
 # --- Environment variables that state keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
 #

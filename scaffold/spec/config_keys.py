@@ -32,9 +32,9 @@ from scaffold.spec.kinds import (
 from scaffold.spec.lint_settings import LINT, read_lint
 from scaffold.spec.names import DEFAULT, NAMES
 from scaffold.spec.op_spec import RuleFile
+from scaffold.spec.other_tools import LINE_LENGTH, SHORTEST
 from scaffold.spec.requirements import WANTED
-from scaffold.spec.surroundings import LINE_LENGTH, SHORTEST
-from scaffold.spec.testing import TESTING, read_testing
+from scaffold.spec.testing_settings import TESTING, read_testing
 
 ABOVE = ("style", "save-policy")
 DEFAULTS = ANY_TABLE._replace(

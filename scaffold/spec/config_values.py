@@ -15,9 +15,9 @@ from scaffold.errors import Location, raise_all
 from scaffold.spec.grammar import Entry, Words, parse_dims
 from scaffold.spec.names import Patterns, check_name, is_identifier, read_patterns
 from scaffold.spec.op_spec import Dim, Input, TensorInput
+from scaffold.spec.other_tools import SHORTEST
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.signature import dim_problems, read_dims
-from scaffold.spec.surroundings import SHORTEST
 
 # --- The values of `[tool.scaffold]`, read one by one.
 

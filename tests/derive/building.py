@@ -21,7 +21,7 @@ from scaffold.render.layout import Layout
 from scaffold.render.opfile import op_draft, op_file
 from scaffold.spec import OpSpec
 from scaffold.spec.build import build
-from scaffold.spec.surroundings import LINE_LENGTH
+from scaffold.spec.other_tools import LINE_LENGTH
 
 
 def locate(path: tuple[str, ...], *, key: bool = False) -> Location:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scaffold.derive import derive
 from scaffold.render.shape_checks import check_lines, refused
-from scaffold.render.sizes_of_tests import choose_sizes
+from scaffold.render.testsizes import choose_sizes
 from tests.derive.broken_shapes import Outcome, broken_calls, given, outcome
 from tests.derive.building import draft_of, load, op_text, spec_of
 from tests.derive.cases import CASES, Case, r

@@ -9,13 +9,13 @@ import pytest
 
 from scaffold.derive import derive
 from scaffold.render.blocks import outline
-from scaffold.render.domains import with_domains
 from scaffold.render.file_style import House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_view
 from scaffold.render.reference import reference_lines
 from scaffold.render.sample_ops import sample_ops
 from scaffold.render.templates import BUILT_IN, built_in
+from scaffold.render.testdomains import with_domains
 from scaffold.render.testfile import view
 
 ROOT = Path(__file__).resolve().parents[2]

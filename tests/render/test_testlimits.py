@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from scaffold.derive import derive
-from scaffold.render.domains import with_domains
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
-from scaffold.render.sizes_of_tests import choose_sizes
+from scaffold.render.testdomains import with_domains
 from scaffold.render.testfile import suite_file
 from scaffold.render.testlimits import (
     full_rank,
@@ -19,6 +18,7 @@ from scaffold.render.testlimits import (
     singular,
     takes_any_layout,
 )
+from scaffold.render.testsizes import choose_sizes
 from tests.derive.building import spec_of
 
 

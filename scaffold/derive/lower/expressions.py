@@ -66,7 +66,7 @@ from scaffold.derive.lower.unruled_calls import (
     template_of,
 )
 from scaffold.derive.rules.formulas import condition_of, value_of
-from scaffold.derive.rules.tables import ruled_imports
+from scaffold.derive.rules.team_tables import ruled_imports
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
 from scaffold.primitives.calls import computes_in_given_dtype

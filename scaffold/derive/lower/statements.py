@@ -26,7 +26,7 @@ from scaffold.derive.lower.expressions import (
     inputs_of,
 )
 from scaffold.derive.lower.forward_names import Place
-from scaffold.derive.lower.loops import DeriveStep, LoopLowering
+from scaffold.derive.lower.loop_lowering import DeriveStep, LoopLowering
 from scaffold.derive.lower.mutation import (
     CHANGES,
     ChangedView,

@@ -22,7 +22,7 @@ from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_p
 from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of
 from scaffold.derive.write.in_place import Temporaries
-from scaffold.derive.write.loops import LoopWriter
+from scaffold.derive.write.loop_backward import LoopWriter
 from scaffold.derive.write.placement import merged, under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import SHARED, Region, Safety, Schedule, Scheduler

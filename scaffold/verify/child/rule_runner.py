@@ -30,7 +30,7 @@ def main() -> None:
 
 def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
     """The number of runs, and the problems of the last table's rules."""
-    from scaffold.derive.rules.tables import table_with
+    from scaffold.derive.rules.team_tables import table_with
     from scaffold.spec import RuleFile
 
     table = table_with(tuple(RuleFile(path, text) for path, text in tables))

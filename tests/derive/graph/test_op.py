@@ -5,7 +5,7 @@ import pytest
 from scaffold.derive import derive
 from scaffold.derive.graph.op import ENGINE_OPS, Op, Program
 from scaffold.derive.rules.table import built_in
-from scaffold.derive.rules.tables import table_of
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.formula import Graph
 from scaffold.spec.build import build
 from tests.derive.building import locate

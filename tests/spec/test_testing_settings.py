@@ -7,7 +7,7 @@ import pytest
 from scaffold.errors import Location
 from scaffold.spec.config_values import Stated
 from scaffold.spec.problems import Problems
-from scaffold.spec.testing import BESIDE, read_testing
+from scaffold.spec.testing_settings import BESIDE, read_testing
 
 
 def read(value: dict[str, Any]) -> tuple[str | None, list[str]]:

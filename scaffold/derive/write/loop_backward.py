@@ -25,7 +25,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
-from scaffold.formula.loops import LoopNodes
+from scaffold.formula.loop_parsing import LoopNodes
 
 Lines = list[Assign]
 Statements = tuple[Statement, ...]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scaffold.spec.surroundings import Surroundings, read_surroundings, table_of
+from scaffold.spec.other_tools import Surroundings, read_surroundings, table_of
 
 
 def test_nothing_said_is_nothing_known() -> None:

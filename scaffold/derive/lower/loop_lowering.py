@@ -1,8 +1,8 @@
 """A loop of the forward as one op: what its step takes and computes, and which shapes its results have.
 
 In: the `loop` node of an assignment, the op of each name. Out: the ops of what the loop leaves. Invariant: its step is an op of its own,
-derived by the same passes; where anything of it is not understood the whole loop is not. `formula/loops.py` reads the text into that node,
-and `write/loops.py` writes the loop of the backward.
+derived by the same passes; where anything of it is not understood the whole loop is not. `formula/loop_parsing.py` reads the text into that node,
+and `write/loop_backward.py` writes the loop of the backward.
 
 A step takes the carries, the parts of tensors at its index (`x[:, t]`, where the loop goes over all of that dim), all other tensors that
 it reads, and Python values. The parts are told apart since each step gives the gradient of its own part alone.

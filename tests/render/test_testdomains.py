@@ -3,7 +3,7 @@
 import pytest
 
 from scaffold.derive import derive
-from scaffold.render.domains import with_domains
+from scaffold.render.testdomains import with_domains
 from tests.derive.building import spec_of
 
 

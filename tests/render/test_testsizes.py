@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Formula, Graph, Scope, Text, emit, parse
-from scaffold.render.sizes_of_tests import allows, choose_sizes, divisions, reaches
+from scaffold.render.testsizes import allows, choose_sizes, divisions, reaches
 from scaffold.spec import Attribute, Dim, OpSpec, TensorInput
 from tests.derive.building import spec_of
 
