@@ -24,10 +24,15 @@ from scaffold.errors import (
 )
 from scaffold.files import read_text
 from scaffold.lint import Finding, Rule, Unreadable, lint_text
-from scaffold.lint.baseline import read_baseline, without_known, write_baseline
 from scaffold.lint.model import UNREAD
-from scaffold.lint.noqa import is_off, read_noqa
 from scaffold.lint.registry import check_codes, ignored_in, select, split_codes
+from scaffold.lint.suppressions import (
+    is_off,
+    read_baseline,
+    read_noqa,
+    without_known,
+    write_baseline,
+)
 from scaffold.project.configuration import configuration_here
 from scaffold.project.source_files import each, is_plain_utf8, look_through, read_source
 from scaffold.project.writing import look, write

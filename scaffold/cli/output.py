@@ -356,7 +356,7 @@ def _text(root: Path, path: str, text: str) -> dict[str, Any]:
 
 def _changes(plan: "Plan", with_diff: bool) -> list[dict[str, Any]]:
     """What happens to each file."""
-    from scaffold.workspace.difference import diff_change
+    from scaffold.workspace.changes import diff_change
 
     files: list[dict[str, Any]] = []
     for change in plan.changes:
@@ -434,7 +434,7 @@ def _show_changes(plan: "Plan") -> None:
 
 
 def _for_programs(outcome: "Outcome", diff: bool) -> None:
-    from scaffold.workspace.difference import diff_change
+    from scaffold.workspace.changes import diff_change
 
     settled, files = outcome.settled, []
     for change in settled.plan.changes:

@@ -12,8 +12,7 @@ A formula takes this way; a module imports only from those above it:
     substitution, desugar, numpy_numbers   what rewrites syntax: each from `ast` to `ast`
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and which function a module without parameters is
-    layers                 the modules in a module: the class of one, as the call that makes it has it
-    module_forward         the forward of an nn.Module as a function of what it reads of self
+    module_forward         the forward of an nn.Module as a function of what it reads of self; the modules in it
     user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
     loop_unrolling         short loops -> statements in a row
     inline                 calls of the file's functions -> their statements

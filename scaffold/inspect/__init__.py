@@ -9,10 +9,9 @@ import re
 import warnings
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.inspect.classes import find_functions, find_operators
+from scaffold.inspect.classes import find_functions, find_operators, scan
 from scaffold.inspect.functions import Function, Method, Module, Operator, Parameter
 from scaffold.inspect.imported_names import Names
-from scaffold.inspect.scanning import scan
 from scaffold.inspect.values import Values
 
 __all__ = [

@@ -1,7 +1,8 @@
-"""Finds the Functions of a file, by their bases, through aliases, inheritance, factories; and its custom operators.
+"""Finds the Functions of a file, by their bases, through aliases, inheritance, factories; its custom operators; and the calls of `Name.apply`.
 
-In: the tree of a file, and the names of Functions that other files of the tree define; what a scan of it found. Out: `Function`s; the
-`Operator`s: functions under `torch.library.custom_op`, with what is registered for them.
+In: the tree of a file, and the names of Functions that other files of the tree define. Out: a `Scan`, all that one walk over the file
+finds, in the order in which it stands; of that `Function`s, with their applications and aliases, and the `Operator`s: functions under
+`torch.library.custom_op`, with what is registered for them.
 Invariant: a class is a Function only where a base says so, or where its methods are those of no other kind of class; a registration
 belongs to an operator only where it is called on its very name.
 """
@@ -9,10 +10,102 @@ belongs to an operator only where it is called on its very name.
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from scaffold.inspect.functions import Binding, Function, Method, Operator, Parameter
+from scaffold.inspect.functions import (
+    Application,
+    Binding,
+    Function,
+    Method,
+    Operator,
+    Parameter,
+)
 from scaffold.inspect.imported_names import Names, decorators
-from scaffold.inspect.scanning import Scan, aliases, applications, local_names
+
+
+class Scan(NamedTuple):
+    """Nodes of a file by what they are, from one walk, with the definitions around each."""
+
+    classes: list[tuple[ast.ClassDef, tuple[ast.AST, ...]]]
+    calls: list[tuple[ast.Call, tuple[ast.AST, ...]]]
+    assignments: list[tuple[ast.Assign, tuple[ast.AST, ...]]]
+    functions: list[tuple[ast.FunctionDef, tuple[ast.AST, ...]]]
+    imports: list[ast.AST]
+
+
+def scan(tree: ast.Module) -> Scan:
+    """Every class, call, assignment, function and import of a file, in the order in which they stand."""
+    found = Scan([], [], [], [], [])
+    pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
+    while pending:
+        node, within = pending.pop()
+        if isinstance(node, ast.ClassDef):
+            found.classes.append((node, within))
+            within = (*within, node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, ast.FunctionDef):
+                found.functions.append((node, within))
+            within = (*within, node)
+        elif isinstance(node, ast.Call):
+            found.calls.append((node, within))
+        elif isinstance(node, ast.Assign):
+            found.assignments.append((node, within))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        children = [(child, within) for child in ast.iter_child_nodes(node)]
+        pending.extend(reversed(children))
+    return found
+
+
+def applications(found: Scan) -> dict[str, list[tuple[str, Application]]]:
+    """Calls of `Name.apply(...)`, and of names that are bound to `Name.apply`."""
+    aliases = {
+        target.id: node.value.value.id
+        for node, _ in found.assignments
+        if isinstance(node.value, ast.Attribute)
+        and node.value.attr == "apply"
+        and isinstance(node.value.value, ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls: dict[str, list[tuple[str, Application]]] = {}
+    for call, within in found.calls:
+        function = call.func
+        name = ""
+        if isinstance(function, ast.Attribute) and function.attr == "apply":
+            if isinstance(function.value, ast.Name):
+                name = function.value.id
+        elif isinstance(function, ast.Name):
+            name = aliases.get(function.id, "")
+        if name:
+            calls.setdefault(name, []).append((name, Application(call, within)))
+    return calls
+
+
+def aliases(found: Scan) -> dict[str, list[str]]:
+    """The module's names for `Name.apply`."""
+    aliases: dict[str, list[str]] = {}
+    for node, within in found.assignments:
+        value = node.value
+        if within or not isinstance(value, ast.Attribute) or value.attr != "apply":
+            continue
+        if isinstance(value.value, ast.Name):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    aliases.setdefault(value.value.id, []).append(target.id)
+    return aliases
+
+
+def local_names(found: Scan, names: Names) -> dict[str, str]:
+    """`Base = torch.autograd.Function` at the top of a file."""
+    return {
+        target.id: names.resolve(node.value)
+        for node, within in found.assignments
+        if not within and isinstance(node.value, ast.Attribute | ast.Name)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
 
 BASES = {
     f"torch.autograd.{name}"

@@ -1,15 +1,15 @@
-"""What an expression in a method is: whose memory it has, how many values, whether it is a tensor.
+"""What an expression in a method is: whose memory it has, how many values, whether it is a tensor; and which parameters are tensors.
 
 In: a `Flow`, an expression and the step it stands in. Out: a `Root`, a count, a kind; None where the text does not tell.
-Invariant: an answer holds for every run that reaches the step.
+Invariant: an answer holds for every run that reaches the step; a use tells that a parameter is a tensor only if anything else would
+fail there.
 """
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.flow import Bound, Flow, Step
 from scaffold.inspect.imported_names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import (
@@ -19,7 +19,73 @@ from scaffold.inspect.vocabulary import (
     is_tensor_call,
     is_view_attribute,
 )
-from scaffold.primitives.calls import has_memory
+from scaffold.primitives.calls import has_memory, is_made_of_numbers, may_be
+
+# Methods of tensors that other things have as well: `queue.put`, `rng.normal`, `items.index`.
+OF_OTHERS = frozenset(
+    [
+        "copy",
+        "cpu",
+        "cuda",
+        "expand",
+        "float",
+        "gather",
+        "get",
+        "int",
+        "normal",
+        "put",
+        "repeat",
+        "round",
+        "select",
+        "take",
+        "to",
+        "trace",
+        "type",
+    ]
+)
+
+
+def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
+    """Parameters that only a tensor can be."""
+    arguments = flow.node.args
+    for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if names.resolve(item.annotation) in ("torch.Tensor", "Tensor"):
+            yield item.arg
+    for node in ast.walk(flow.node):
+        if isinstance(node, ast.Call):
+            yield from _evident_in_call(node, names)
+        elif isinstance(node, ast.Attribute):
+            known = node.attr in ("requires_grad", "is_cuda", "dtype", "ndim")
+            if known and isinstance(node.value, ast.Name):
+                yield node.value.id
+
+
+def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
+    function = node.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        owner = function.value.id
+        if owner not in names.imported and _is_of_tensors(function.attr):
+            yield owner
+        if function.attr in ("save_for_backward", "mark_dirty"):
+            yield from (arg.id for arg in node.args if isinstance(arg, ast.Name))
+    name = torch_call(node, names)
+    if is_tensor_call(name) and _takes_tensor_first(name):
+        yield from (arg.id for arg in node.args[:1] if isinstance(arg, ast.Name))
+
+
+def _is_of_tensors(method: str) -> bool:
+    """Whether only a tensor has a method."""
+    if method in ("size", "dim", "numel", "stride"):
+        return True
+    return method not in OF_OTHERS and (is_tensor_call(method) or changes(method))
+
+
+def _takes_tensor_first(function: str) -> bool:
+    """Whether the first argument of a function that returns a tensor is one, and neither a number, a size nor several."""
+    if function in ("as_tensor", "einsum", "normal", "where"):
+        return False
+    return not is_made_of_numbers(function) and not may_be(function, "joins")
+
 
 Origin = Literal["parameter", "saved", "fresh"]
 DEPTH = 20  # a chain of names longer than this is not followed

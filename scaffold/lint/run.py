@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from scaffold.inspect import Module, NotReadable, inspect_text, may_matter, parsed
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Finding, Found, Rule, Unreadable, span
-from scaffold.lint.noqa import is_off, read_noqa
+from scaffold.lint.suppressions import is_off, read_noqa
 
 
 def lint_text(

@@ -15,8 +15,7 @@ from scaffold.project.op_testing import is_wanted, survey_shared, wanted_files
 from scaffold.project.project import Project, exporting_path
 from scaffold.project.survey import Op, survey
 from scaffold.workspace import interrupted, strays
-from scaffold.workspace.changes import Change
-from scaffold.workspace.difference import diff_file
+from scaffold.workspace.changes import Change, diff_file
 from scaffold.workspace.reconcile import (
     Wanted,
     decoded,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scaffold.workspace.cache import store
-    from scaffold.workspace.changes import Change, Plan, Verb, plan
+    from scaffold.workspace.changes import Change, Plan, Verb, diff, plan
     from scaffold.workspace.conflicts import (
         POLICIES,
         Answer,
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         converse,
         resolve,
     )
-    from scaffold.workspace.difference import diff
     from scaffold.workspace.transaction import (
         ChangedError,
         apply,
@@ -59,15 +58,9 @@ if not TYPE_CHECKING:
     def __getattr__(name):
         """What the package offers, imported with the first name that is asked for: help asks for none."""
         if name in __all__:
-            from scaffold.workspace import (
-                cache,
-                changes,
-                conflicts,
-                difference,
-                transaction,
-            )
+            from scaffold.workspace import cache, changes, conflicts, transaction
 
-            for module in (cache, changes, conflicts, difference, transaction):
+            for module in (cache, changes, conflicts, transaction):
                 if name in vars(module):
                     return vars(module)[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

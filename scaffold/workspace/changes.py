@@ -1,13 +1,15 @@
-"""What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict.
+"""What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict; and that as a unified diff.
 
-In: texts by path, and a root. Out: a `Plan`, for `transaction` to carry out. Invariant: nothing is written here; a path leads to one
-file below the root, whatever its spelling and links, and a text keeps the line ends that its file has.
+In: texts by path, and a root. Out: a `Plan`, for `transaction` to carry out; text that `git apply` and `patch` take. Invariant: nothing is
+written here; a path leads to one file below the root, whatever its spelling and links, and a text keeps the line ends that its file has.
+In a diff line ends are no difference, and a file that is not text is named, not shown.
 """
 
 import os
 import shlex
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import unified_diff
 from pathlib import Path
 from typing import Literal, NamedTuple
 from unicodedata import normalize
@@ -288,3 +290,40 @@ def _clashes(changes: list[Change]) -> Iterator[ScaffoldError]:
         first = seen.setdefault(folded(str(change.target)), change.path)
         if first != change.path:
             yield ScaffoldError(f"'{first}' and '{change.path}' would be the same file")
+
+
+SHOWN = ("create", "update", "remove", "conflict")
+
+
+def diff(plan: Plan) -> str:
+    """The differences of all that would be, or was, written, and of every conflict."""
+    return "".join(diff_change(change) for change in plan.changes)
+
+
+def diff_change(change: Change) -> str:
+    """The difference that a change makes; none where the file stays as it is."""
+    return diff_file(change) if change.verb in SHOWN else ""
+
+
+def diff_file(change: Change) -> str:
+    """The difference of one file."""
+    try:
+        before, after = _lines(change.before or b""), _lines(change.after or b"")
+    except UnicodeDecodeError:
+        return f"Binary files a/{change.path} and b/{change.path} differ\n"
+    tab = "\t" if " " in change.path else ""  # ends a name with a space in it
+    old = "/dev/null" if change.before is None else f"a/{change.path}{tab}"
+    new = "/dev/null" if change.after is None else f"b/{change.path}{tab}"
+    return "".join(_terminated(unified_diff(before, after, old, new)))
+
+
+def _lines(data: bytes) -> list[str]:
+    """The lines with their ends; only a newline ends one, as in git."""
+    lines = data.decode().replace("\r\n", "\n").split("\n")
+    last = [lines[-1]] if lines[-1] else []
+    return [f"{line}\n" for line in lines[:-1]] + last
+
+
+def _terminated(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from scaffold.errors import ConflictError, ScaffoldError, raise_all
-from scaffold.workspace.changes import Change, Plan, merge_into, unix
-from scaffold.workspace.difference import diff_file
+from scaffold.workspace.changes import Change, Plan, diff_file, merge_into, unix
 
 Policy = Literal["ask", "abort", "skip", "overwrite", "merge"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.values import evident_tensors
 from scaffold.lint.model import Edit, Found, Rule, span
 
 

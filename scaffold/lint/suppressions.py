@@ -1,7 +1,8 @@
-"""A baseline: the findings of an old code base that are to be left alone, so that it starts clean.
+"""What is not reported: comments that switch rules off, `# noqa: AF08, AF11`, and a baseline, the findings of an old code base.
 
-In: findings, or the text of a baseline. Out: its text, or the findings that are not in it.
-Invariant: lines may move: a finding is known by its file, rule, Function and message, as often as it was there.
+In: the text of a file, or of a baseline; findings. Out: for each line the rules that are off on it; the findings that a baseline does not hold.
+Invariant: a comment that names other tools' codes only switches nothing of ours off. Lines may move: a baseline knows a finding by its
+file, rule, Function and message, as often as it was there.
 """
 
 import json
@@ -11,6 +12,31 @@ from collections.abc import Iterable
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.lint.model import UNREAD, Finding
+
+COMMENT = re.compile(
+    r"#\s*noqa(?P<codes>:\s*[A-Z]+[0-9]*(?:[,\s]+[A-Z]+[0-9]+)*)?", re.IGNORECASE
+)
+ALL = frozenset({"*"})
+
+
+def read_noqa(text: str) -> dict[int, frozenset[str]]:
+    """What is switched off, by line from 1."""
+    off: dict[int, frozenset[str]] = {}
+    if "noqa" not in text.lower():
+        return off
+    for number, line in enumerate(text.splitlines(), 1):
+        found = COMMENT.search(line)
+        if found:
+            codes = re.findall(r"[A-Z]+[0-9]+", (found["codes"] or "").upper())
+            off[number] = frozenset(codes) if found["codes"] else ALL
+    return off
+
+
+def is_off(rule: str, line: int, off: dict[int, frozenset[str]]) -> bool:
+    """Whether a rule is switched off on a line."""
+    codes = off.get(line, frozenset())
+    return codes == ALL or any(rule == code for code in codes)
+
 
 VERSION = 1
 Key = tuple[str, str, str, str]

@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from scaffold.inspect.evidence import evident_tensors
 from scaffold.inspect.flow import Flow
 from scaffold.inspect.imported_names import Names
+from scaffold.inspect.values import evident_tensors
 
 
 def found(statement: str, parameters: str = "x, y, ctx") -> set[str]:
