@@ -21,6 +21,7 @@ import typer
 from scaffold.cli import main
 from scaffold.cli.app import application
 from scaffold.cli.help import PANELS
+from scaffold.derive.rules.table import BUILDERS
 from scaffold.lint import RULES
 from scaffold.spec import config_keys, keys
 from scaffold.spec.config_keys import Key as ConfigurationKey
@@ -150,6 +151,15 @@ def rules() -> str:
     )
 
 
+def words() -> str:
+    """Every word of formulas that is no primitive."""
+    rows = (
+        (f"`{name}({', '.join(word.parameters)})`", _escaped(word.meaning))
+        for name, word in BUILDERS.items()
+    )
+    return _table(("word", "meaning"), rows)
+
+
 def _gradients(rule: Mapping[str, Any]) -> str:
     """The formula of each argument, or where else the gradient comes from."""
     shown = [
@@ -275,6 +285,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "op-keys": op_keys,
     "configuration-keys": configuration_keys,
     "rules": rules,
+    "words": words,
     "lint-rules": lint_rules,
     "examples": examples,
     "gallery": gallery,

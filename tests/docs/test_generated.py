@@ -6,6 +6,7 @@ import pytest
 
 from docs import generated
 from scaffold.cli.help import COMMANDS
+from scaffold.derive.rules.table import BUILDERS
 from scaffold.lint import RULES
 from scaffold.spec import config_keys, keys
 from tests.cli.running import scaffold
@@ -26,6 +27,7 @@ def test_pages_name_every_part_and_no_other() -> None:
         ("op-keys", [f"| `{name}` |" for name in keys.KEYS]),
         ("configuration-keys", [f"| `{name}` |" for name in config_keys.KEYS]),
         ("rules", ["| `tanh` | `torch.tanh(x)` |", "## contraction"]),
+        ("words", [f"| `{name}(" for name in BUILDERS]),
         ("lint-rules", [f"## {rule}: " for rule in RULES]),
     ],
 )

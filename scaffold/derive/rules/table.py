@@ -350,13 +350,19 @@ def _python(parameters: str, meaning: str) -> Builder:
 
 
 BUILDERS: dict[str, Builder] = {
-    "expand_back": _tensor("g x dim keepdim", "a reduction's g over x's shape"),
-    "restore": _tensor("g x dim keepdim", "the same with dimensions of size 1"),
+    "expand_back": _tensor(
+        "g x dim keepdim", "the g of a reduction, over x's shape again"
+    ),
+    "restore": _tensor(
+        "g x dim keepdim", "the same with dimensions of size 1, which broadcast"
+    ),
     "sum_to": _tensor("g x", "g summed to x's shape, which broadcasts to g's"),
-    "fit_to": _tensor("g x", "the same where x may be longer too: g is spread"),
+    "fit_to": _tensor(
+        "g x", "the same where x may be longer than g too, which is spread"
+    ),
     "reshape_as": _tensor("g x", "g in x's shape"),
     "expand_as": _tensor("g x", "g broadcast to x's shape"),
-    "zeros": _tensor("g x", "zeros of x's shape, of g's dtype and device"),
+    "zeros": _tensor("g x", "zeros of x's shape, of the dtype and device of g"),
     "cast_as": _tensor("g x", "g in x's dtype"),
     "count": _python("x dim", "how many elements a reduction over dim takes: an int"),
     "shape": _python("x", "x.shape"),
@@ -364,28 +370,42 @@ BUILDERS: dict[str, Builder] = {
     "dtype": _python("x", "x.dtype"),
     "rank": _python("x", "x.ndim"),
     "whole": _python("x", "whether x's elements are integers"),
-    "excludes": _python("x value", "whether no element of x is surely that number"),
-    "class_dim": _python("x", "the dim of classes: 1, or 0 of a vector"),
+    "excludes": _python(
+        "x value",
+        "whether surely no element of x is that number: those of torch.arange",
+    ),
+    "class_dim": _python("x", "the dim of classes: 1, and 0 of a vector"),
     "sum_repeats": _tensor("g x repeats", "g of x.repeat(*repeats), summed to x"),
     "channels": _tensor("weight x", "weight[:, None, None] beside x[N, C, H, W]"),
     "trailing": _python("sizes", "the last len(sizes) dimensions: (-2, -1)"),
-    "leading": _python("x", "all dimensions of x but its last: (0, 1)"),
+    "leading": _python("x", "all dimensions of x but its last one: (0, 1)"),
     "moved": _tensor(
         "x dim by", "x moved by 1 or -1 along dim, a 1 where nothing came"
     ),
-    "padding": _python("x dim before after", "the pad of F.pad in one dimension"),
+    "padding": _python(
+        "x dim before after", "the pad of F.pad in one dimension, (before, after)"
+    ),
     "negated": _python("numbers", "the negative of a number or of each in a tuple"),
     "inverse_permutation": _python("dims", "what undoes a permutation"),
-    "number_at": _python("numbers at", "one of several numbers, or the one for all"),
-    "default_eps": _python("x", "the eps of rms_norm, if none is given"),
-    "equation": _python("x y dims", "the equation of einsum that tensordot is"),
+    "number_at": _python(
+        "numbers at", "one of several numbers, or the one for all dims"
+    ),
+    "default_eps": _python(
+        "x", "the eps of rms_norm if none is given: of x's dtype, at most float32's"
+    ),
+    "equation": _python(
+        "x y dims", "the equation of torch.einsum that torch.tensordot is"
+    ),
     "chain": _primitives("tensors", "the product of matrices, from the first"),
     "grids": _primitives(
-        "tensors indexing", "each vector over the grid of all of them"
+        "tensors indexing",
+        "each of several vectors over the grid of all of them: torch.meshgrid",
     ),
     "batched": _primitives("x rank", "x with one dim before so many last ones"),
     "columns": _primitives(
         "tensors", "each of a tuple with a last dim of size 1, if 1-D"
     ),
-    "at_least": _primitives("tensors rank", "each of a tuple with that many dims"),
+    "at_least": _primitives(
+        "tensors rank", "each of a tuple with that many dims at least: torch.atleast_2d"
+    ),
 }
