@@ -13,6 +13,7 @@ compares them); what is not known of a call is None.
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple, TypeVar
@@ -90,9 +91,13 @@ def member_class(
     found = _in_turn(layer, call) if in_turn else _instance(layer, call)
     if found is None:
         return None
+    read = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+    if read & {node.id for node in _stores(around) if _place(node) > _place(call)}:
+        return None  # these names mean something else later on
+    names = {one.arg for one in parameters(around.args)}.union(_stored(around))
     for item in found.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            if _stored(item) & {one.arg for one in parameters(around.args)}:
+            if names.intersection(_stored(item)):
                 return None  # two things of one name
             item.args = copy.deepcopy(around.args)
     return found
@@ -147,16 +152,34 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     if init is None:
         return None if call.args or call.keywords else made
     given = _given(init.args, call)
-    if given is None or _stored(init) & given.keys():
+    stored = _stored(init)
+    if given is None or stored.keys() & given.keys():
         return None
-    init.body = [item for one in init.body for item in _filled_in(one, given)]
+    filling, body = _Filling(given), list[ast.stmt]()
+    for item in (new for one in init.body for new in filling.of_statement(one)):
+        match item:
+            case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
+                given[name] = value  # its own name may be another one's around it
+                continue
+            case ast.Assign([ast.Attribute(ast.Name("self"), name)], value):
+                filling.held[name] = value
+        body.append(item)
+    init.body = body or [ast.Pass()]
     return made
 
 
-def _stored(init: ast.FunctionDef) -> set[str]:
-    """The names that it assigns."""
+def _stores(init: ast.FunctionDef) -> list[ast.Name]:
     names = [node for node in ast.walk(init) if isinstance(node, ast.Name)]
-    return {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return [node for node in names if isinstance(node.ctx, ast.Store)]
+
+
+def _stored(init: ast.FunctionDef) -> Counter[str]:
+    """The names that it assigns, and how often."""
+    return Counter(node.id for node in _stores(init))
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | None:
@@ -176,20 +199,29 @@ def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | No
     return known if known.keys() >= every else None
 
 
-def _filled_in(item: ast.stmt, given: Mapping[str, ast.expr]) -> list[ast.stmt]:
-    """A statement with these in the place of names, and without choices that they decide."""
-    found = _Filling(given).visit(item)
-    return found if isinstance(found, list) else [found]
-
-
 class _Filling(ast.NodeTransformer):
-    """Puts expressions in the place of names, and takes the branch that a constant decides."""
+    """Puts expressions in the place of names, and of numbers that `self` has; takes the branch that a constant decides."""
 
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         self.given = given
+        self.held: dict[str, ast.expr] = {}  # by self
+
+    def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
+        """What becomes of a statement."""
+        found = self.visit(item)
+        return found if isinstance(found, list) else [found]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return copy.deepcopy(self.given.get(node.id, node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        match node:
+            case ast.Attribute(
+                ast.Name("self"), name, ast.Load()
+            ) if name in self.held and _is_arithmetic(self.held[name]):
+                return copy.deepcopy(self.held[name])
+        self.generic_visit(node)
+        return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
@@ -200,6 +232,12 @@ class _Filling(ast.NodeTransformer):
         self.generic_visit(node)
         held = _holds(node.test)
         return node if held is None else node.body if held else node.orelse
+
+
+def _is_arithmetic(value: ast.expr) -> bool:
+    """Whether it is made of names and numbers alone."""
+    kinds = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
+    return all(isinstance(node, kinds) for node in ast.walk(value))
 
 
 def _holds(test: ast.expr) -> bool | None:
@@ -278,6 +316,8 @@ class _Converter:
         self.owner, self.file, self.name = owner, file, name
         self.methods = _methods(owner)
         self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
+        self.own = frozenset(self.attributes)
+        self.owners: dict[str, str] = {}  # of `up_weight` the module `up`
         self.made: dict[str, ast.FunctionDef] = {}
         self.members: dict[str, _Converter | None] = {}
 
@@ -352,12 +392,7 @@ class _Reader(ast.NodeTransformer):
         if self.of.is_member and known is not None and _is_fixed(known):
             return _constant(known, node)
         if known is not None and known.module is not None:
-            shown = ast.unparse(known.module)
-            hint = (
-                "call what it computes, with parameters of this module: "
-                "F.linear(x, self.weight), where __init__ has self.weight = nn.Parameter(...)"
-            )
-            raise Refusal(node, f"'self.{node.attr}' is another module: {shown}", hint)
+            raise _other_module(node, node.attr, known.module)
         self.read.setdefault(node.attr, node)
         return ast.copy_location(ast.Name(node.attr, ast.Load()), node)
 
@@ -433,9 +468,16 @@ class _Reader(ast.NodeTransformer):
     ) -> ast.expr:
         """What a module in this one has, as an attribute of this one: `up_weight`."""
         known = below.attributes.get(attribute, Attribute())
+        if known.module is not None:
+            raise _other_module(node, f"{owner}.{attribute}", known.module)
         if _is_fixed(known):
             return _constant(known, node)
-        name = attribute if attribute == "training" else f"{owner}_{attribute}"
+        name = f"{owner}_{attribute}"
+        if attribute == "training":
+            name = attribute
+        elif name in self.of.own or self.of.owners.setdefault(name, owner) != owner:
+            message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', and so is another attribute"
+            raise Refusal(node, message, f"call 'self.{owner}' otherwise")
         self.of.attributes.setdefault(name, known)
         self.read.setdefault(name, node)
         return ast.copy_location(ast.Name(name, ast.Load()), node)
@@ -445,6 +487,15 @@ class _Reader(ast.NodeTransformer):
             hint = "read its attributes: self.weight"
             raise Refusal(node, f"the forward hands '{node.id}' on", hint)
         return node
+
+
+def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
+    hint = (
+        "call what it computes, with parameters of this module: F.linear(x, "
+        "self.weight), where __init__ has self.weight = nn.Parameter(...)"
+    )
+    message = f"'self.{name}' is another module: {ast.unparse(made)}"
+    return Refusal(node, message, hint)
 
 
 def _is_fixed(known: Attribute) -> bool:
@@ -505,6 +556,7 @@ def _attributes(
         {item.arg: item.annotation for item in parameters(given)} if given else {}
     )
     values = defaults(given) if given else {}
+    sizes = _Sizes(init)
     before = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
         for name, value in _assigned(node):
@@ -512,7 +564,7 @@ def _attributes(
             if isinstance(value, ast.Constant) and value.value is None:
                 found[name] = known._replace(may_lack=True)
                 continue
-            new = _of_value(value, annotations, values)
+            new = _of_value(value, annotations, values, sizes)
             if new.module is not None and name in before:  # it is one of two
                 either = ast.BoolOp(ast.Or(), [before[name], new.module])
                 new = new._replace(module=either)
@@ -548,6 +600,7 @@ def _of_value(
     value: ast.expr,
     annotations: dict[str, ast.expr | None],
     given: dict[str, ast.expr],
+    sizes: "_Sizes",
 ) -> Attribute:
     """What an attribute is that has this value."""
     match value:
@@ -556,14 +609,14 @@ def _of_value(
         case ast.Constant():
             return Attribute(default=value)
         case ast.IfExp(_, body, ast.Constant(None)):
-            return _of_value(body, annotations, given)._replace(may_lack=True)
+            return _of_value(body, annotations, given, sizes)._replace(may_lack=True)
         case ast.IfExp(_, ast.Constant(None), orelse):
-            return _of_value(orelse, annotations, given)._replace(may_lack=True)
+            return _of_value(orelse, annotations, given, sizes)._replace(may_lack=True)
         case ast.Call(callee):
             dotted = dotted_name(callee) or ""
             last = dotted.rpartition(".")[2]
             if last in KINDS:
-                return Attribute(_owned(KINDS[last], _inside(value)))
+                return Attribute(sizes.owned(KINDS[last], _inside(value)))
             if last[:1].isupper():
                 return Attribute(module=value)
     if any(isinstance(node, ast.Call) for node in ast.walk(value)):
@@ -589,13 +642,50 @@ def member_of(
     return member_class(known.module, file, _methods(owner).get("__init__"))
 
 
-def _owned(kind: str, tensor: ast.expr) -> ast.expr:
-    """`Parameter[out_features, in_features]`, the sizes where they are names or numbers."""
-    sizes = [_size(item) for item in _shape(tensor)]
-    shown = ", ".join(map(str, sizes))
-    known = sizes and all(sizes)
-    text = f"{kind}[{shown}]" if known else kind
-    return ast.parse(text, mode="eval").body
+WORDS = {ast.Mult: "", ast.FloorDiv: "per_", ast.Add: "plus_", ast.Sub: "less_"}
+
+
+class _Sizes:
+    """What sizes are called in an `__init__`."""
+
+    def __init__(self, init: ast.FunctionDef | None) -> None:
+        stores = _stores(init) if init else []
+        self.last = {node.id: _place(node) for node in sorted(stores, key=_place)}
+        taken = parameters(init.args) if init else []
+        self.names = self.last.keys() | {item.arg for item in taken}
+        self.held: dict[str, list[ast.expr]] = {}  # by self
+        for node in ast.walk(init) if init else ():
+            for name, value in _assigned(node):
+                self.held.setdefault(name, []).append(value)
+
+    def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
+        """`Parameter[out_features, in_features]`, the sizes where all of them have names or are numbers."""
+        sizes = [self._called(item) for item in _shape(tensor)]
+        known = sizes and all(sizes)
+        text = f"{kind}[{', '.join(sizes)}]" if known else kind
+        return ast.parse(text, mode="eval").body
+
+    def _called(self, node: ast.expr) -> str:
+        """`hidden`, `8`, `dim_4` of `4 * dim`; nothing for what is no such arithmetic, or could be another size of that name."""
+        match node:
+            case ast.Name(name):
+                return "" if self.last.get(name, (0, 0)) > _place(node) else name
+            case ast.Attribute(ast.Name("self"), name):
+                value, *others = self.held.get(name, [node])
+                if others or value is node:
+                    return ""
+                plain = isinstance(value, ast.Name) or name in self.names
+                return self._called(value) if plain else name
+            case ast.Constant(int(value)):
+                return str(value)
+            case ast.BinOp(left, operator, right) if type(operator) in WORDS:
+                if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
+                    left, right = right, left
+                one, two = self._called(left), self._called(right)
+                called = f"{one}_{WORDS[type(operator)]}{two}"
+                known = one.isidentifier() and two and not isinstance(right, ast.BinOp)
+                return called if known and called not in self.names else ""
+        return ""
 
 
 def _shape(tensor: ast.expr) -> list[ast.expr]:
@@ -611,25 +701,6 @@ def _shape(tensor: ast.expr) -> list[ast.expr]:
             return []
     last = (dotted_name(callee) or "").rpartition(".")[2]
     return sizes if last in {*MADE, *UNSET, "full"} else []
-
-
-WORDS = {ast.Mult: "", ast.FloorDiv: "per_", ast.Add: "plus_", ast.Sub: "less_"}
-
-
-def _size(node: ast.expr) -> str:
-    """What a size is called: `hidden`, `8`, `dim_4` of `4 * dim`; nothing where it is no arithmetic of names."""
-    match node:
-        case ast.Name(name) | ast.Attribute(ast.Name("self"), name):
-            return name
-        case ast.Constant(int(value)):
-            return str(value)
-        case ast.BinOp(left, operator, right) if type(operator) in WORDS:
-            if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
-                left, right = right, left
-            one, two = _size(left), _size(right)
-            named = one.isidentifier() and two
-            return f"{one}_{WORDS[type(operator)]}{two}" if named else ""
-    return ""
 
 
 # --- How a class starts its parameters and buffers, in the words of torch.nn.init.

@@ -234,6 +234,19 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
             body("return self.act(x)", init="self.act = nn.GELU() if mode else None"),
             "5:16: 'self.act' is another module: nn.GELU()",
         ),
+        (
+            body(
+                "return self.up(x)", init="self.up = nn.Linear(3, 3); self.up_bias = 1"
+            ),
+            "5:16: the 'bias' of 'self.up' would be called 'up_bias', and so is another",
+        ),
+        (
+            body(
+                "return self.a(self.a_0(x))",
+                init="self.a = nn.Sequential(nn.Linear(3, 3)); self.a_0 = nn.Linear(3, 3)",
+            ),
+            "5:16: the '0_weight' of 'self.a' would be called 'a_0_weight'",
+        ),
         (body("return x") + body("return x").replace("N(", "M("), "several classes"),
     ],
 )
@@ -244,6 +257,61 @@ def test_what_no_function_can_do_is_refused_at_its_place(
         function_in(source, "ops.py", None, "forward")
     assert said in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("lines", "shapes"),
+    [
+        ("self.w = nn.Parameter(torch.ones(n, 2 * n, 3))", "n, n_2, 3"),
+        ("h = n // 2; self.w = nn.Parameter(torch.ones(h, h - 1))", "h, h_less_1"),
+        ("h = h or 4 * n; self.w = nn.Parameter(torch.ones(h))", "h"),
+        ("self.n = n; self.w = nn.Parameter(torch.ones(self.n))", "n"),
+        ("self.n = 2 * n; self.w = nn.Parameter(torch.ones(self.n))", "n_2"),
+        ("self.h = n; self.w = nn.Parameter(torch.ones(self.h))", "n"),
+        ("self.m = 2 * n; self.w = nn.Parameter(torch.ones(self.m))", "m"),
+        ("self.w = nn.Parameter(torch.ones(n)); n = 2 * n", ""),  # n is another one
+        ("n_2 = 3 * n; self.w = nn.Parameter(torch.ones(2 * n))", ""),
+        ("self.w = nn.Parameter(torch.ones(n * (h // 2)))", ""),
+        ("self.w = Inner(n)", "n_2, n"),
+        ("h = 3 * n; self.w = Inner(h)", "h_2, h"),
+        ("self.w = Inner(d=7)", ""),
+        ("self.w = Inner(n); n = 2 * n", None),
+    ],
+)
+def test_a_size_has_one_name_and_a_name_one_size(
+    lines: str, shapes: str | None
+) -> None:
+    source = f"""
+class Inner(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        h = 2 * d
+        self.h = h
+        self.weight = nn.Parameter(torch.ones(self.h, d))
+
+    def forward(self, x):
+        return x @ self.weight.t()
+
+
+class Layer(nn.Module):
+    def __init__(self, n, h=None):
+        {lines}
+
+    def forward(self, x):
+        return self.w(x)
+"""
+    if "Inner(" not in lines:
+        source = source.replace("self.w(x)", "x * self.w")
+    if shapes is None:
+        with pytest.raises(ScaffoldError, match="'self.w' is another module"):
+            function_in(source, "ops.py", "Layer", "forward")
+        return
+    (kind,) = (
+        ast.unparse(item.annotation)
+        for item in converted(source).args.kwonlyargs
+        if item.annotation
+    )
+    assert kind == (f"Parameter[{shapes}]" if shapes else "Parameter")
 
 
 def test_a_module_without_parameters_is_read_as_what_it_computes() -> None:
