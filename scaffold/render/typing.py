@@ -7,7 +7,7 @@ Invariant: in doubt it is not, and the generated code says so with an annotation
 import re
 from collections.abc import Iterable
 
-from scaffold.derive import fresh
+from scaffold.derive import fresh, numbered
 from scaffold.formula import (
     Assign,
     Node,
@@ -91,7 +91,8 @@ def untyped_calls_ignored(lines: Iterable[str]) -> list[str]:
     even that is; it is read in the next line alone, so that all of them have one name.
     """
     found, done = [*lines], list[str]()
-    name = fresh("shape", {*re.findall(r"(?<![.\w])\w+", "\n".join(found))})
+    taken = {*re.findall(r"(?<![.\w])\w+", "\n".join(found))}
+    name = numbered("shape", taken) if "shape" in taken else "shape"
     for line in found:
         first = not line.lstrip().startswith("elif ")
         long = UNTYPED in line and len(line) > LONG

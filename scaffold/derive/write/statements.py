@@ -191,7 +191,7 @@ class _Names:
             backward.held,
             {},
             {},
-            {},
+            users_of(backward.of),
             {},
             denominators_of(backward.applier.program.ops),
         )
@@ -479,17 +479,15 @@ class _Writer:
 
     def _name_all(self) -> None:
         several = sorted(self.plan.named, key=self._place)
-        own = {*self.names, *self.emission.own}
-        self.namer.tell_apart(
-            op for op in several if op not in own and op.rule not in ("vjp", "item")
-        )
         for op in several:
             if op.rule == "vjp":
                 self._name_pulled(op)
             elif op.rule == "loop_backward":
                 self._name_gradients(op)
-            elif op not in self.names:
-                self.names[op] = self.emission.own.get(op) or self.namer.name(op)
+            elif op in self.emission.own:
+                self.names.setdefault(op, self.emission.own[op])
+        rest = [op for op in several if op not in self.names]
+        self.names |= self.namer.name_all(rest)
 
     def _place(self, op: Op) -> tuple[int, int]:
         """Where its line stands, as far as names are numbered by it: what several gradients read stands before them."""
@@ -608,7 +606,7 @@ class _Writer:
             return ()
         if self.names[op] not in {f"grad_{word}" for word in value.facts.words}:
             return ()
-        if value in self.emission.held or value in self.emission.own:
+        if value in self.names or value in self.emission.own:
             return ()
         try:
             text = emit(self.known.words.at(scope).expression(value))

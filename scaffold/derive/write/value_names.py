@@ -41,6 +41,9 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
 LONGEST = 18  # characters of a name made of several
 
+# What the hidden values of a network stand between.
+LAYERS = frozenset({"linear", "matmul"})
+
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
@@ -74,13 +77,24 @@ class Namer:
         self.exact: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
+        self.given: dict[Op, str] = {}  # those that forward values got here
         self.whole = set[Op]()  # those that get a name
 
     def afresh(self, taken: Iterable[str]) -> "Namer":
         """One that begins anew, with these names taken; what is known of the ops it shares."""
         other = copy(self)
-        other.taken, other.alike, other.whole = {*taken}, {}, set()
+        other.taken, other.alike, other.whole, other.given = {*taken}, {}, set(), {}
         return other
+
+    def name_all(self, ops: Collection[Op]) -> dict[Op, str]:
+        """Names for several ops: first for values of the forward, after which their cotangents are called."""
+        self.whole |= {*ops}
+        for gradients in (False, True):
+            several = [op for op in ops if self._is_gradient(op) is gradients]
+            self.tell_apart(several)
+            found = {op: self.name(op) for op in several}
+            self.given |= found
+        return {op: self.given[op] for op in ops}
 
     def tell_apart(self, ops: Iterable[Op]) -> None:
         """Choose names for those of the ops that play one role for several inputs: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
@@ -142,7 +156,29 @@ class Namer:
         key = (op, value)
         if key not in self.stems:
             self.stems[key] = tuple(self._possible(op, value))
-        return self.stems[key]
+        value, sign = (value, "") if value else (self.negated.get(op), "neg_")
+        if value is None or value in self.held or not self._is_gradient(op):
+            return self.stems[key]
+        own = self.given.get(value)
+        others = {f"{sign}grad_{name}" for name in self.given.values() if name != own}
+        stems = [stem for stem in self.stems[key] if stem not in others]
+        named = own or (self._multiple(value) if not sign else "")
+        first = (f"{sign}grad_{named}",) if named else ()
+        return (*first, *stems) or self.stems[key]
+
+    def _multiple(self, value: Op) -> str:
+        """The name of so many times a value, if that alone reads it, and has no other gradient: `scores`, of `x @ query` in `scores = x @ query / t`."""
+        while (user := self._sole_user(value)) and _is_scaled_by_number(user, value):
+            value = user
+            if name := self.held.get(value) or self.given.get(value):
+                named = (self._value(op) for op in self.whole)
+                return "" if value in named else name
+        return ""
+
+    def _sole_user(self, value: Op) -> Op | None:
+        """The one forward op that reads a value."""
+        users = {*self.users.get(value, ())}
+        return users.pop() if len(users) == 1 else None
 
     def _possible(self, op: Op, value: Op | None) -> Iterator[str]:
         if op.rule == "item" and op.args[0].rule == "vjp":
@@ -284,6 +320,8 @@ class Namer:
             return [*self._with_name("{}_hat", normalized), "normalized"]
         if (spread := _spread(op)) is not None:
             return [spread]
+        if (part := self._part_played(op)) is not None:
+            return [part]
         if op.facts.operator == "-" and is_number(op.args[0], 1):
             return [*self._with_name("one_minus_{}", op.args[1]), "complement"]
         if op.facts.operator == "**" and is_number(op.args[1], 2):
@@ -331,6 +369,23 @@ class Namer:
         if below.rule == "clamp":  # so that nothing is divided by zero
             below = below.args[0]
         return op.args[0] if "scale" in below.facts.flags else None
+
+    def _part_played(self, op: Op) -> str | None:
+        """What the result of arithmetic is for what is computed of it: `hidden` between two layers, `num` above a line; None for another one."""
+        if op.facts.operator not in ("*", "+", "@"):
+            return None
+        if op.facts.operator == "*":
+            if any(map(self._normalized, op.args)):
+                return "normed"
+            if any(b.rule == "sigmoid" and b.args[0] is a for a, b in _both_ways(op)):
+                return "silu"
+        user = self._sole_user(op)
+        if user is None or user.args[0] is not op:
+            return None
+        if user.facts.operator == "/" and user.args[1].shape.rank != 0:
+            return "num" if user.args[1].is_tensor else None
+        layers = op.facts.operator == "*" and user.rule in LAYERS
+        return "hidden" if layers and any(x.rule in LAYERS for x in op.walk()) else None
 
     def _word(self, op: Op) -> str:
         """The user's name for a value, or for the first that it is of."""
@@ -389,6 +444,19 @@ def _squared(op: Op) -> Op | None:
     twice = op.facts.operator == "*" and op.args[0] is op.args[1]
     square = op.facts.operator == "**" and is_number(op.args[1], 2)
     return op.args[0] if twice or square or op.rule == "square" else None
+
+
+def _both_ways(op: Op) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """The two operands, and these the other way around."""
+    return op.args, op.args[::-1]
+
+
+def _is_scaled_by_number(op: Op, value: Op) -> bool:
+    """Whether it is a value times one number, or divided by it."""
+    by = op.args[-1] if op.args[0] is value else op.args[0]
+    if op.facts.operator == "/" and op.args[0] is not value:
+        return False
+    return op.facts.operator in ("*", "/") and (not by.is_tensor or by.shape.rank == 0)
 
 
 def _is_negative(op: Op) -> bool:
