@@ -41,9 +41,6 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
 LONGEST = 18  # characters of a name made of several
 
-# What the hidden values of a network stand between.
-LAYERS = frozenset({"linear", "matmul"})
-
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
@@ -168,7 +165,7 @@ class Namer:
 
     def _multiple(self, value: Op) -> str:
         """The name of so many times a value, if that alone reads it, and has no other gradient: `scores`, of `x @ query` in `scores = x @ query / t`."""
-        while (user := self._sole_user(value)) and _is_scaled_by_number(user, value):
+        while (user := self._sole_user(value)) and _is_multiple(user, value):
             value = user
             if name := self.held.get(value) or self.given.get(value):
                 named = (self._value(op) for op in self.whole)
@@ -286,12 +283,13 @@ class Namer:
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
 
     def _forward_roles(self, value: Op) -> list[str]:
-        found = [
-            user.facts.argument
-            for user in self.users.get(value, ())
-            if user.facts.argument and user.args[0] is value
-        ]
-        return [*dict.fromkeys(found), *self._roles(value)]
+        return [*dict.fromkeys(self._as_argument(value)), *self._roles(value)]
+
+    def _as_argument(self, value: Op) -> Iterator[str]:
+        """What a value is for those that are computed of it: `preactivation`."""
+        for user in self.users.get(value, ()):
+            if user.facts.argument and user.args[0] is value:
+                yield user.facts.argument
 
     def _roles(self, op: Op) -> list[str]:
         if op not in self.roles:
@@ -334,6 +332,7 @@ class Namer:
             body, orelse = op.args
             if body.args and body.args == orelse.args:  # a call by whichever rule
                 return self._roles(body)
+            return [*self._as_argument(op), *VALUE[op.rule]]
         plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
         return list(words)
@@ -377,15 +376,15 @@ class Namer:
         if op.facts.operator == "*":
             if any(map(self._normalized, op.args)):
                 return "normed"
-            if any(b.rule == "sigmoid" and b.args[0] is a for a, b in _both_ways(op)):
-                return "silu"
+            if any(_is_activation_of(*pair) for pair in (op.args, op.args[::-1])):
+                return "activated"
         user = self._sole_user(op)
         if user is None or user.args[0] is not op:
             return None
-        if user.facts.operator == "/" and user.args[1].shape.rank != 0:
-            return "num" if user.args[1].is_tensor else None
-        layers = op.facts.operator == "*" and user.rule in LAYERS
-        return "hidden" if layers and any(x.rule in LAYERS for x in op.walk()) else None
+        if user.facts.operator == "/" and user.args[1].is_tensor:
+            return None if user.args[1].shape.rank == 0 else "num"
+        layers = _is_layer(user) and any(map(_is_layer, op.walk()))
+        return "hidden" if layers and all(item.is_tensor for item in op.args) else None
 
     def _word(self, op: Op) -> str:
         """The user's name for a value, or for the first that it is of."""
@@ -446,17 +445,30 @@ def _squared(op: Op) -> Op | None:
     return op.args[0] if twice or square or op.rule == "square" else None
 
 
-def _both_ways(op: Op) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
-    """The two operands, and these the other way around."""
-    return op.args, op.args[::-1]
+def _is_activation_of(op: Op, value: Op) -> bool:
+    """Whether it is `sigmoid(x)`, or another function of a value before a gate, element by element."""
+    return op.facts.argument == "preactivation" and op.args[0] is value
 
 
-def _is_scaled_by_number(op: Op, value: Op) -> bool:
-    """Whether it is a value times one number, or divided by it."""
-    by = op.args[-1] if op.args[0] is value else op.args[0]
-    if op.facts.operator == "/" and op.args[0] is not value:
+def _is_layer(op: Op) -> bool:
+    """Whether it is a value times a matrix of weights, an input."""
+    if op.facts.category != "contraction" or len(op.args) < 2:
         return False
-    return op.facts.operator in ("*", "/") and (not by.is_tensor or by.shape.rank == 0)
+    weight = op.args[1]
+    while weight.facts.is_view:
+        weight = weight.args[0]
+    return weight.rule == "input"
+
+
+def _is_multiple(op: Op, value: Op) -> bool:
+    """Whether it is the result of arithmetic times one number, or divided by one."""
+    if not value.facts.operator or op.facts.operator not in ("*", "/"):
+        return False
+    first, second = op.args
+    if first is not value and op.facts.operator == "/":
+        return False
+    by = second if first is value else first
+    return not by.is_tensor or by.shape.rank == 0
 
 
 def _is_negative(op: Op) -> bool:

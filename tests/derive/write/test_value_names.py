@@ -236,6 +236,31 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
             {"rstd", "x_hat", "grad_x_hat"},
         ),
         ("p[N, 4]", "return torch.exp(1 - p) * (1 - p) ** 2", {"one_minus_p"}),
+        (  # between two layers
+            "x[*batch, D], w_gate[H, D], w_up[H, D], w_down[D, H]",
+            (
+                "gate = x @ w_gate.t()\nup = x @ w_up.t()\n"
+                "return (gate * torch.sigmoid(gate) * up) @ w_down.t()"
+            ),
+            {"activated", "hidden", "grad_hidden", "grad_gate", "grad_up"},
+        ),
+        (  # so many times what is divided by a number, or multiplied with one
+            "x[B, T, D], query[D], t=1.0",
+            (
+                "scores = (x @ query) / t\nweights = torch.softmax(scores, dim=-1)\n"
+                "return (weights.unsqueeze(-1) * x).sum(dim=1)"
+            ),
+            {"grad_scores"},
+        ),
+        (  # what is scaled after a norm, and what stands above a line
+            "x[*batch, D], gate[*batch, D], weight[D], eps=1e-6",
+            (
+                "rstd = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)\n"
+                "return x * rstd * weight * F.silu(gate)"
+            ),
+            {"grad_normed", "grad_x_hat"},
+        ),
+        ("q[N, D], k[D, M], z[N, 1]", "return q @ k / z", {"grad_num"}),
     ],
 )
 def test_values_are_called_by_their_roles(
@@ -243,6 +268,18 @@ def test_values_are_called_by_their_roles(
 ) -> None:
     assigned = {line.split(" = ")[0].strip() for line in backward(inputs, forward)}
     assert names <= assigned, assigned
+
+
+def test_a_gradient_is_called_as_its_value_is() -> None:
+    lines = backward(
+        "x[*batch, D], w1[H, D], w3[H, D], w2[D, H]",
+        "F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)",
+    )
+    assert {"projected = F.linear(x, w1)", "projected_x = F.linear(x, w3)"} <= {*lines}
+    text = "\n".join(lines)
+    assert "grad_w1 = torch.tensordot(grad_projected, x" in text
+    assert "grad_w3 = torch.tensordot(grad_projected_x, x" in text
+    assert "# w.r.t." not in text
 
 
 def test_a_second_value_of_one_role_has_a_number() -> None:
