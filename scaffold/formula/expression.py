@@ -195,6 +195,10 @@ class ExpressionParser:
         return self._element(item, present | {name} if name else present)
 
     def _check_callee(self, callee: ast.expr) -> None:
+        match callee:
+            case ast.Constant(int() | float() as number):  # 2(x + 1)
+                hint = f"to multiply: {number} * (...)"
+                self.fail(callee, f"'{number}' is a number and cannot be called", hint)
         if (
             not isinstance(callee, ast.Name)
             or callee.id not in self.tensors - self.source.locals

@@ -72,8 +72,9 @@ def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
 
 
 # What word processors, papers and other languages write for an operator or a quote.
-PAIRS = "−- –- ×* ·* ÷/ ’' ‘' “\" ”\" ≤<= ≥>= ≠!="
+PAIRS = "−- –- ×* ·* ÷/ ’' ‘' “\" ”\" ≤<= ≥>= ≠!= ²**2 ³**3"
 PLAIN = {ord(pair[0]): pair[1:] for pair in PAIRS.split()}
+NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
 FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)(?=[A-Za-z_(])")  # 2x, 2(x + 1)
 
 
@@ -82,8 +83,10 @@ def _mended(text: Text, error: SyntaxError) -> str:
     lines = text.value.split("\n")
     number = (error.lineno or 1) - 1
     line = lines[number].strip() if number < len(lines) else ""
-    meant = line.translate(PLAIN).replace("&&", "&").replace("||", "|")
+    meant = line.translate(PLAIN)
     meant = FACTOR.sub(r"\1 * ", meant) if "decimal literal" in error.msg else meant
+    if "&&" in meant or "||" in meant:
+        meant = _of_each_element(meant)
     if meant != line and _is_python("\n".join([*lines[:number], meant])):
         return f"write: {meant}"
     if len(line) > LONG:
@@ -91,10 +94,31 @@ def _mended(text: Text, error: SyntaxError) -> str:
     return f"mend: {line}" if line else "mend the line before it"
 
 
+def _of_each_element(line: str) -> str:
+    """`(x > 0) & (y > 0)` of `x > 0 && y > 0`, whose operands are what those of `and` are."""
+    try:
+        tree = ast.parse(line.replace("&&", " and ").replace("||", " or "))
+        return ast.unparse(_BitByBit().visit(tree))
+    except NO_PYTHON:
+        return line
+
+
+class _BitByBit(ast.NodeTransformer):
+    """Puts `&` in the place of `and`, and `|` of `or`."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
+        first, *others = node.values
+        for other in others:
+            first = ast.BinOp(first, operator, other)
+        return first
+
+
 def _is_python(text: str) -> bool:
     try:
         ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except NO_PYTHON:
         return False
     return True
 

@@ -84,6 +84,13 @@ def test_indentation_and_newlines_of_the_surroundings(
         ),
         ("x +", ["--forward:1:4: not valid Python: invalid syntax\nhint: mend: x +"]),
         (
+            "2(x + 1)",
+            [
+                "--forward:1:1: '2' is a number and cannot be called\n"
+                "hint: to multiply: 2 * (...)"
+            ],
+        ),
+        (
             "h = x\n  y",
             ["--forward:2:2: not valid Python: unexpected indent\nhint: mend: y"],
         ),
@@ -245,6 +252,22 @@ def test_indentation_and_newlines_of_the_surroundings(
 )
 def test_complaints(source: str, expected: list[str]) -> None:
     assert problems(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("3x² - 1", "write: 3 * x**2 - 1"),
+        ("x² && (", "mend: x² && ("),
+        (
+            "where(x > 0 && y > 0 || z, x, y)",
+            "write: where((x > 0) & (y > 0) | z, x, y)",
+        ),
+        ("y = 1\n!y && x", "mend: !y && x"),
+    ],
+)
+def test_what_is_no_python_is_told_as_it_may_be_meant(source: str, hint: str) -> None:
+    assert problems(source)[0].endswith(f"hint: {hint}")
 
 
 @pytest.mark.parametrize(
