@@ -62,7 +62,7 @@ class Forward(NamedTuple):
     hiding: dict[str, str]  # local -> the input that the user gives its name anew
 
 
-class Derived(NamedTuple):
+class GradientStatements(NamedTuple):
     """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
 
     statements: tuple[Statement, ...] = ()

@@ -78,7 +78,7 @@ class Accumulated(NamedTuple):
     calls: tuple[Op, ...]  # those that autograd itself differentiates
 
 
-class Forward:
+class TangentWalk:
     """One walk over the program."""
 
     def __init__(self, make: Maker, inputs: Mapping[Op, Op]) -> None:
@@ -494,7 +494,7 @@ def _statements(
     held = held_by_name(spec, lowered)
     make = maker_of(applier, lowered, held, seeds)
     ends = _ends(spec, derivation, lowered, held)
-    found = Forward(make, {op: seed for seed, op in seeds.items()}).run(
+    found = TangentWalk(make, {op: seed for seed, op in seeds.items()}).run(
         tuple(ends.values())
     )
     roots = _roots(make, ends, found)

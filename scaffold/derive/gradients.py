@@ -1,6 +1,6 @@
 """The gradients of an op, derived from its forward: lowered, walked back, simplified, planned, written.
 
-In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `Derived`: statements that assign
+In: an `OpSpec`, its forward as it will stand, and the inputs that want a gradient. Out: `GradientStatements`: statements that assign
 `grad_<input>`, over the forward's own names. Invariant: each gradient is the derivative; what cannot be derived is said, not
 guessed.
 """
@@ -23,7 +23,7 @@ from scaffold.derive.autograd_fallback import (
     of_results,
 )
 from scaffold.derive.capabilities import NOT_DERIVED
-from scaffold.derive.derivation import Derived, Forward
+from scaffold.derive.derivation import Forward, GradientStatements
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Named, Op, Program, down_to
@@ -118,7 +118,7 @@ class Differentiated:
         assert self.walked is not None
         return _simplified(self.walked, _in_place(self.question, self.joined))
 
-    def statements(self, spec: OpSpec) -> Derived:
+    def statements(self, spec: OpSpec) -> GradientStatements:
         """The statements that assign the gradients, in the style of the spec."""
         why = self.why
         if self.walked is not None:
@@ -141,7 +141,7 @@ class Differentiated:
         except RecursionError:  # of a forward that nests too deeply to be derived
             advised = ()
         constants = _undifferentiated_calls(spec, forward)
-        return Derived(fallback or (), (note, *constants, *advised))
+        return GradientStatements(fallback or (), (note, *constants, *advised))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
         """The statement, in which autograd of the whole forward sees its results alone."""
@@ -244,7 +244,9 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     )
 
 
-def _statements(spec: OpSpec, walked: Walked, backward: BackwardGraph) -> Derived:
+def _statements(
+    spec: OpSpec, walked: Walked, backward: BackwardGraph
+) -> GradientStatements:
     results = walked.lowered.results
     _refuse_changed(spec, backward)
     return gradient_statements(backward, spec.style)._replace(

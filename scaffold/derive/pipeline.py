@@ -26,9 +26,9 @@ from scaffold.derive.capabilities import (
 )
 from scaffold.derive.derivation import (
     Derivation,
-    Derived,
     DoubleBackward,
     Forward,
+    GradientStatements,
     Maths,
 )
 from scaffold.derive.forward.body import grad_name, write_forward
@@ -467,7 +467,9 @@ def _differentiated(
 def _with_derived(spec: OpSpec, source: Source) -> Maths:
     """The stated gradients and those that are derived, as one backward, and the forward with names for what that reads."""
     forward = source.forward
-    derived = source.gradients.statements(spec) if source.gradients else Derived()
+    derived = (
+        source.gradients.statements(spec) if source.gradients else GradientStatements()
+    )
     notes = derived.notes if source.refused is None else (source.refused,)
     formula = spec.kept or spec.forward
     kept = derived.kept

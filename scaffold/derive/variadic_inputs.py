@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from scaffold.derive.derivation import Derived, Forward
+from scaffold.derive.derivation import Forward, GradientStatements
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
@@ -44,7 +44,7 @@ class JoinedInput(NamedTuple):
         inputs = (one if item is self.several else item for item in spec.inputs)
         return replace(spec, inputs=tuple(inputs))
 
-    def derived(self, graph: Graph, found: Derived) -> Derived:
+    def derived(self, graph: Graph, found: GradientStatements) -> GradientStatements:
         """The gradients that were derived for that input, as those of each tensor."""
         back = {graph.name(self.name): self.value}
 

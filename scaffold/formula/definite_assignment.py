@@ -2,7 +2,7 @@
 
 In: the statements of a formula, and the names that have a value before them. Out: the first such read of each name, with a
 test that tells the ways apart. Invariant: a read is fine only where the tests around it are the ones around an assignment. Two
-tests are one `Fact` only if they are about equal values: the same text, and nothing that it reads assigned in between.
+tests are one `TestFact` only if they are about equal values: the same text, and nothing that it reads assigned in between.
 """
 
 import ast
@@ -15,19 +15,19 @@ from scaffold.primitives.calls import is_in_place
 Choices = Mapping[str, Collection[object]]  # all the values that a name may have
 
 
-class Fact(NamedTuple):
+class TestFact(NamedTuple):
     """What a test said: equal facts are about equal values."""
 
     test: str
     versions: tuple[tuple[str, int], ...]  # of the names in it
     holds: bool
 
-    def otherwise(self) -> "Fact":
+    def otherwise(self) -> "TestFact":
         """The same test with the other answer."""
         return self._replace(holds=not self.holds)
 
 
-Way = frozenset[Fact]
+Way = frozenset[TestFact]
 ALWAYS: Way = frozenset()
 NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.IsNot: ast.Is,
@@ -62,7 +62,7 @@ class _Walk:
     """Follows the statements in order; `ways` are those by which a name got a value."""
 
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
-        self.names, self.facts = names, Facts(choices)
+        self.names, self.facts = names, TestFacts(choices)
         self.ways: dict[str, list[Way]] = {}
         self.ended: list[Way] = []  # ways on which an error is raised
         self.found: dict[str, Unassigned] = {}
@@ -132,17 +132,17 @@ class _Walk:
                 self.ways.setdefault(name, []).append(way)
 
 
-class Facts:
+class TestFacts:
     """The facts that tests say, as they are met, and what follows from them."""
 
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.versions: dict[str, int] = {}
-        self.seen: dict[Fact, tuple[str, bool]] = {}  # a fact -> as it was written
-        self.all_of: dict[Fact, Way] = {}  # `a and b` -> a, b
-        self.equal: dict[Fact, tuple[str, object]] = {}  # `name == value`
+        self.seen: dict[TestFact, tuple[str, bool]] = {}  # a fact -> as it was written
+        self.all_of: dict[TestFact, Way] = {}  # `a and b` -> a, b
+        self.equal: dict[TestFact, tuple[str, object]] = {}  # `name == value`
 
-    def of(self, test: ast.expr) -> Fact:
+    def of(self, test: ast.expr) -> TestFact:
         """The fact that a test holds."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.of(test.operand).otherwise()
@@ -151,7 +151,7 @@ class Facts:
             case ast.Compare(left, [operation], [right]) if type(operation) in NEGATED:
                 plain = ast.Compare(left, [NEGATED[type(operation)]()], [right])
                 holds = False
-        fact = Fact(ast.unparse(plain), self._versions(test), holds)
+        fact = TestFact(ast.unparse(plain), self._versions(test), holds)
         match plain:
             case ast.BoolOp(ast.And(), values):
                 self.all_of[fact] = frozenset(map(self.of, values))
@@ -171,7 +171,7 @@ class Facts:
             names.add("")
         return tuple((name, self.versions.get(name, 0)) for name in sorted(names))
 
-    def left_out(self, way: Way, ways: Sequence[Way]) -> Fact | None:
+    def left_out(self, way: Way, ways: Sequence[Way]) -> TestFact | None:
         """What also holds where a run that is on `way` is on none of the `ways`; None if it always is on one."""
         known = self._implied(way)
         if any(fact.otherwise() in known for fact in known):
@@ -203,7 +203,7 @@ class Facts:
             known |= {fact for fact in self.equal if self._is_left(fact, known)}
         return frozenset(known)
 
-    def _is_left(self, fact: Fact, known: Collection[Fact]) -> bool:
+    def _is_left(self, fact: TestFact, known: Collection[TestFact]) -> bool:
         """Whether a name has a value because it has no other of its choices."""
         name, value = self.equal[fact]
         others = {
@@ -214,7 +214,7 @@ class Facts:
         choices = self.choices.get(name, ())
         return value in choices and {*choices} - {value} <= others
 
-    def written(self, fact: Fact) -> tuple[str, bool]:
+    def written(self, fact: TestFact) -> tuple[str, bool]:
         """A test as it was written, and its answer where the fact holds."""
         return self.seen[fact]
 

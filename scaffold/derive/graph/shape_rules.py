@@ -564,7 +564,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 def _matmul(program: Program, args: Args) -> Shape | None:
     left, right = (item.shape for item in tensors(args.values()))
     found = shapes.multiplied(left, right)
-    return found or shapes.unknown(shapes.Product(left, right))
+    return found or shapes.unknown(shapes.MatrixProduct(left, right))
 
 
 def _vector(program: Program, args: Args) -> Shape | None:

@@ -224,7 +224,7 @@ class Permuted(Origin):
 
 
 @dataclass(frozen=True, slots=True)
-class Product(Origin):
+class MatrixProduct(Origin):
     """The shape of a product of matrices."""
 
     left: Shape

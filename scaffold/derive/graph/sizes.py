@@ -10,9 +10,9 @@ from math import gcd
 
 from scaffold.derive.graph.shapes import Dim, NamedSize, UnnamedSize, is_lead
 
-Product = tuple[Dim, ...]  # in the order of their text
+Monomial = tuple[Dim, ...]  # in the order of their text
 Terms = Mapping[
-    Product, int
+    Monomial, int
 ]  # whole multiples of products; the product of nothing is 1
 
 
@@ -20,7 +20,7 @@ Terms = Mapping[
 class Polynomial(UnnamedSize):
     """Whole multiples of products of sizes, added up: `3*D`, `H - H//2`."""
 
-    terms: tuple[tuple[Product, int], ...]
+    terms: tuple[tuple[Monomial, int], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -73,7 +73,7 @@ def minus(one: Dim, two: Dim) -> Dim:
 
 def times(one: Dim, two: Dim) -> Dim:
     """`one * two`."""
-    terms: dict[Product, int] = {}
+    terms: dict[Monomial, int] = {}
     for left, count in terms_of(one).items():
         for right, other in terms_of(two).items():
             product = tuple(sorted((*left, *right), key=repr))
@@ -105,7 +105,7 @@ def divided(size: Dim, by: Dim) -> Dim | None:
     if len(divisor) != 1:
         return None
     ((factors, count),) = divisor.items()
-    found: dict[Product, int] = {}
+    found: dict[Monomial, int] = {}
     for product, of in terms_of(size).items():
         left = _without(product, factors)
         if left is None or of % count:
@@ -114,7 +114,7 @@ def divided(size: Dim, by: Dim) -> Dim | None:
     return size_of(found)
 
 
-def _without(product: Product, factors: Product) -> Product | None:
+def _without(product: Monomial, factors: Monomial) -> Monomial | None:
     """What is left of a product without some of its factors."""
     left = list(product)
     for factor in factors:
@@ -240,7 +240,7 @@ def said(size: Dim) -> str | None:
     return f"({text})" if len(terms) > 1 else text
 
 
-def _term_said(product: Product, count: int) -> str:
+def _term_said(product: Monomial, count: int) -> str:
     """One term as text; twice the half of a size is the size."""
     for item in product:
         if isinstance(item, Share):

@@ -17,7 +17,7 @@ from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to, tensors
-from scaffold.derive.graph.shapes import Dim, LeadingDims, Product, Shape, is_lead
+from scaffold.derive.graph.shapes import Dim, LeadingDims, MatrixProduct, Shape, is_lead
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction, is_view
@@ -240,7 +240,7 @@ def _dims(shape: Shape) -> tuple[Dim, ...]:
     match shape:
         case Shape(tuple() as dims):
             return tuple(LEAD if is_lead(dim) else dim for dim in dims)
-        case Shape(None, Product(left, right)):
+        case Shape(None, MatrixProduct(left, right)):
             one, two = _dims(left), _dims(right)
             if len(one) > 1 and len(two) > 1:
                 lead = (LEAD,) * (LEAD in one or LEAD in two)

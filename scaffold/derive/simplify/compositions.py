@@ -18,7 +18,7 @@ from scaffold.derive.simplify.patterns import Bound, Matcher, Pattern, heads, pa
 
 # --- Compositions of the forward, which have a gradient of their own.
 
-Named = tuple[Table, str]  # a table, and the name of a rule in it
+RuleName = tuple[Table, str]  # a table, and the name of a rule in it
 
 
 class Composition(NamedTuple):
@@ -64,9 +64,9 @@ class Composer:
 
 
 @lru_cache(maxsize=8)
-def _by_head(table: Table) -> Mapping[str, Iterable[tuple[Named, Pattern]]]:
+def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
     """The compositions that a value of each primitive may be, with where their rules are found."""
-    found: dict[str, list[tuple[Named, Pattern]]] = {}
+    found: dict[str, list[tuple[RuleName, Pattern]]] = {}
     for home, name, text in table.composed():
         item = pattern(text, op_of=home.op_of)
         for head in heads(item):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive.graph.conditions import decides, implies
 from scaffold.derive.graph.op import Op, names_read
-from scaffold.derive.graph.shapes import Product, Shape
+from scaffold.derive.graph.shapes import MatrixProduct, Shape
 from scaffold.derive.plan.costs import is_at_hand, is_brief, is_never_named
 
 # Ops that ask for a shape that another value has.
@@ -88,7 +88,7 @@ class Safety:
 
 def _is_product(shape: Shape) -> bool:
     """Whether only a product of matrices has a shape."""
-    return isinstance(shape.origin, Product)
+    return isinstance(shape.origin, MatrixProduct)
 
 
 def _asks(op: Op) -> bool:

@@ -1,6 +1,6 @@
 """The graph of the gradients as statements, and the forward with names for the values of it that these read.
 
-In: the gradients as a graph, and what is saved. Out: `Derived`. Invariant: run in order the statements give the gradients' values,
+In: the gradients as a graph, and what is saved. Out: `GradientStatements`. Invariant: run in order the statements give the gradients' values,
 whatever names the forward has; no line is longer than an author would let it be, since parts of a long one get names, unless it is a
 sum with a line for each term.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import pullback_of
 from scaffold.derive.backward_program import free_reads, needed_for, read_names
-from scaffold.derive.derivation import Derived, Forward
+from scaffold.derive.derivation import Forward, GradientStatements
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
@@ -49,7 +49,7 @@ class _Attempt(NamedTuple):
     over: int
 
 
-def gradient_statements(backward: BackwardGraph, style: Style) -> Derived:
+def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatements:
     """The statements of the backward, and the forward that they go with."""
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
@@ -69,7 +69,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> Derived:
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     if attempt.over and not forgoes and attempt.over < LEAST_OVER:
         attempt = _first_fit(backward, names.repeated, own, False)
-    return Derived(
+    return GradientStatements(
         attempt.statements,
         forward=names.forward(),
         kept=_kept(backward, names.all, saved, attempt.statements),
