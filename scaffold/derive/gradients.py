@@ -38,15 +38,16 @@ from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
-from scaffold.derive.simplify.algebra import ALGEBRA, Scalars, divided_first
-from scaffold.derive.simplify.assumptions import present, settled_tests, users_of
-from scaffold.derive.simplify.autocast_casts import AutocastCasts
+from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
+from scaffold.derive.simplify.assumptions import present, settled_tests
+from scaffold.derive.simplify.autocast_casts import with_casts
 from scaffold.derive.simplify.compositions import with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import FORWARD_PRODUCTS, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
+from scaffold.derive.simplify.rebuilding import users_of
 from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements
@@ -221,14 +222,12 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         roots, whole = divided.roots, {*whole, divided.quotient}
         of = {divided(op) or op: primal for op, primal in of.items()}
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
-    regrouped = Scalars(walked.make, roots, lambda op: op in whole)
-    roots = {name: regrouped(root) for name, root in roots.items()}
-    of = {regrouped.known.get(op, op): primal for op, primal in of.items()}
+    known = scalars_first(walked.make, roots, whole)
+    roots, of = _over(known, roots, of)
     if autocast_of(walked.spec).amp == "region":
         # After all that takes values apart, to which a cast is a value of its own.
-        cast = AutocastCasts(walked.make, lambda op: op in walked.held)
-        roots = {name: cast(root) for name, root in roots.items()}
-        of = {cast.known.get(op, op): primal for op, primal in of.items()}
+        known = with_casts(walked.make, roots, walked.held)
+        roots, of = _over(known, roots, of)
     return BackwardGraph(
         spec=walked.spec,
         applier=walked.applier,
@@ -328,6 +327,16 @@ def _walked_back(
     # Under autocast a cotangent may have another dtype than its value, which ATen's own gradients refuse.
     fuse = spec.forgoes_second and autocast_of(spec).amp != "region"
     return Reverse(make, absent, fuse).run(seeds, lowered.inputs)
+
+
+def _over(
+    known: Mapping[Op, Op], roots: Mapping[str, Op], of: Mapping[Op, Op]
+) -> tuple[dict[str, Op], dict[Op, Op]]:
+    """Gradients, and the forward values of cotangents, where each op has become another."""
+    return (
+        {name: known[root] for name, root in roots.items()},
+        {known.get(op, op): primal for op, primal in of.items()},
+    )
 
 
 def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:

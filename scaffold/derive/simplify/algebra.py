@@ -1,12 +1,13 @@
 """Sums, products and quotients, as an author would write them.
 
-In: the operands; for `Scalars` the gradients. Out: the op, or None where there is nothing to simplify; the gradients with
+In: the operands; for `scalars_first` the gradients. Out: the op, or None where there is nothing to simplify; the gradients with
 `grad_output / n * (x * y)` for `grad_output * (x * y) / n`. Invariant: same value in exact arithmetic and the
 same shape; what a forward local holds, or several places read, is not taken apart; no 0/0 appears, and one goes only where a
 quotient meets a factor that it is divided by.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
@@ -15,6 +16,7 @@ from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
+from scaffold.derive.simplify.rebuilding import Renewal, renewed
 
 ALGEBRA = Registry()
 CHOICES = frozenset({"where", "cond"})  # their values stand last
@@ -389,41 +391,35 @@ def _counts(below: Op) -> Iterable[Op]:
 # Products of whole gradients: what is one number, a tensor or not, is multiplied with each other first
 
 
-class Scalars:
-    """Multiplies in each product of a backward what is one number first: `grad_output / n * (x * y)`."""
+def scalars_first(
+    make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
+) -> dict[Op, Op]:
+    """What each op below the gradients becomes where numbers are multiplied first: `grad_output / n * (x * y)`; what is `whole` stays."""
+    return renewed(roots.values(), whole, _Scalars(make, roots, whole).renewed)
 
+
+class _Scalars:
     def __init__(
-        self, make: Maker, roots: Mapping[str, Op], whole: Callable[[Op], bool]
+        self, make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
     ) -> None:
         self.make, self.whole = make, whole
-        self.uses: dict[Op, int] = {}
-        self.known: dict[Op, Op] = {}
+        self.uses = Counter(roots.values())
         for op in {op for root in roots.values() for op in root.walk()}:
-            for arg in op.args:
-                self.uses[arg] = self.uses.get(arg, 0) + 1
-        for root in roots.values():
-            self.uses[root] = self.uses.get(root, 0) + 1
+            self.uses.update(op.args)
 
-    def __call__(self, op: Op) -> Op:
+    def renewed(self, op: Op, of: Renewal) -> Op:
         """The op with scalar factors first, and so below it."""
-        if op not in self.known:
-            self.known[op] = self._renewed(op)
-        return self.known[op]
-
-    def _renewed(self, op: Op) -> Op:
-        if self.whole(op) or not op.args:
-            return op
         if op.rule in ("mul", "div") and op.shape != SCALAR and op.kind == "real":
-            found = self._regrouped(op)
+            found = self._regrouped(op, of)
             if found is not None:
                 return found
-        return self.make.program.over(op, map(self, op.args))
+        return self.make.program.over(op, map(of, op.args))
 
-    def _regrouped(self, op: Op) -> Op | None:
+    def _regrouped(self, op: Op, of: Renewal) -> Op | None:
         """`x * (s * y) / t` as `s / t * (x * y)`; None where it has no scalar tensor, or one factor of one number."""
 
         def whole(item: Op) -> bool:
-            if self.whole(item) or self.uses.get(item, 0) > 1 and item is not op:
+            if item in self.whole or self.uses[item] > 1 and item is not op:
                 return True
             by_one_number = item.rule == "div" and _is_small(item.args[1])
             return item.rule != "mul" and not by_one_number
@@ -439,8 +435,8 @@ class Scalars:
             return None
         if numbers + len(small) + len(below) < 2:
             return None
-        scalar = self._scalar(product, small, below)
-        rest = [self(item) for item in large]
+        scalar = self._scalar(product, small, below, of)
+        rest = [of(item) for item in large]
         together = rest[0]
         for item in rest[1:]:
             together = self._times(together, item)
@@ -457,7 +453,7 @@ class Scalars:
             (
                 item.args[0]
                 if item.rule == "expanded"
-                and not self.whole(item)
+                and item not in self.whole
                 and _is_small(item.args[0])
                 else item
             )
@@ -468,15 +464,19 @@ class Scalars:
         return self.make.applier.named("mul", one, two)
 
     def _scalar(
-        self, product: Product[Op], small: Iterable[Op], below: Iterable[Op]
+        self,
+        product: Product[Op],
+        small: Iterable[Op],
+        below: Iterable[Op],
+        of: Renewal,
     ) -> Op:
         """The part that is one number; Python's numbers first."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
-            whole = self.whole(item) and not is_number(total, 1)
-            total = (self._times if whole else self.make.mul)(total, self(item))
+            whole = item in self.whole and not is_number(total, 1)
+            total = (self._times if whole else self.make.mul)(total, of(item))
         for item in below:
-            total = self.make.div(total, self(item))
+            total = self.make.div(total, of(item))
         return total
 
 

@@ -6,21 +6,16 @@ place. Invariant: equal wherever the assumption holds; a value that other gradie
 computed twice.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 
 from scaffold.derive.graph.conditions import is_presence, told_by
-from scaffold.derive.graph.op import Op, Program, Test
+from scaffold.derive.graph.op import Op, Program
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.rebuilding import Renewal, Users, chosen, rebuilt, renewed
 
-Users = Mapping[Op, set[Op]]
-TURNED = {
-    "add": "sub",
-    "sub": "add",
-}  # to add a negated term is to subtract it, and the reverse
 # The branch that a test takes, 0 or 1; or the test that is left of it.
 Decide = Callable[[Op], int | Op]
-Renewal = Callable[[Op], Op]  # what an op becomes
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
@@ -41,19 +36,8 @@ def settled_tests(
         inner = _decided(make, op, kept, users) if op.rule == "cond" else op
         return rebuilt(make, inner, of)
 
-    chosen = any(op.rule == "cond" for op in root.walk())
-    return renewed([root], kept, settled) if chosen else {}
-
-
-def users_of(roots: Iterable[Op]) -> Users:
-    """The ops that read each op; a root is read by itself."""
-    found: dict[Op, set[Op]] = {}
-    for root in roots:
-        found.setdefault(root, set()).add(root)
-        for op in root.walk():
-            for arg in op.args:
-                found.setdefault(arg, set()).add(op)
-    return found
+    chooses = any(op.rule == "cond" for op in root.walk())
+    return renewed([root], kept, settled) if chooses else {}
 
 
 def _decided(make: Maker, op: Op, kept: Collection[Op], users: Users) -> Op:
@@ -66,7 +50,7 @@ def _decided(make: Maker, op: Op, kept: Collection[Op], users: Users) -> Op:
         )[arg]
         for at, arg in enumerate(op.args)
     )
-    return _chosen(make, op, op.test, body, orelse)
+    return chosen(make, op, op.test, body, orelse)
 
 
 def _used_elsewhere(choice: Op, branch: Op, users: Users) -> Collection[Op]:
@@ -87,62 +71,9 @@ def _assumed(
         taken = decide(op.test)
         if isinstance(taken, int):
             return of(op.args[taken])
-        return _chosen(make, op, taken, *map(of, op.args))
+        return chosen(make, op, taken, *map(of, op.args))
 
     return renewed([root], kept, assumed)
-
-
-def renewed(
-    roots: Iterable[Op], kept: Collection[Op], change: Callable[[Op, Renewal], Op]
-) -> dict[Op, Op]:
-    """What each op below the roots becomes, asked of once; what is `kept` stays as it is, and so does what only that reads.
-
-    `change` gets an op and what it asks for the renewed arguments.
-    """
-    known: dict[Op, Op] = {}
-
-    def of(op: Op) -> Op:
-        if op not in known:
-            known[op] = op if op in kept else change(op, of)
-        return known[op]
-
-    for root in roots:
-        of(root)
-    return known
-
-
-def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
-    """The op of the arguments that stand for its own; of the same ones the op itself."""
-    args = tuple(map(of, op.args))
-    if args == op.args:
-        return op
-    if op.rule == "cond":
-        return _chosen(make, op, op.test, *args)
-    rule = op.rule
-    if rule in TURNED and args[1].rule == "neg" and not make.opaque(args[1]):
-        rule, args = TURNED[rule], (args[0], args[1].args[0])
-    return make.program.op(
-        rule, args, op.data, kind=op.kind, shape=op.shape, active=op.active
-    )
-
-
-def _chosen(make: Maker, op: Op, test: Op, body: Op, orelse: Op) -> Op:
-    """A choice in the place of another."""
-    if body is orelse:
-        return body
-    same = orelse.rule == "cond" and orelse.args[0] is body
-    if same and told_by(orelse.test, test, True):
-        return orelse
-    if (body, orelse) == op.args and test is op.test:
-        return op
-    return make.program.op(
-        "cond",
-        (body, orelse),
-        Test(test),
-        kind=op.kind,
-        shape=op.shape,
-        active=op.active,
-    )
 
 
 def _with_input(program: Program, name: str, test: Op) -> int | Op:

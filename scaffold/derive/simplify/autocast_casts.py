@@ -4,53 +4,48 @@ In: gradients. Out: the same, in which a call that takes tensors of one dtype, a
 over leading dims, which is `torch.tensordot`. Invariant: where autocast is off, no cast changes anything.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.simplify.constructors import Maker
+from scaffold.derive.simplify.rebuilding import Renewal, renewed
 
 CAST_BY_PYTORCH = frozenset({"lower", "float32"})
 
 
-class AutocastCasts:
-    """Gives the operands of each such call one dtype; `whole` are values that are read by a name."""
+def with_casts(
+    make: Maker, roots: Mapping[str, Op], held: Collection[Op]
+) -> dict[Op, Op]:
+    """What each op below the gradients becomes where the operands of each such call have one dtype; what is `held` is read by a name."""
 
-    def __init__(self, make: Maker, whole: Callable[[Op], bool]) -> None:
-        self.make, self.whole = make, whole
-        self.known: dict[Op, Op] = {}
-
-    def __call__(self, op: Op) -> Op:
-        """The op with casts in it, and below it."""
-        if op not in self.known:
-            self.known[op] = self._renewed(op)
-        return self.known[op]
-
-    def _renewed(self, op: Op) -> Op:
-        if self.whole(op) or not op.args:
-            return op
-        args = tuple(map(self, op.args))
+    def with_cast(op: Op, of: Renewal) -> Op:
+        args = tuple(map(of, op.args))
         facts = op.facts
         if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
-            args = self._in_one_dtype(op, args)
-        return self.make.program.over(op, args)
+            args = _in_one_dtype(make, op, args)
+        return make.program.over(op, args)
 
-    def _in_one_dtype(self, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
-        """The arguments, those of its kind in the dtype of one that is computed, and not in low precision where one is not."""
-        alike = _alike(op, args)
-        computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
-        if not computed:
-            return args
-        like = min(computed, key=lambda arg: (_is_zeros(arg), _is_lowered(arg)))
-        return tuple(self._cast(arg, like) if arg in alike else arg for arg in args)
+    return renewed(roots.values(), held, with_cast)
 
-    def _cast(self, arg: Op, like: Op) -> Op:
-        if _has_dtype_of(arg, like):
-            return arg
-        if _is_zeros(arg):
-            return self.make.zeros(like, arg.shape)
-        return self.make.program.op(
-            "cast", (arg, like), None, kind=arg.kind, shape=arg.shape, active=arg.active
-        )
+
+def _in_one_dtype(make: Maker, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The arguments, those of its kind in the dtype of one that is computed, and not in low precision where one is not."""
+    alike = _alike(op, args)
+    computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
+    if not computed:
+        return args
+    like = min(computed, key=lambda arg: (_is_zeros(arg), _is_lowered(arg)))
+    return tuple(_cast(make, arg, like) if arg in alike else arg for arg in args)
+
+
+def _cast(make: Maker, arg: Op, like: Op) -> Op:
+    if _has_dtype_of(arg, like):
+        return arg
+    if _is_zeros(arg):
+        return make.zeros(like, arg.shape)
+    return make.program.op(
+        "cast", (arg, like), None, kind=arg.kind, shape=arg.shape, active=arg.active
+    )
 
 
 def _alike(op: Op, args: Iterable[Op]) -> list[Op]:

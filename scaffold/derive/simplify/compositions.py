@@ -12,9 +12,9 @@ from typing import NamedTuple
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.derive.simplify.assumptions import Renewal, rebuilt, renewed
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.patterns import Bound, Matcher, Pattern, heads, pattern
+from scaffold.derive.simplify.rebuilding import Renewal, rebuilt, renewed
 
 # --- Compositions of the forward, which have a gradient of their own.
 

@@ -9,7 +9,9 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.graph.shapes import Shape
-from scaffold.derive.simplify.assumptions import (
+from scaffold.derive.simplify.constructors import Maker, Registry
+from scaffold.derive.simplify.products import Product, taken_apart
+from scaffold.derive.simplify.rebuilding import (
     TURNED,
     Renewal,
     Users,
@@ -17,8 +19,6 @@ from scaffold.derive.simplify.assumptions import (
     renewed,
     users_of,
 )
-from scaffold.derive.simplify.constructors import Maker, Registry
-from scaffold.derive.simplify.products import Product, taken_apart
 
 ONE_HOTS = Registry()
 
