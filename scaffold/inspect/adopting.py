@@ -16,12 +16,12 @@ from scaffold.formula.text import TAKEN, WELL_KNOWN
 from scaffold.inspect import bodies
 from scaffold.inspect.bodies import module_names
 from scaffold.inspect.declarations import declared_input, declared_outputs, output_names
-from scaffold.inspect.documented import Documented, read_documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Method
 from scaffold.inspect.gradients import backward_text
 from scaffold.inspect.imported_names import snake_case
 from scaffold.inspect.method_formulas import Unfit, forward_text, words_of
+from scaffold.inspect.surrounding_code import Documented, read_documented
 from scaffold.spec.names import camel_name
 from scaffold.spec.toml import op_table
 

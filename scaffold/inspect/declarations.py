@@ -8,10 +8,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from scaffold.inspect.documented import Documented
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.method_formulas import Unfit
+from scaffold.inspect.surrounding_code import Documented
 from scaffold.inspect.trial_inputs import CODES, NAMED, NUMERIC
 from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 

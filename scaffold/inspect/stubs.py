@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
 from scaffold.inspect.imported_names import snake_case
-from scaffold.inspect.plainness import is_torch
+from scaffold.inspect.pure_torch import is_torch
 from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import (
     Argument,

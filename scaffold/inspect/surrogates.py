@@ -9,7 +9,7 @@ import re
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.imported_names import method_call, torch_call
-from scaffold.inspect.plainness import reached
+from scaffold.inspect.pure_torch import reached
 from scaffold.inspect.vocabulary import creates
 from scaffold.primitives.calls import draws_random, has_memory, is_constant
 

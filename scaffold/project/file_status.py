@@ -1,4 +1,4 @@
-"""How every file of a project stands: what `scaffold check` says.
+"""The state of every file of a project: what `scaffold check` says.
 
 In: a `Project` and the ops that are meant. Out: a `Checked` a file, in the order of the manifest.
 Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has moved.

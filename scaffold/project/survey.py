@@ -1,4 +1,4 @@
-"""How the ops of a project stand to their records: what moved since, what became of the files, whether a proof still holds.
+"""Which ops of a project are out of date: what moved since their records, what became of their files, whether a proof still holds.
 
 In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rendered, no code of an op runs.
 Invariant: where nothing moved, rendering would give what was written last, so it need not be done.

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
-from scaffold.render.formatting import format_source
 from scaffold.render.imports import import_block
 from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING
@@ -52,17 +51,12 @@ class OpTestingView(NamedTuple):
     checks: tuple[Check, ...]
 
 
-def op_testing_file() -> str:
-    """The text of the file that generated tests of a project import, without choices of a team."""
-    return format_source(op_testing_draft(PLAIN), 88)
-
-
 def op_testing_draft(
     house: House,
     testing: Testing | None = BESIDE,
     module: str = OpTesting().module,
 ) -> str:
-    """The same text before it is formatted; that of no project, whose test holds it, asks nothing that is chosen."""
+    """The text of the file that generated tests of a project import, not formatted yet; that of no project, whose test holds it, asks nothing that is chosen."""
     single = house.single_line_imports
 
     def imports(code: str) -> str:

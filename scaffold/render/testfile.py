@@ -13,7 +13,7 @@ from typing import NamedTuple
 from scaffold.derive import Derivation
 from scaffold.render.environment import render_template, with_imports
 from scaffold.render.file_style import PLAIN, House
-from scaffold.render.formatting import format_source, keep_formatted
+from scaffold.render.formatting import keep_formatted
 from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.op_testing import needed, op_testing_draft
@@ -168,17 +168,6 @@ class TestView(NamedTuple):
     ]  # the op if it takes keywords, what it is compared with
     module: ModuleTestsView | None
     proof: ProofView | None = None  # what verification has beside that
-
-
-def suite_file(
-    spec: OpSpec,
-    derivation: Derivation,
-    layout: Layout,
-    reference: tuple[str, ...] | None,
-) -> str:
-    """The text of the test file; `reference` is the body of a function of the op's inputs."""
-    draft = suite_draft(spec, derivation, layout, reference, PLAIN)
-    return format_source(draft, layout.line_length)
 
 
 def suite_draft(

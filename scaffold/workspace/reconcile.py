@@ -1,4 +1,4 @@
-"""What a run has to do about each file of an op, so that it holds what it should.
+"""Which files of an op are missing, out of date or edited by hand, and what a run does about each.
 
 In: the record of an op, its files on disk, and their texts as they would be rendered now. Out: a `Prospect` for each, and the record
 after the run. Invariant: an edit by hand is never taken for a file that is out of date, nor the other way around.

@@ -1,4 +1,4 @@
-"""The text of a Python file, cut into statements that say what they say whatever their formatting.
+"""A Python file cut into statements, each with a form that does not depend on how it is formatted.
 
 In: a text. Out: `Statement`s whose texts, joined, are that text, each with its form; None where the text is not Python.
 Invariant: formatters, sorters of imports among them, do not change the forms in their order; any other edit does.

@@ -6,7 +6,7 @@ import pytest
 
 from scaffold.inspect import inspect_text
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.plainness import is_torch
+from scaffold.inspect.pure_torch import is_torch
 from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import arguments, guessed, shapes_for
 from tests.cli.running import scaffold

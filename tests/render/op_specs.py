@@ -8,7 +8,6 @@ from scaffold.derive import Derivation, Saved
 from scaffold.errors import Location
 from scaffold.formula import Formula, Graph
 from scaffold.render.layout import Layout
-from scaffold.render.testfile import suite_file
 from scaffold.spec import (
     Attribute,
     ModuleSpec,
@@ -17,6 +16,7 @@ from scaffold.spec import (
     Surrogate,
     TensorInput,
 )
+from tests.render.formatted import suite_file
 
 OPS = Path(__file__).parent / "ops"
 HERE = Location("test")

@@ -9,10 +9,10 @@ import pytest
 from scaffold.render.file_style import PLAIN
 from scaffold.render.formatting import BOUNDARY, fold, format_source
 from scaffold.render.layout import Layout
-from scaffold.render.op_testing import needed, op_testing_draft, op_testing_file
-from scaffold.render.testfile import suite_file
+from scaffold.render.op_testing import needed, op_testing_draft
 from tests.executed.checks import findings_of_black, findings_of_mypy, findings_of_ruff
 from tests.executed.suites import Suites
+from tests.render.formatted import op_testing_file, suite_file
 from tests.render.op_specs import EXAMPLES, Example
 from tests.sweeps import in_every_run
 

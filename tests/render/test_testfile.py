@@ -13,10 +13,11 @@ import pytest
 from scaffold.render.layout import Layout
 from scaffold.render.templates import template_root
 from scaffold.render.testcases import plan_making
-from scaffold.render.testfile import ModuleTestsView, module_tests, suite_file, view
+from scaffold.render.testfile import ModuleTestsView, module_tests, view
 from scaffold.spec import Attribute, ModuleSpec, OpSpec, Samples
 from tests.executed.checks import findings_of_mypy, findings_of_ruff
 from tests.executed.suites import WITHOUT_COMPILING, Suites
+from tests.render.formatted import suite_file
 from tests.render.mutants import LINEAR, OTHERS, Mutant
 from tests.render.op_specs import EXAMPLES, Example, tensor
 from tests.render.running import Outcomes, run_files

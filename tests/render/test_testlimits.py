@@ -8,7 +8,6 @@ from scaffold.derive import derive
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.testdomains import with_domains
-from scaffold.render.testfile import suite_file
 from scaffold.render.testlimits import (
     full_rank,
     is_its_derivative,
@@ -20,6 +19,7 @@ from scaffold.render.testlimits import (
 )
 from scaffold.render.testsizes import choose_sizes
 from tests.derive.building import spec_of
+from tests.render.formatted import suite_file
 
 
 def suite_of(inputs: str, forward: str, **raw: Any) -> str:

@@ -8,10 +8,10 @@ import pytest
 from scaffold.derive import derive
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
-from scaffold.render.testfile import suite_file
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
+from tests.render.formatted import suite_file
 
 SPECS = {
     "linear": spec_of(

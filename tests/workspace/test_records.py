@@ -11,7 +11,6 @@ from pathlib import Path
 import black
 import pytest
 
-from scaffold.render.op_testing import op_testing_file
 from scaffold.workspace import records
 from scaffold.workspace.records import (
     MOST,
@@ -22,6 +21,7 @@ from scaffold.workspace.records import (
     read_state,
     unpack,
 )
+from tests.render.formatted import op_testing_file
 
 NAMES = ("LinearFunction", "linear")
 LINEAR = (Path(__file__).parents[2] / "generated_examples/linear/linear.py").read_text()

@@ -1,4 +1,4 @@
-"""Tests that are fixed for a call: whether one holds, the choice by one, what one says of another.
+"""Conditions that are fixed for a call, `bias is not None`: whether one holds, what a choice by it is, what it tells of another.
 
 In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or what is sure. Invariant: what is not known
 before the call is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.

@@ -1,4 +1,4 @@
-"""What the backward does once, outside: choices, masks, sums and expansions moved out of what is linear in them.
+"""Choices, masks, sums and expansions moved out of what is linear in them, so that the backward does each once.
 
 In: the arguments. Out: the op with the mask, the sum or the expansion last, or None. Invariant: same value, same shape; what a
 forward local holds stays whole.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.inspect.plainness import is_torch
+from scaffold.inspect.pure_torch import is_torch
 from tests.inspect.test_trial_inputs import facts
 
 CODE = """\

@@ -1,4 +1,4 @@
-"""What stands around a Function: its wrapper, the shapes in its docstring, the module that owns its parameters.
+"""What the code around a Function says of it: its wrapper, the shapes in its docstring, the module that owns its parameters.
 
 In: the facts of a Function. Out: a `Documented`; what is not there is empty.
 Invariant: only what is written as this tool writes it is read.
