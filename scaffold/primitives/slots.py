@@ -33,7 +33,6 @@ class Slot(NamedTuple):
 class Call(NamedTuple):
     """What a call takes, if it is that primitive; `shapes` are those of a sample, with names for the sizes."""
 
-    primitive: str
     slots: Mapping[Argument, Slot]
     shapes: Mapping[str, str]
 
@@ -49,7 +48,7 @@ def calls_of(
     known = table.find(kind, name)
     for words in ([*keywords], _shared(table, known, keywords)):
         fitting = tuple(
-            Call(found, slots, _shapes(table.section(found)))
+            Call(slots, _shapes(table.section(found)))
             for found, head in known
             if (slots := _slots(table, found, head, count, words)) is not None
         )

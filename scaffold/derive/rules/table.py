@@ -243,15 +243,6 @@ class Table:
         )
         return own + (self.base.composed() if self.base else ())
 
-    def compositions(self) -> tuple[tuple[Rule, Node], ...]:
-        """The same, as rules and formulas over their parameters."""
-        found = []
-        for table, name, text in self.composed():
-            rule = table.rule(name)
-            scope = Scope(table.scope(rule))
-            found.append((rule, table._parsed(text, scope, rule)))
-        return tuple(found)
-
     def value(self, rule: Rule) -> Formula:
         """What a rule computes, over its parameters: steps, and the result."""
         assert rule.value is not None

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from scaffold.derive.rules.table import Rule, built_in
-from scaffold.formula import Node
+from scaffold.errors import Location
+from scaffold.formula import Graph, Node, Scope, Text, parse
 from scaffold.verify.child.rule_runs import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, called, defaults
 from tests.derive.building import backward_of, load, op_text
@@ -13,9 +14,18 @@ from tests.derive.rules.test_table import samples
 TABLE = built_in()
 
 
+def composed(name: str, text: str) -> tuple[Rule, Node]:
+    """A rule, and a formula of it over its parameters."""
+    rule = TABLE.rule(name)
+    place = Location(f"rule {name}")
+    result = parse(Text(text, place), Scope(TABLE.scope(rule)), Graph()).result
+    assert result is not None
+    return rule, result
+
+
 @pytest.mark.parametrize(
     ("rule", "pattern"),
-    TABLE.compositions(),
+    [composed(name, text) for _, name, text in TABLE.composed()],
     ids=lambda item: getattr(item, "name", ""),
 )
 def test_it_has_the_value_of_its_rule(rule: Rule, pattern: Node) -> None:
