@@ -64,7 +64,7 @@ def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
         return
     if style != "library":
         message = "only an op in library style is registered under a namespace"
-        hint = "style = 'library', or leave out namespace"
+        hint = "write: style = 'library'"
         problems.at(("namespace",), message, hint)
     elif not is_identifier(name) or iskeyword(name):
         hint = "write: namespace = 'mylib'"
