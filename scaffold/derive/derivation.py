@@ -68,9 +68,8 @@ class GradientStatements(NamedTuple):
     statements: tuple[Statement, ...] = ()
     notes: tuple[str, ...] = ()
     domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
-    forward: tuple[tuple[Statement, ...], tuple[Node, ...]] | None = (
-        None  # statements and results, with names for more of the values in them
-    )
+    # Statements and results, with names for more of the values in them.
+    forward: tuple[tuple[Statement, ...], tuple[Node, ...]] | None = None
     kept: frozenset[str] | None = None  # the locals to save, where that is decided
     once: bool = False  # the statements cannot be differentiated
     again: tuple[Statement, ...] | None = None  # the forward for what comes again
@@ -104,13 +103,11 @@ class ShapeCheck(NamedTuple):
     tests: tuple[str, ...]  # any of them: `y.shape != x.shape`
     declared: str  # `y[N, D]`
     expected: str  # as an f-string shows it: `{[*x.shape]}`
-    axis: (
-        int | None
-    )  # a dim that is asked for its size; None where only their number is, or leading dims are
+    # A dim that is asked for its size; None where only their number is, or leading dims are.
+    axis: int | None
     too_few: bool = False  # it asks only whether there are too few dims
-    each: str = (
-        ""  # what each of any number of tensors is called, one of which `name` is
-    )
+    # What each of any number of tensors is called, one of which `name` is.
+    each: str = ""
     condition: Formula | None = None  # on sizes, whether it holds is asked
     # ... and for each size that it reads its name, an input that has it, and where.
     read: tuple[tuple[str, str, int], ...] = ()
@@ -164,20 +161,17 @@ class Derivation:
 
     forward: tuple[Statement, ...] | None  # None: not written yet
     results: tuple[Node, ...] = ()  # what forward returns, one for each output
-    extra: tuple[
-        Node, ...
-    ] = ()  # the locals that it returns as well, for setup_context
+    # The locals that it returns as well, for setup_context.
+    extra: tuple[Node, ...] = ()
     comments: tuple[str, ...] = ()  # above the return
     blocks: tuple[Block, ...] = ()
     elements: tuple[Element, ...] = ()
     missing: frozenset[str] = frozenset()  # inputs whose gradient is not written yet
-    derived: frozenset[str] = (
-        frozenset()
-    )  # inputs whose gradient follows from the forward
+    # Inputs whose gradient follows from the forward.
+    derived: frozenset[str] = frozenset()
     domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
-    joint: frozenset[str] = (
-        frozenset()
-    )  # inputs whose gradient comes with others', needed or not
+    # Inputs whose gradient comes with others', needed or not.
+    joint: frozenset[str] = frozenset()
     saved: tuple[Saved, ...] = ()
     kept: tuple[Kept, ...] = ()
     filled: tuple[Filled, ...] = ()
@@ -226,6 +220,5 @@ class DoubleBackward(NamedTuple):
     spec: OpSpec
     derivation: Derivation
     arguments: tuple[str, ...]
-    masked: (
-        bool  # it is told which gradients are wanted, and returns None for the others
-    )
+    # It is told which gradients are wanted, and returns None for the others.
+    masked: bool

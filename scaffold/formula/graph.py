@@ -49,9 +49,8 @@ class Node:
     kind: Kind
     label: str = ""
     args: tuple["Node", ...] = ()
-    keywords: tuple[
-        str, ...
-    ] = ()  # of a call: the names of its last arguments; "**" unpacks
+    # Of a call: the names of its last arguments; "**" unpacks.
+    keywords: tuple[str, ...] = ()
 
     def walk(self) -> Iterator["Node"]:
         """This node and all below it, parents first; each comes once, however often it is used."""
@@ -225,9 +224,8 @@ class Kept:
     statements: tuple[Statement, ...]  # a sketch: what the code does to its names
     returned: tuple[Node, ...]  # of every return, the last one of the code last
     straight: "Formula | None" = None  # the same with each loop as one assignment
-    obstacle: str = (
-        ""  # what in a loop makes that impossible, where it is a known thing
-    )
+    # What in a loop makes that impossible, where it is a known thing.
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)

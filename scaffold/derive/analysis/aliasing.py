@@ -38,9 +38,8 @@ class Trace:
     def __init__(self, statements: Iterable[Statement], sources: Sources) -> None:
         self.sources = sources
         self.held: dict[str, Memory] = {}
-        self.ever: dict[str, Memory] = (
-            {}
-        )  # with what a name held before, or holds later
+        # With what a name held before, or holds later.
+        self.ever: dict[str, Memory] = {}
         self.groups: set[str] = set()  # names of several tensors
         self.changes: list[Change] = []
         self._made = 0

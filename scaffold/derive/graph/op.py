@@ -143,9 +143,8 @@ class LoopPart(NamedTuple):
     node: Node  # `x[:, t - 1]`
     dim: int
     whole: "Op"  # that `x`
-    over: (
-        Node | None
-    )  # the index of what all steps read of it, `:, :-1`; None for all of it
+    # The index of what all steps read of it, `:, :-1`; None for all of it.
+    over: Node | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

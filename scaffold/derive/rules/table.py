@@ -37,9 +37,8 @@ class Rule(NamedTuple):
     formulas: Mapping[str, tuple[str, ...]]  # parameter -> variants of equal value
     domain: Mapping[str, str] = {}
     samples: tuple[str, ...] = ()
-    when: str | None = (
-        None  # a test of what is fixed for a call: the rule is for calls where it holds
-    )
+    # A test of what is fixed for a call: the rule is for calls where it holds.
+    when: str | None = None
     code: str | None = None  # the function of the engine that has the gradients
     once: bool = False  # autograd does not differentiate it
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
@@ -47,9 +46,8 @@ class Rule(NamedTuple):
     op: str = ""  # what its ops are called: no word of the engine's for a team's rule
     simpler: tuple[str, ...] = ()  # identities: `-(-x) -> x`
     operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
-    value: str | None = (
-        None  # what it computes, of primitives: instead of gradients of its own
-    )
+    # What it computes, of primitives: instead of gradients of its own.
+    value: str | None = None
     tangents: Mapping[str, str] = {}  # parameter -> what its tangent gives the result's
 
     @property

@@ -698,9 +698,8 @@ def index_of(dims: list[object]) -> list[str] | None:
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
-    parts: list[str] = (
-        []
-    )  # the dims that are written out, those nearest to the end counted from first
+    # The dims that are written out, those nearest to the end counted from first.
+    parts: list[str] = []
     for dim in plain:
         at = -dim - 1 if dim < 0 else dim
         parts += [":"] * (at - len(parts))
