@@ -19,7 +19,15 @@ from scaffold.derive.analysis.value_kinds import (
     kinds_of_inputs,
 )
 from scaffold.derive.derivation import CAST, Autocast
-from scaffold.formula import Formula, Node, Statement, assignments, bound, expressions
+from scaffold.formula import (
+    Formula,
+    Lines,
+    Node,
+    Statement,
+    assignments,
+    bound,
+    expressions,
+)
 from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
@@ -121,7 +129,7 @@ def _expressions(formula: Formula | None) -> tuple[Node, ...]:
     return (*nodes, *filter(None, results))
 
 
-def _statements(formula: Formula) -> tuple[Statement, ...]:
+def _statements(formula: Formula) -> Lines:
     return formula.kept.statements if formula.kept else formula.statements
 
 

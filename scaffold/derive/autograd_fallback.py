@@ -17,6 +17,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     expressions,
@@ -113,7 +114,7 @@ def autograd_of_forward(
     forward: Forward,
     wanted: tuple[str, ...],
     taken: Collection[str],
-) -> tuple[Statement, ...] | None:
+) -> Lines | None:
     """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
     if not _may_run_again(spec, forward):
         return None

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from scaffold.derive.analysis.metadata import Read, reads
 from scaffold.formula import (
     If,
+    Lines,
     Statement,
     changed_in_place,
     expressions,
@@ -69,9 +70,7 @@ def needed_for(
     return frozenset(kept)
 
 
-def lines_of(
-    statements: tuple[Statement, ...], gradients: Iterable[str]
-) -> tuple[Line, ...]:
+def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
     """Each statement with the inputs it serves; a statement that serves none is left out."""
     needed = {name: needed_for(statements, [f"grad_{name}"]) for name in gradients}
     lines = []
@@ -82,7 +81,7 @@ def lines_of(
     return tuple(lines)
 
 
-def free_reads(statements: tuple[Statement, ...]) -> tuple[tuple[Read, int], ...]:
+def free_reads(statements: Lines) -> tuple[tuple[Read, int], ...]:
     """Reads of names that no statement before has surely assigned, with the statement's position."""
     bound: frozenset[str] = frozenset()
     found = []

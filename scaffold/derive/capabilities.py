@@ -20,6 +20,7 @@ from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,
     If,
+    Lines,
     Node,
     Statement,
     assignments,
@@ -32,7 +33,6 @@ from scaffold.formula import (
 from scaffold.primitives.calls import is_made_of_numbers, is_mask, may_be
 from scaffold.spec import OpSpec
 
-Lines = tuple[Statement, ...]
 NOT_DERIVED = "the backward is not derived"
 ADVICE = "state its gradient with --grad or --backward"
 

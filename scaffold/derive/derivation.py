@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.errors import Location
-from scaffold.formula import Formula, Graph, Node, Statement
+from scaffold.formula import Formula, Graph, Lines, Node
 from scaffold.spec import Amp, Domain, OpSpec, Style
 
 Source = Literal["input", "output", "intermediate"]
@@ -44,7 +44,7 @@ class Element(NamedTuple):
     """The gradient of element `i` of a variadic input: statements that read `i`, and its value."""
 
     name: str
-    statements: tuple[Statement, ...]
+    statements: Lines
     value: Node
 
 
@@ -54,7 +54,7 @@ class Forward(NamedTuple):
     Of one that stays as the user wrote it, every result is its whole `body`.
     """
 
-    statements: tuple[Statement, ...]
+    statements: Lines
     results: tuple[Node, ...]
     comments: tuple[str, ...]
     renamed: dict[str, str]  # locals that go by another name than the user's
@@ -65,14 +65,14 @@ class Forward(NamedTuple):
 class GradientStatements(NamedTuple):
     """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
 
-    statements: tuple[Statement, ...] = ()
+    statements: Lines = ()
     notes: tuple[str, ...] = ()
     domains: tuple[tuple[str, Domain], ...] = ()  # where test values of inputs lie
     # Statements and results, with names for more of the values in them.
-    forward: tuple[tuple[Statement, ...], tuple[Node, ...]] | None = None
+    forward: tuple[Lines, tuple[Node, ...]] | None = None
     kept: frozenset[str] | None = None  # the locals to save, where that is decided
     once: bool = False  # the statements cannot be differentiated
-    again: tuple[Statement, ...] | None = None  # the forward for what comes again
+    again: Lines | None = None  # the forward for what comes again
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
 
 
@@ -82,7 +82,7 @@ class Maths(NamedTuple):
     graph: Graph
     place: Location
     forward: Forward | None
-    program: tuple[Statement, ...]  # the backward, in order
+    program: Lines  # the backward, in order
     origins: tuple[tuple[str, str], ...]  # name in the backward -> the output it is
     derived: frozenset[str]  # whose gradient follows from the forward
     notes: tuple[str, ...]  # of what was derived, and what was not
@@ -91,7 +91,7 @@ class Maths(NamedTuple):
     planned: bool  # ... and where no others are but by necessity
     once: bool  # the program cannot be differentiated
     versions: tuple[tuple[str, str], ...]  # a name of the forward -> the user's
-    again: tuple[Statement, ...] | None  # the forward as it comes again in the backward
+    again: Lines | None  # the forward as it comes again in the backward
     like: tuple[tuple[str, str], ...]  # input -> the output that has its shape
 
 
@@ -143,14 +143,14 @@ class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
     serves: frozenset[str]
-    statements: tuple[Statement, ...]
+    statements: Lines
 
 
 class Jvp(NamedTuple):
     """What `jvp` computes: the tangents of the outputs, of those of the inputs."""
 
     parameters: tuple[str, ...]  # what the tangent of each input is called
-    statements: tuple[Statement, ...]
+    statements: Lines
     results: tuple[Node | None, ...]  # of each output; None for one that has none
     missing: bool = False  # it is left to write
 
@@ -159,7 +159,7 @@ class Jvp(NamedTuple):
 class Derivation:
     """The forward as it will stand, and its backward: what it saves and where each line goes."""
 
-    forward: tuple[Statement, ...] | None  # None: not written yet
+    forward: Lines | None  # None: not written yet
     results: tuple[Node, ...] = ()  # what forward returns, one for each output
     # The locals that it returns as well, for setup_context.
     extra: tuple[Node, ...] = ()
@@ -209,7 +209,7 @@ class BackwardKernel(NamedTuple):
 
     spec: OpSpec
     called: str
-    statements: tuple[Statement, ...]
+    statements: Lines
     results: tuple[Node, ...]
     shapes: tuple[str, ...]  # of the gradients, as code over its inputs
 

@@ -41,6 +41,7 @@ from scaffold.formula import (
     Formula,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     renaming,
@@ -49,7 +50,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 
-Lines = tuple[Statement, ...]
 MASK = "output_mask"  # as ATen calls it: which gradients are wanted
 SOURCES: tuple[Source, ...] = ("input", "output", "intermediate")
 

@@ -56,6 +56,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     renaming,
@@ -436,7 +437,6 @@ def _narrow(view: Op) -> Op:
 # --- The jvp of an op.
 
 
-Lines = tuple[Statement, ...]
 HINT = "leave out forward-ad, or write the forward with primitives of the table"
 
 
@@ -616,9 +616,9 @@ def _handed(
 def _by_presence(
     spec: OpSpec,
     graph: Graph,
-    statements: tuple[Statement, ...],
+    statements: Lines,
     tangents: Mapping[str, str],
-) -> tuple[Statement, ...]:
+) -> Lines:
     """An optional input is there where its tangent is."""
     optional = {item.name for item in spec.differentiable if item.optional}
 

@@ -15,6 +15,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     expressions,
@@ -46,11 +47,11 @@ def numbered(stem: str, taken: Collection[str]) -> str:
 
 def apart(
     graph: Graph,
-    statements: tuple[Statement, ...],
+    statements: Lines,
     name: str,
     new: str,
     read_after: frozenset[str] | None = None,
-) -> tuple[Statement, ...]:
+) -> Lines:
     """Statements in which the name keeps its outer value, and `new` is what they assign to it.
 
     Where it is known which names are read after them, a branch in which alone one is used needs no other beginning.
@@ -86,20 +87,18 @@ def apart(
     return (*before, start, *rewritten(graph, (head,), change), *after)
 
 
-def renamed_local(
-    graph: Graph, statements: tuple[Statement, ...], name: str, new: str
-) -> tuple[Statement, ...]:
+def renamed_local(graph: Graph, statements: Lines, name: str, new: str) -> Lines:
     """Statements in which a local, which means nothing outside, has another name."""
     return rewritten(graph, statements, renaming(graph, {name: new}))
 
 
 def apart_from(
     graph: Graph,
-    statements: tuple[Statement, ...],
+    statements: Lines,
     outer: Iterable[str],
     taken: Collection[str],
     read_after: frozenset[str] | None = None,
-) -> tuple[tuple[Statement, ...], dict[str, str]]:
+) -> tuple[Lines, dict[str, str]]:
     """Statements that assign none of the outer names, and the new names of what they did assign."""
     used, renamed = set(taken), dict[str, str]()
     for name in sorted(set(outer)):
@@ -125,8 +124,8 @@ def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozense
 
 
 def outer_renamed(
-    graph: Graph, statements: tuple[Statement, ...], name: str, new: str
-) -> tuple[tuple[Statement, ...], bool]:
+    graph: Graph, statements: Lines, name: str, new: str
+) -> tuple[Lines, bool]:
     """Statements whose reads of an outer name, up to its first assignment, are of `new`; whether it was assigned."""
     change = renaming(graph, {name: new})
     done: list[Statement] = []

@@ -63,7 +63,7 @@ from scaffold.formula import (
     Assign,
     Formula,
     Graph,
-    Statement,
+    Lines,
     assigned,
     expressions,
     renaming,
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from scaffold.derive.graph.shapes import Shape
     from scaffold.derive.lower.loop_lowering import Step
 
-Lines = tuple[Statement, ...]
 Shapes = Mapping[str, "Shape"]
 NO_SHAPES: Shapes = {}
 

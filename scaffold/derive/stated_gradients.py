@@ -27,6 +27,7 @@ from scaffold.formula import (
     Formula,
     Graph,
     If,
+    Lines,
     Statement,
     assigned,
     expressions,
@@ -37,9 +38,6 @@ from scaffold.formula import (
 from scaffold.spec import OpSpec
 
 # --- The gradient formulas of an op as one program.
-
-
-Lines = tuple[Statement, ...]
 
 
 def join(

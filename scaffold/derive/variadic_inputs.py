@@ -14,6 +14,7 @@ from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
+    Lines,
     Node,
     Statement,
     expressions,
@@ -48,7 +49,7 @@ class JoinedInput(NamedTuple):
         """The gradients that were derived for that input, as those of each tensor."""
         back = {graph.name(self.name): self.value}
 
-        def over(items: Sequence[Statement]) -> tuple[Statement, ...]:
+        def over(items: Sequence[Statement]) -> Lines:
             return rewritten(graph, tuple(items), back.get)
 
         grad = graph.name(f"grad_{self.name}")
@@ -72,7 +73,7 @@ class JoinedInput(NamedTuple):
             statements=tuple(lines), forward=forward, again=again, domains=domains
         )
 
-    def _told(self, lines: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    def _told(self, lines: Lines) -> Lines:
         """The lines without comments on the input in the place, which stands nowhere."""
         return tuple(
             (

@@ -7,7 +7,7 @@ for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from scaffold.formula.graph import If, Node, Statement, expressions
+from scaffold.formula.graph import If, Lines, Node, Statement, expressions
 from scaffold.formula.text import WELL_KNOWN
 from scaffold.primitives.calls import (
     facts_of_attribute,
@@ -55,7 +55,7 @@ def bound(target: Node) -> frozenset[str]:
 
 
 def misspelt(
-    statements: tuple[Statement, ...], targets: frozenset[str], known: frozenset[str]
+    statements: Lines, targets: frozenset[str], known: frozenset[str]
 ) -> list[str]:
     """Names that begin with `grad_`, are assigned and never read, and are no gradient that is wanted: misspelt ones."""
     names = written(*statements)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from scaffold.formula.assertions import with_words
-from scaffold.formula.graph import If, Node, Statement
+from scaffold.formula.graph import If, Lines, Node, Statement
 from scaffold.formula.text import Text, parse_source
 
 ATOM = 16
@@ -89,7 +89,7 @@ def _assignments(pairs: Iterable[tuple[Node, ...]]) -> list[str]:
     ]
 
 
-def _indented(statements: tuple[Statement, ...]) -> list[str]:
+def _indented(statements: Lines) -> list[str]:
     return [f"    {line}" for line in emit_lines(statements)]
 
 
@@ -227,7 +227,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
 def shown(
     text: Text,
     body: Sequence[ast.stmt],
-    statements: tuple[Statement, ...],
+    statements: Lines,
     result: Node | None,
 ) -> str:
     """The text of a formula; for a function of a file in which names were replaced, the statements that it comes to."""

@@ -150,13 +150,14 @@ class If:
 
 
 Statement = Assign | If
+Lines = tuple[Statement, ...]  # in the order in which they run
 
 
 def rewritten(
     graph: Graph,
-    statements: tuple[Statement, ...],
+    statements: Lines,
     change: Callable[[Node], Node | None],
-) -> tuple[Statement, ...]:
+) -> Lines:
     """Statements with every expression rewritten as `Graph.rewrite` does, targets included."""
 
     def one(item: Statement) -> Statement:
@@ -221,7 +222,7 @@ class Kept:
     location: Location  # of what is the reason
     lines: str  # the code above the last return
     value: str  # what that returns
-    statements: tuple[Statement, ...]  # a sketch: what the code does to its names
+    statements: Lines  # a sketch: what the code does to its names
     returned: tuple[Node, ...]  # of every return, the last one of the code last
     straight: "Formula | None" = None  # the same with each loop as one assignment
     # What in a loop makes that impossible, where it is a known thing.
@@ -235,7 +236,7 @@ class Formula:
     A `kept` one has no statements, and a `body` as its result.
     """
 
-    statements: tuple[Statement, ...]
+    statements: Lines
     result: Node | None
     text: str  # as the user wrote it, for documentation
     location: Location  # where it begins

@@ -24,6 +24,7 @@ from scaffold.formula.graph import (
     Assign,
     Formula,
     Graph,
+    Lines,
     Node,
     Statement,
     assignments,
@@ -561,7 +562,7 @@ class _Rolling:
         self.loops, self.inputs = loops, inputs
         self.names = {name for item in formula.statements for name in written(item)}
 
-    def statements(self) -> tuple[Statement, ...] | None:
+    def statements(self) -> Lines | None:
         """The statements of the forward, each loop as one of them."""
         lines = list(self.formula.statements)
         for number, loop in enumerate(self.loops):

@@ -17,7 +17,7 @@ from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
 from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
-from scaffold.formula.graph import Assign, Formula, Graph, If, Node, Statement
+from scaffold.formula.graph import Assign, Formula, Graph, If, Lines, Node, Statement
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
 from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, parse_source, place_in
@@ -168,9 +168,7 @@ class StatementParser:
             return None
         return self.expressions.parse(last.value, present)
 
-    def _block(
-        self, body: list[ast.stmt], present: Guarded
-    ) -> tuple[tuple[Statement, ...], Guarded]:
+    def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Lines, Guarded]:
         """The statements, and the optionals that are known to be there after them."""
         found = []
         for item in body:
@@ -333,9 +331,7 @@ class StatementParser:
     def _unassigned(self, body: Sequence[ast.stmt]) -> list[Unassigned]:
         return unassigned(body, self.scope.outer, self.scope.choices)
 
-    def _check_targets(
-        self, statements: tuple[Statement, ...], targets: frozenset[str]
-    ) -> None:
+    def _check_targets(self, statements: Lines, targets: frozenset[str]) -> None:
         for name in misspelt(statements, targets, self.scope.names):
             hint = did_you_mean(name, targets)
             hint = hint or f"its gradients: {', '.join(sorted(targets))}"

@@ -24,6 +24,7 @@ from scaffold.formula.graph import (
     Graph,
     If,
     Kept,
+    Lines,
     Node,
     Statement,
     expressions,
@@ -221,7 +222,7 @@ class VerbatimParser(StatementParser):
     def _loop(
         self,
         head: Node,
-        step: tuple[Statement, ...],
+        step: Lines,
         item: ast.For | ast.While,
         present: Guarded,
     ) -> Statement:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scaffold.derive import Derivation, fresh
 from scaffold.derive.derivation import Jvp
-from scaffold.formula import Assign, Node, Statement, emit, emit_lines, written
+from scaffold.formula import Assign, Lines, Node, emit, emit_lines, written
 from scaffold.render.backward import RETURN_WIDTH, names_of
 from scaffold.render.typing import annotated_body
 from scaffold.spec import Input, OpSpec, TensorInput
@@ -73,9 +73,7 @@ def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
     return [*emit_lines(statements), f"return {listed}"]
 
 
-def _inlined(
-    statements: tuple[Statement, ...], result: Node
-) -> tuple[tuple[Statement, ...], Node]:
+def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
     """The statements without the last one, and its value, where that is short and is the result."""
     *before, last = statements
     alone = isinstance(last, Assign) and not (last.operator or last.comments)

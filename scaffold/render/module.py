@@ -13,8 +13,8 @@ from scaffold.formula import (
     Assign,
     Formula,
     Graph,
+    Lines,
     Node,
-    Statement,
     emit,
     emit_lines,
     expressions,
@@ -48,7 +48,6 @@ from scaffold.spec import Attribute, Input, ModuleSpec, OpSpec
 # were before the call.
 
 
-Lines = tuple[Statement, ...]
 RESULT = "output"  # what the module keeps its result as
 
 

@@ -13,6 +13,7 @@ from scaffold.derive.derivation import Forward
 from scaffold.formula import (
     Assign,
     Graph,
+    Lines,
     Node,
     Statement,
     emit,
@@ -52,9 +53,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
     return (*emit_lines(forward.statements), f"return {', '.join(values)}")
 
 
-def _out_of_place(
-    spec: OpSpec, statements: tuple[Statement, ...]
-) -> tuple[Statement, ...]:
+def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
     """The statements, in which an input that changes by what it was itself is made anew: `x = x.div(1 + x.abs())`.
 
     Autograd has no gradient of `x.div_(1 + x.abs())`: what it saved is overwritten.

@@ -16,8 +16,8 @@ from scaffold.formula import (
     Formula,
     Graph,
     If,
+    Lines,
     Node,
-    Statement,
     emit,
     evaluated,
     truth,
@@ -246,7 +246,7 @@ class _Reader:
         self.sizes: dict[str, str] = {}
         self.found: list[Node] = []
 
-    def block(self, statements: tuple[Statement, ...]) -> None:
+    def block(self, statements: Lines) -> None:
         for item in statements:
             if isinstance(item, If):
                 self.block((*item.body, *item.orelse))

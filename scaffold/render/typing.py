@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from scaffold.derive import fresh, numbered
 from scaffold.formula import (
     Assign,
+    Lines,
     Node,
     Statement,
     assignments,
@@ -59,7 +60,7 @@ def typed_names(
 
 
 def annotated_body(
-    statements: tuple[Statement, ...], result: Node, tensors: frozenset[str], name: str
+    statements: Lines, result: Node, tensors: frozenset[str], name: str
 ) -> tuple[list[str], str]:
     """Lines, and the result to return: under an annotated name where its type is not known."""
     lines, value = emit_lines(statements), emit(result)
@@ -131,7 +132,7 @@ def _whole_call(line: str) -> str:
     return line[start:end]
 
 
-def _begins_plainly(statements: tuple[Statement, ...], name: str) -> bool:
+def _begins_plainly(statements: Lines, name: str) -> bool:
     """Whether a local begins as the sole target of an assignment, which an annotation can stand at."""
     for item in assignments(statements):
         if name in written(item):

@@ -12,6 +12,7 @@ from scaffold.derive.analysis.metadata import metadata_read
 from scaffold.formula import (
     BUILTINS,
     If,
+    Lines,
     Node,
     Statement,
     keywords,
@@ -136,7 +137,7 @@ def calls_unknown(node: Node, names: frozenset[str]) -> bool:
 
 
 def active_locals(
-    statements: tuple[Statement, ...], inputs: frozenset[str], flat: bool = False
+    statements: Lines, inputs: frozenset[str], flat: bool = False
 ) -> frozenset[str]:
     """The locals that carry a gradient of one of the inputs; `flat`: even one that is 0 all over."""
     changes = Trace(statements, sharing).changes

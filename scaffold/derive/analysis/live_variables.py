@@ -14,6 +14,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     changed_in_place,
@@ -25,9 +26,6 @@ from scaffold.formula import (
 )
 
 # --- Checks.
-
-
-Lines = tuple[Statement, ...]
 
 
 def without_checks(graph: Graph, statements: Lines) -> Lines:

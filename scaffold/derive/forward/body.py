@@ -13,7 +13,7 @@ from scaffold.derive.analysis.activity import callee, is_random
 from scaffold.derive.analysis.aliasing import Change, Trace
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
-from scaffold.derive.forward.optional_branches import Lines, Unfolder
+from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.forward.outputs import own_results
 from scaffold.derive.name_collisions import (
     apart_from,
@@ -28,6 +28,7 @@ from scaffold.formula import (
     Graph,
     If,
     Kept,
+    Lines,
     Node,
     Statement,
     changed_in_place,

@@ -24,12 +24,11 @@ from scaffold.formula import (
     Assign,
     Formula,
     Graph,
+    Lines,
     Node,
-    Statement,
 )
 from scaffold.spec import OpSpec
 
-Lines = tuple[Statement, ...]
 LEFT_OUT = "something to save where no branch assigns it"
 
 

@@ -5,10 +5,9 @@ Invariant: the same values, and nothing is computed that a branch would have lef
 """
 
 from scaffold.derive.name_collisions import fresh
-from scaffold.formula import Assign, Graph, If, Node, Statement, changed_in_place
+from scaffold.formula import Assign, Graph, If, Lines, Node, Statement, changed_in_place
 
 STEMS = {"+": "total", "-": "difference", "*": "product"}
-Lines = tuple[Statement, ...]
 
 
 class Unfolder:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.derivation import Saved
-from scaffold.derive.forward.optional_branches import Lines
 from scaffold.derive.library import leaves
 from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     copied,

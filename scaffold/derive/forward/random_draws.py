@@ -12,13 +12,13 @@ from dataclasses import replace
 from scaffold.derive.analysis.activity import callee, carries_gradient, is_random
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
-from scaffold.derive.forward.optional_branches import Lines
 from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     assignments,

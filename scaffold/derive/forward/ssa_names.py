@@ -16,6 +16,7 @@ from scaffold.derive.name_collisions import apart, fresh
 from scaffold.formula import (
     Assign,
     Graph,
+    Lines,
     Statement,
     expressions,
     names_of_loops,
@@ -25,7 +26,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-Lines = tuple[Statement, ...]
 APART = frozenset({"lambda", "loop"})  # whose names are their own
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 

@@ -43,8 +43,8 @@ from scaffold.derive.lower.mutation import (
 from scaffold.formula import (
     Assign,
     If,
+    Lines,
     Node,
-    Statement,
     assignments,
     bound,
     changed_in_place,
@@ -53,7 +53,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-Lines = tuple[Statement, ...]
 NO_SHAPES: Mapping[str, Shape] = {}
 
 
@@ -203,7 +202,7 @@ class Lowering:
                     found[branch] = name
         return found
 
-    def block(self, statements: tuple[Statement, ...]) -> None:
+    def block(self, statements: Lines) -> None:
         """Run statements."""
         for item in statements:
             if isinstance(item, If):

@@ -30,6 +30,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     expressions,
@@ -40,8 +41,6 @@ from scaffold.formula import (
     written,
 )
 from scaffold.spec import OpSpec
-
-Lines = tuple[Statement, ...]
 
 
 class Plan(NamedTuple):

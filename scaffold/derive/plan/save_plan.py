@@ -22,7 +22,7 @@ from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction, is_view
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.formula import Assign, Statement
+from scaffold.formula import Assign, Lines
 from scaffold.primitives.calls import may_be
 from scaffold.spec import OpSpec
 
@@ -104,7 +104,7 @@ def computed_twice(
     roots: Iterable[Op],
     held: Mapping[Op, str],
     places: Places,
-    statements: tuple[Statement, ...],
+    statements: Lines,
     there: Collection[str],
 ) -> tuple[Op, ...]:
     """The values without a name that would be computed twice: in a repeated statement of the forward, and in a gradient.

@@ -11,10 +11,8 @@ from scaffold.derive.graph.op import Op, Test
 from scaffold.derive.simplify.constructors import Maker
 
 Users = Mapping[Op, set[Op]]
-TURNED = {
-    "add": "sub",
-    "sub": "add",
-}  # to add a negated term is to subtract it, and the reverse
+# To add a negated term is to subtract it, and the reverse.
+TURNED = {"add": "sub", "sub": "add"}
 Renewal = Callable[[Op], Op]  # what an op becomes
 
 

@@ -23,6 +23,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     assignments,
@@ -38,7 +39,6 @@ from scaffold.primitives import built_in_primitives
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
 
-Lines = tuple[Statement, ...]
 OFTEN = 3  # times that one operation stands until it gets a name
 OPERATIONS = frozenset({"binary", "call"})
 
@@ -61,9 +61,7 @@ class Backward(NamedTuple):
     optional: frozenset[str]  # inputs that may be absent
 
 
-def with_repeats_named(
-    spec: OpSpec, maths: Maths, program: tuple[Statement, ...]
-) -> tuple[Statement, ...]:
+def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
     """The program with names for what stands in it several times; one with a formula of the user's stays as it is."""
     wanted = tuple(item.name for item in spec.differentiable)
     if not maths.derived.issuperset(wanted):

@@ -18,6 +18,7 @@ from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
+    Lines,
     Node,
     Statement,
     bound,
@@ -27,8 +28,7 @@ from scaffold.formula import (
 )
 from scaffold.formula.loop_parsing import LoopNodes
 
-Lines = list[Assign]
-Statements = tuple[Statement, ...]
+Assigns = list[Assign]
 
 
 class LoopWriter:
@@ -61,7 +61,7 @@ class LoopWriter:
         self.index = fresh("step", self.taken) if index.label == "_" else index.label
         self.as_it_was = index.label
 
-    def _needed(self, data: LoopGradient) -> Lines:
+    def _needed(self, data: LoopGradient) -> Assigns:
         """The lines of a step that serve what is wanted; the carries always are."""
         loop = self.loop
         names = [name for at, name in enumerate(loop.tensors) if at in self.wanted]
@@ -69,7 +69,7 @@ class LoopWriter:
         lines = without_dead(self.graph, data.step.lines, live, lambda node: False)
         return [item for item in lines if isinstance(item, Assign)]
 
-    def _chained(self, lines: Lines) -> Lines:
+    def _chained(self, lines: Assigns) -> Assigns:
         """The lines in which the cotangent of a carry has one name throughout, `grad_h`."""
         for name in self.loop.carries:
             coming, going = f"grad_next_{name}", f"grad_{name}"
@@ -88,7 +88,7 @@ class LoopWriter:
             lines = self._renamed(lines, coming, going)
         return lines
 
-    def _apart_from_sums(self, lines: Lines) -> dict[str, str]:
+    def _apart_from_sums(self, lines: Assigns) -> dict[str, str]:
         """Other names for values of a step that are called as what all steps add to: `grad_h0` is that of `h[0]` and that of an input."""
         carries = len(self.loop.carries)
         sums = {name for at, name in self.wanted.items() if at >= carries}
@@ -107,7 +107,7 @@ class LoopWriter:
     def _ends(self) -> set[str]:
         return {f"grad_{name}" for name in self.loop.tensors}
 
-    def _renamed(self, lines: Lines, old: str, new: str) -> Lines:
+    def _renamed(self, lines: Assigns, old: str, new: str) -> Assigns:
         found = rewritten(self.graph, tuple(lines), renaming(self.graph, {old: new}))
         return [item for item in found if isinstance(item, Assign)]
 
@@ -311,8 +311,8 @@ def _reads(node: Node) -> list[str]:
 
 
 def settled_loops(
-    graph: Graph, program: Statements, ends: frozenset[str], taken: frozenset[str]
-) -> Statements:
+    graph: Graph, program: Lines, ends: frozenset[str], taken: frozenset[str]
+) -> Lines:
     """The program, each loop of which computes only what is read after it or is one of the `ends`, in names that hide nothing."""
     outside = taken | read_names(*program) | written(*program)
     kept = list[Statement]()

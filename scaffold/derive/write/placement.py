@@ -15,6 +15,7 @@ from scaffold.formula import (
     Assign,
     Graph,
     If,
+    Lines,
     Node,
     Statement,
     are_opposite,
@@ -141,7 +142,7 @@ def merged(lines: list[Statement]) -> list[Statement]:
     return done
 
 
-def gathered(lines: Iterable[Statement]) -> tuple[Statement, ...]:
+def gathered(lines: Iterable[Statement]) -> Lines:
     """Choices by one test as one `if`, also where the lines between them have nothing to do with one of the two."""
     done: list[Statement] = []
     for line in lines:
@@ -159,7 +160,7 @@ def gathered(lines: Iterable[Statement]) -> tuple[Statement, ...]:
 
 def settled(
     graph: Graph, lines: Iterable[Statement], held: frozenset[Node] = frozenset()
-) -> tuple[Statement, ...]:
+) -> Lines:
     """The lines without choices that a branch settles which they stand in: `a if n == 0 else b` below `if n != 0` is `b`.
 
     `held` are the tests that have come out true.
@@ -253,7 +254,7 @@ def under(
     return lines
 
 
-def without_copy(lines: list[Statement], sole: bool) -> tuple[Statement, ...]:
+def without_copy(lines: list[Statement], sole: bool) -> Lines:
     """Statements whose last one copies what the one before has made: made under that name at once.
 
     Where the copy is the `sole` use, also in the branches of an `if`.
@@ -272,7 +273,7 @@ def without_copy(lines: list[Statement], sole: bool) -> tuple[Statement, ...]:
 
 def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
     """A choice that assigns another name, if all of its branches end with that assignment."""
-    branches = list[tuple[Statement, ...]]()
+    branches = list[Lines]()
     for body in (choice.body, choice.orelse):
         match body:
             case (*before, Assign(name, value, "", comments)) if name is made:

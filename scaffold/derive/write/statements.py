@@ -33,7 +33,7 @@ from scaffold.derive.write.value_names import (
     owners_of,
     users_of,
 )
-from scaffold.formula import Assign, If, Node, Statement, emit, expressions
+from scaffold.formula import Assign, If, Lines, Node, Statement, emit, expressions
 from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
@@ -44,7 +44,7 @@ LEAST_OVER = 2  # temporaries to be written over, for a second derivative to be 
 class _Attempt(NamedTuple):
     """Statements, what else they ask the shape of, and how many temporaries they write over."""
 
-    statements: tuple[Statement, ...]
+    statements: Lines
     asked: set[Op]
     over: int
 
@@ -82,7 +82,7 @@ def _kept(
     backward: BackwardGraph,
     names: Mapping[Op, str],
     saved: Collection[Op],
-    lines: tuple[Statement, ...],
+    lines: Lines,
 ) -> frozenset[str]:
     """The locals to save. What was drawn is, for it cannot be drawn again."""
     ops = backward.applier.program.ops
@@ -175,7 +175,7 @@ def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
     return any(op in own for value in asked for op in value.walk())
 
 
-def _repeated(forward: Sequence[Statement], lines: tuple[Statement, ...]) -> set[str]:
+def _repeated(forward: Sequence[Statement], lines: Lines) -> set[str]:
     """The names that the backward reads, itself and in the lines of the forward that it repeats."""
     names = {read.name for read, _ in free_reads(lines)}
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
@@ -237,14 +237,14 @@ class _Names:
         self.namer.tell_apart(several)
         return {op: self.namer.name(op) for op in several}
 
-    def forward(self) -> tuple[tuple[Statement, ...], tuple[Node, ...]] | None:
+    def forward(self) -> tuple[Lines, tuple[Node, ...]] | None:
         """The statements and results of the forward with the new names, if there are any."""
         if not self.new:
             return None
         named = self._named(self.new)
         return named.statements, named.results
 
-    def forward_again(self) -> tuple[Statement, ...] | None:
+    def forward_again(self) -> Lines | None:
         """The statements that the backward may repeat, if they are others."""
         return self._named(self.repeated).statements if self.again else None
 
@@ -343,7 +343,7 @@ class Emission(NamedTuple):
         return frozenset(op.name for op in self.optional if op.rule == "input")
 
 
-def emitted(emission: Emission, roots: Mapping[str, Op]) -> tuple[Statement, ...]:
+def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
     """The statements that assign all gradients."""
     ops = {op for root in roots.values() for op in root.walk()}
     pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
@@ -525,7 +525,7 @@ class _Writer:
         for item in self.program.items_of(op).values():
             self.names[item] = ends.get(item) or self.namer.name(item)
 
-    def statements(self) -> tuple[Statement, ...]:
+    def statements(self) -> Lines:
         """All statements, each value before its first use."""
         lines = list[Statement]()
         for name, op in self.roots.items():
@@ -614,9 +614,7 @@ class _Writer:
             return ()
         return (f"w.r.t. {text}",) if len(text) <= 48 else ()
 
-    def _branch(
-        self, name: str, op: Op, at: int, region: Region
-    ) -> tuple[Statement, ...]:
+    def _branch(self, name: str, op: Op, at: int, region: Region) -> Lines:
         inner = (*region, (op.serial, at))
         value = op.args[at]
         lines = self._region(inner)
