@@ -141,7 +141,12 @@ class _Explainer:
         if op.rule == "item":
             return f"{args}[{op.position}]"
         if op.rule == "call":
-            return f"{emit(op.template.node)} of {args}"
+            graph = self.program.graph
+            filled = {
+                hole: graph.name(self._argument(arg))
+                for hole, arg in op.template.filled(op.args).items()
+            }
+            return emit(graph.rewrite(op.template.node, filled.get))
         if op.rule == "cond":
             body, orelse = map(self._argument, op.args)
             return f"{body} if {emit(static_node(self.program, op.test))} else {orelse}"

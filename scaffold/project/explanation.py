@@ -32,7 +32,9 @@ def read_sizes(text: str) -> Sizes:
 
 def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
     """The sections of the explanation."""
-    found = explain(spec, derivation) if spec.forward is not None else None
+    if spec.forward is None:
+        return "# no forward is stated\n"
+    found = explain(spec, derivation)
     if found is None:
         return "# the forward is not understood piece by piece\n"
     sections = [

@@ -127,9 +127,22 @@ def test_why_nothing_is_derived_is_a_note(
     assert last == "note: left for you to write: grad_x"
 
 
-def test_what_has_no_steps_says_so(tmp_path: Path) -> None:
-    outcome = derive(tmp_path, "--inputs", "x", "--explain")
-    assert outcome.out.startswith("# the forward is not understood piece by piece\n")
+@pytest.mark.parametrize(
+    ("forward", "line"),
+    [
+        ((), "# no forward is stated"),
+        (("--forward", "torch.frexp(x)[0]"), "# the forward is not"),
+        (
+            ("--forward", "torch.special.bessel_j0(2 * x) + 1"),
+            "   %2      = torch.special.bessel_j0(%1)  ?",
+        ),
+    ],
+)
+def test_the_steps_or_why_there_are_none(
+    forward: tuple[str, ...], line: str, tmp_path: Path
+) -> None:
+    outcome = derive(tmp_path, "--inputs", "x", "--explain", *forward)
+    assert any(shown.startswith(line) for shown in outcome.out.splitlines())
 
 
 def test_what_is_printed_is_proven_where_that_is_asked_for(tmp_path: Path) -> None:
