@@ -56,10 +56,11 @@ class ScaffoldError(Exception):
 
 
 class ScaffoldErrors(ScaffoldError):
-    """Several problems of one run, in the order of their places."""
+    """Several problems of one run, in the order of their places; one that is found twice, as of a file that two read, is one."""
 
     def __init__(self, problems: Iterable[ScaffoldError]) -> None:
-        flat = [inner for problem in problems for inner in problem.problems]
+        every = [inner for problem in problems for inner in problem.problems]
+        flat = [*{str(problem): problem for problem in every}.values()]
         self._problems = tuple(flat)
         self.details = tuple(line for problem in flat for line in problem.details)
         super().__init__(flat[0].message, flat[0].location, flat[0].hint)

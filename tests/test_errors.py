@@ -53,3 +53,10 @@ def test_what_was_collected_is_raised_as_it_is() -> None:
 def test_only_what_is_close_is_meant() -> None:
     assert did_you_mean("smae", ["same", "other"]) == "did you mean 'same'?"
     assert did_you_mean("xyz", ["same", "other"]) is None
+
+
+def test_a_problem_that_two_find_is_told_once() -> None:
+    places = ("a.toml", "a.toml", "b.toml")
+    found = [ScaffoldError("cannot be read", Location(path)) for path in places]
+    told = str(ScaffoldErrors(found)).splitlines()
+    assert told == ["a.toml:1:1: cannot be read", "b.toml:1:1: cannot be read"]

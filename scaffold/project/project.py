@@ -192,5 +192,5 @@ def _text(root: Path, path: str, data: bytes) -> str:
 
 def _unread(root: Path, path: str, reason: str) -> ScaffoldError:
     place = Location(from_here(root, path))
-    hint = "name files of ops, or none: then all ops are meant"
+    hint = "a manifest is a text file in UTF-8: mend it, or name another one"
     return ScaffoldError(f"cannot be read: {reason}", place, hint)

@@ -212,7 +212,9 @@ def _read(path: Path, shown: str) -> str:
         return read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ScaffoldError(f"cannot be read: {reason}", Location(shown)) from None
+        hint = "mend it, or take it away: it is a text file in UTF-8"
+        place = Location(shown)
+        raise ScaffoldError(f"cannot be read: {reason}", place, hint) from None
 
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
