@@ -9,7 +9,7 @@ refuses says nothing of the op; one that `require` or the bound of an index read
 import ast
 from collections.abc import Iterator
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any, NamedTuple, TypeGuard
 
 from scaffold.formula import Formula, If, Node
@@ -30,11 +30,12 @@ class Domain(NamedTuple):
     tried: tuple[float, ...] = ()
 
 
-SIGNED = (0, 1, -1, 30, -30, 1000, -1000, 1e-4)  # exp(1000) is infinite, exp(30) is not
+# exp(1000) is infinite, exp(30) is not; what is infinite or no number is tried of one element.
+SIGNED = (0, 1, -1, 30, -30, 1000, -1000, 1e-4, inf, -inf, nan)
 PLAIN = {
     "normal": Domain("torch.randn({}, dtype=torch.double)", tried=SIGNED),
     "positive": Domain(
-        "torch.rand({}, dtype=torch.double) + 0.5", 0, inf, (1, 30, 1000, 1e-4)
+        "torch.rand({}, dtype=torch.double) + 0.5", 0, inf, (1, 30, 1000, 1e-4, inf)
     ),
     "unit": Domain(
         "0.1 + 0.8 * torch.rand({}, dtype=torch.double)", 0, 1, (0.5, 1e-4, 1 - 1e-4)
@@ -201,8 +202,9 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
         elif item.dtype == "float" and domain.tried:
             inside = [x for x in named if domain.least < x < domain.most]
             numbers = dict.fromkeys((*domain.tried, *inside))
-            beside = () if item.differentiable else (-inf,)  # as masks have it
-            found[spec.index(item.name)] = (*numbers, *beside)
+            found[spec.index(item.name)] = tuple(numbers)
+        elif item.dtype == "index":
+            found[spec.index(item.name)] = (-1, 0)
     return found
 
 
@@ -288,7 +290,10 @@ def _others(types: set[str], usual: str) -> Iterator[Value]:
     if not _is_number(number):
         return
     if "float" in types:
-        yield from (float(number + 1), float(-number), 0.0, float(number + 0.25))
+        yield from (float(number + 1), float(-number), 0.0)
+        if abs(number) >= 1:
+            yield number / 8
+        yield float(number + 0.25)
     elif "int" in types:
         yield from (int(number + 1), int(-number - 1), 0, int(number + 4))
 

@@ -5,9 +5,10 @@ Invariant: inputs, cases and reference are those of the generated test, by the s
 module has further sizes and shapes, the forward as the user wrote it, and no test.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, perhaps_detached
@@ -48,13 +49,17 @@ from scaffold.spec.op_spec import DType
 
 OP_MODULE = "verified_op"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
-OF_A_STATED_GRADIENT = ("()", "(2, 1, 3, 2)")  # ranks that a formula may not count on
+OF_A_STATED_GRADIENT = (
+    "()",
+    "(2, 1, 3, 2)",
+    "(2, 1, 2, 1, 2)",
+)  # ranks that a formula may not count on
 TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "single": {"atol": "1e-5", "rtol": "1e-4"},
     "half": {"atol": "1e-2", "rtol": "2e-2"},
 }
 OWN_FORWARD, OWN_SURROGATE = "own_forward", "own_surrogate"  # names of the module's
-MANY = 5  # optional inputs up to which all combinations are tried of a gradient that is stated
+MANY = 26  # choices of optional inputs that are absent together, of a gradient that is stated: all of five
 ELEMENTS = 2048  # of a tensor with all of the dims, about
 MOST_BY_DIFFERENCES = 128  # ... where each element takes two calls
 MOST_SIZES = 20  # choices of sizes of a gradient that is stated
@@ -128,7 +133,7 @@ def _proof_view(
         newer=str(newer_of(spec)),
         asked_more=is_asked_more(spec),
         scaled=str(_of_any_size(spec)),
-        values=str(tried_values(spec)).replace("-inf", '-float("inf")'),
+        values=re.sub(r"\b(inf|nan)\b", r'float("\1")', str(tried_values(spec))),
         tolerance=f"{{{', '.join(_tolerances(spec))}}}",
         attached=detached and perhaps_detached(spec),
         declared=str(len(spec.outputs) if extra else None),
@@ -215,10 +220,12 @@ def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
         yield from (("two tensors", '"count": 2'), ("five tensors", '"count": 5'))
     known = absences(spec)
     names = [item.name for item in spec.tensors if item.optional]
-    for count in range(2, len(names)) if len(names) <= MANY else ():
-        for absent in combinations(names, count):
-            if absent not in known:
-                yield f"without {', '.join(absent)}", f'"absent": {[*absent]}'
+    # Two of them, all but one, then the rest: of many, mistakes are where few are absent, or few are there.
+    counts = sorted(range(2, len(names)), key=lambda count: (count != 2, -count))
+    choices = (absent for n in counts for absent in combinations(names, n))
+    for absent in islice(choices, MANY):
+        if absent not in known:
+            yield f"without {', '.join(absent)}", f'"absent": {[*absent]}'
 
 
 def _of_other_sizes(

@@ -34,6 +34,7 @@ CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compare
 ERRORS = 4  # times those of autograd's own, as the generated test allows
 NOT_THERE = "--amp says what an op does there: lower, float32, region or off"
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
+NO_NUMBER = "not finite"
 THERE = "where plain PyTorch has it"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 FEW_DIGITS = 0.03  # the part of a gradient that is rounding in a type of two digits
@@ -44,6 +45,11 @@ LARGE = 8  # times the values of the tests, which are seldom beyond 2
 BEYOND = 50  # ... where the test asks that too
 NEAR = 0.01  # the part of a number by which values are off that are about it
 STEP = 1e-5  # to either side of a kink
+SMALL = 1e-3  # below this, steps are no smaller
+LOST = 1e-9  # the part of a gradient that float64 never loses to rounding, but for what cancels
+CANCELS = (
+    1e4  # times what autograd's changes by where the last digit of the inputs does
+)
 BESIDE = 6  # points beside it, in which a gradient may be another one
 
 
@@ -244,11 +250,59 @@ def _channels_last(value: Tensor) -> Tensor:
     return value.clone(memory_format=torch.channels_last) if value.ndim == 4 else value
 
 
+def _conjugated(value: Tensor) -> Tensor:
+    """The same numbers as a view that conjugates others."""
+    return value.conj_physical().conj()
+
+
 LAYOUTS = (
     ("expanded", _expanded),
     ("parts of longer tensors", _offset),
     ("in channels_last", _channels_last),
+    ("lazily conjugated", _conjugated),
 )
+
+
+def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Of inputs without declared shapes one that has a first dim of 1: a stated gradient may count on equal ones, which is told."""
+    names = value_names(checks, len(inputs))
+    for at, value in enumerate(inputs):
+        loose = checks.INPUT_SHAPES.get(names[at], ()) is None
+        if not loose or not isinstance(value, Tensor) or not value.ndim:
+            continue
+        single = value.detach()[:1].requires_grad_(value.requires_grad)
+        found = _difference(checks, [*inputs[:at], single, *inputs[at + 1 :]])
+        if found is not None and not found.raised:
+            words = f"wrong where {names[at]} has a first dim of 1, which broadcasts: declare the shapes"
+            return found._replace(words=words, legal=True)
+    return None
+
+
+def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Whether gradients have the digits of float64, not those of float32 alone: that of autograd tells how many there are."""
+    if checks.TOLERANCE or checks.TESTS.random:
+        return None
+    seed_generator(7)
+    eps = torch.finfo(torch.float64).eps
+    near = [
+        (
+            (x.detach() * (1 + eps * torch.randn(x.shape))).requires_grad_()
+            if _needs(x)
+            else x
+        )
+        for x in inputs
+    ]
+    ours = _firsts(checks, checks.OPERATOR, inputs)
+    theirs = _firsts(checks, checks.REFERENCE, inputs)
+    others = _firsts(checks, checks.REFERENCE, near)
+    for name, one, two, other in zip(
+        _wanted(checks, inputs), ours, theirs, others, strict=True
+    ):
+        allowed = LOST * two.norm() + CANCELS * (two - other).norm()
+        if two.isfinite().all() and not (one - two).norm() <= allowed:
+            words = "less precise than its input: it has the digits of float32"
+            return Answer(name, words, f"compute it in {name}.dtype")
+    return None
 
 
 def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
@@ -259,7 +313,11 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     told = None
     for words, changed in _drawn(checks, inputs):
         found = _difference(checks, changed)
-        if found is None or told and found.raised:
+        if found is None or found.raised and (told or words.endswith(" are -1")):
+            continue  # which `x[i]` takes, and `x.index_select(0, i)` does not
+        if found.words == NO_NUMBER and words.startswith("one of"):
+            words = f"not finite where {words}, which autograd's is"
+            told = told or found._replace(words=words, legal=True)
             continue
         if found.raised or not _is_between(checks, changed, found.name):
             return found._replace(words=f"{found.words} where {words}")
@@ -284,14 +342,23 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
             continue
         value = value.detach()
         every_other = torch.arange(value.numel()).reshape(value.shape) % 2 == 0
+        first = torch.arange(value.numel()).reshape(value.shape) > 0
         for number in numbers:
-            if isinstance(number, bool) or math.isfinite(number):
-                width = 0 if isinstance(number, bool) else NEAR
+            if math.isfinite(number):
+                width = NEAR if value.is_floating_point() else 0
                 near = number * (1 - width * torch.rand(value.shape))
                 words = f"all of {name} are {'about ' * bool(width)}{_said(number)}"
                 yield words, _with(inputs, {at: near.to(value.dtype)})
-            mixed = value.where(every_other, number)
-            yield f"some of {name} are {_said(number)}", _with(inputs, {at: mixed})
+            else:  # of several, none would be the largest
+                alone = value.where(first, number)
+                yield f"one of {name} is {_said(number)}", _with(inputs, {at: alone})
+            if isinstance(number, bool) and value.ndim:
+                row = value.clone()
+                row[0] = number
+                yield f"one row of {name} is {number}", _with(inputs, {at: row})
+            if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
+                mixed = value.where(every_other, number)
+                yield f"some of {name} are {_said(number)}", _with(inputs, {at: mixed})
 
 
 def _said(number: float) -> str:
@@ -330,7 +397,8 @@ def _moved(value: Any, number: int) -> Any:
     if not _needs(value):
         return value
     steps = torch.randn_like(value) if number > 1 else 1 - 2 * number
-    moved = value.detach() + STEP * steps * value.detach().abs().clamp(min=1)
+    largest = torch.finfo(value.dtype).max  # what is infinite stays so
+    moved = value.detach() + STEP * steps * value.detach().abs().clamp(SMALL, largest)
     return moved.requires_grad_()
 
 
@@ -363,7 +431,9 @@ def _difference(
         limits = {**AS_EXACT, **checks.TOLERANCE}
         limits["atol"] *= largest
         if not torch.isclose(one, two, **limits)[finite].all():
-            return Answer(name, "wrong")
+            numbers = finite & one.isfinite()
+            right = torch.isclose(one, two, **limits)[numbers].all()
+            return Answer(name, NO_NUMBER if right else "wrong")
     return None
 
 
@@ -399,7 +469,7 @@ def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     if checks.SURROGATE:
         return None
     for words, changed in _drawn(checks, inputs):
-        if words.startswith("some of"):
+        if words.startswith(("some of", "one of")):
             continue  # differences say nothing of a kink
         for name in _wanted(checks, changed):
             if not _has_its_slope(checks, changed, name):
@@ -443,6 +513,8 @@ OF_ONE_CASE = (
     other_grad_outputs,
     other_layouts,
     their_types,
+    all_digits,
+    broadcast_inputs,
 )
 OF_NO_REFERENCE = (linear_alone, slopes_alone, types_alone)
 

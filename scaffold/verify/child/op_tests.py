@@ -74,13 +74,20 @@ def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
     ) -> tuple[Any, ...]:
         seed_generator(seed)
         made = tests.make(**arguments) | dict.fromkeys(absent)
+        every = _stems(needs) if tuple(needs) == tests.differentiable else ()
         for name, value in made.items():
             if isinstance(value, Tensor):
                 value = value & False if name in closed else value
-                made[name] = layout(value).requires_grad_(name in needs)
+                needed = name in needs or name.partition("[")[0] in every
+                made[name] = layout(value).requires_grad_(needed)
         return tuple(made.values())
 
     return make
+
+
+def _stems(names: Collection[str]) -> frozenset[str]:
+    """The inputs that the names are of: of a variadic one, however many tensors there are."""
+    return frozenset(name.partition("[")[0] for name in names)
 
 
 def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[..., Any]:

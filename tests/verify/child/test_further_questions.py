@@ -140,7 +140,118 @@ def test_a_gradient_that_is_wrong_of_an_infinite_mask_is_refused() -> None:
     right = "output * (grad_output - (grad_output * output).sum(-1, keepdim=True))"
     assert failure({"x": right}, **raw) == ""
     said = failure({"x": f"{right} + 0 * m"}, **raw)
-    assert said == "grad_x: wrong where some of m are -inf"
+    assert said == "grad_x: not finite where some of m are -inf"
+
+
+def test_a_gradient_of_a_sum_without_what_is_no_number_has_none_there() -> None:
+    raw = {"inputs": "x[N]", "forward": "torch.nansum(x)"}
+    assert failure({"x": "grad_output * ~x.isnan()"}, **raw) == ""
+    said = failure({"x": "grad_output.expand(x.shape)"}, **raw)
+    assert said == "grad_x: wrong where one of x is nan"
+
+
+def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> None:
+    raw: dict[str, Any] = {"inputs": "x[N]", "forward": "torch.atan(x)"}
+    assert verdict(grad={"x": "grad_output / (1 + x * x)"}, **raw).notes == ()
+    found = verdict(grad={"x": "grad_output / (1 + x * x) + 0 * x"}, **raw)
+    assert found.failure is None
+    words = "not finite where one of x is inf, which autograd's is"
+    assert found.notes == (f"grad_x is {words}",)
+    wrong = "grad_output / (1 + x * x) * (1 + 1.0 * x.isneginf().any())"
+    assert failure({"x": wrong}, **raw) == "grad_x: wrong where one of x is -inf"
+
+
+@pytest.mark.parametrize(
+    ("raw", "grad", "wrong", "said"),
+    [
+        (
+            {"inputs": "x[N, D], i[K; index(N)]", "forward": "x[i]"},
+            "torch.zeros_like(x).index_put((i,), grad_output, accumulate=True)",
+            "torch.zeros_like(x).index_add(0, i.clamp(min=0), grad_output)",
+            "wrong where all of i are -1",
+        ),
+        (
+            {"inputs": "x[N, D], i[K; index(N)]", "forward": "x[i]"},
+            "torch.zeros_like(x).index_add(0, i, grad_output)",  # which takes none below 0
+            "torch.zeros_like(x).index_copy(0, i, grad_output)",
+            "wrong only at index 0 of dim 0",
+        ),
+        (
+            {"inputs": "x[N, D], m[N, D; bool]", "forward": "x * m"},
+            "grad_output * m",
+            "grad_output * m * (1 + (m.shape == (2, 3)) * (m.any(1).sum() == 1))",
+            "wrong where one row of m is False",
+        ),
+        (
+            {"inputs": "x[N; complex]", "forward": "x * 2j"},
+            "grad_output * -2j",
+            "grad_output * -2j * (1 + x.is_conj())",
+            "wrong where the inputs are lazily conjugated",
+        ),
+        (
+            {"inputs": "x[N], y[N]", "forward": "x * y"},
+            "grad_output * y",
+            "(grad_output.float() * y.float()).to(x.dtype)",
+            "less precise than its input: it has the digits of float32",
+        ),
+        (
+            {"inputs": "x[N], k: float = 2.0", "forward": "x * k"},
+            "grad_output * k",
+            "grad_output * (k if k > 1 or k <= 0 else k * k)",
+            "factor 1/4",
+        ),
+        (
+            {"inputs": "x", "forward": "x * x"},
+            "grad_output * 2 * x",
+            "grad_output * 2 * x * (1 + (x.ndim > 4))",
+            "factor 2",
+        ),
+        (
+            {"inputs": "x[N; positive]", "forward": "torch.log(x)"},
+            "grad_output / x",
+            "grad_output / x.clamp(min=1e-3)",
+            "wrong where all of x are about 0.0001",
+        ),
+    ],
+)
+def test_a_gradient_that_is_wrong_of_rare_inputs_is_refused(
+    raw: dict[str, Any], grad: str, wrong: str, said: str
+) -> None:
+    more = {"y": "grad_output * x"} if "y[N]" in raw["inputs"] else {}
+    assert verdict(grad={"x": grad, **more}, **raw).failure is None
+    assert failure({"x": wrong, **more}, **raw) == f"grad_x: {said}"
+
+
+def test_a_gradient_that_counts_on_equal_shapes_is_told() -> None:
+    loss = {"inputs": "x, y", "forward": "((x - y) ** 2).mean()"}
+    grad = "2 * grad_output * (x - y) / x.numel()"
+    found = verdict(grad={"x": grad, "y": f"-{grad}"}, **loss)
+    assert found.failure is None
+    (note,) = found.notes
+    words = "wrong where x has a first dim of 1, which broadcasts: declare the shapes"
+    assert note == f"grad_x is {words}"
+    declared = {**loss, "inputs": "x[N], y[N]"}
+    assert verdict(grad={"x": grad, "y": f"-{grad}"}, **declared).notes == ()
+
+
+def test_a_gradient_of_many_tensors_is_asked_of_each() -> None:
+    raw = {"inputs": "*tensors[N]", "forward": "sum(tensors)"}
+    assert failure({"tensors": "grad_output"}, **raw) == ""
+    said = failure({"tensors": "grad_output * (1 if i < 4 else 2)"}, **raw)
+    assert said == "grad_tensors[4]: factor 2"
+
+
+def test_of_many_optional_inputs_some_are_absent_together() -> None:
+    names = "abcdef"
+    forward = "\n".join(f"if {x} is not None:\n    h = h * {x}" for x in names)
+    raw = {
+        "inputs": "x[N], " + ", ".join(f"{name}[N; const]?" for name in names),
+        "forward": f"h = x * 2\n{forward}\nreturn h",
+    }
+    right = " * ".join(f"({x} if {x} is not None else 1)" for x in names)
+    wrong = f"grad_output * 2 * {right} * (3 if c is None and e is None else 1)"
+    assert failure({"x": f"grad_output * 2 * {right}"}, **raw) == ""
+    assert failure({"x": wrong}, **raw) == "grad_x: factor 3"
 
 
 def test_another_slope_at_a_kink_is_told() -> None:
