@@ -513,7 +513,7 @@ NAMED = {
     "scaffold.derive.graph": 51,  # 24 of them the methods that make ops, 9 what has a sign
     "scaffold.derive.lower": 22,  # an index that appends dims is a reshape
     "scaffold.derive.plan": 2,
-    "scaffold.derive.rules": 47,  # 23 in the coded gradients; the grids of meshgrid are expanded
+    "scaffold.derive.rules": 49,  # 25 in the coded gradients; the grids of meshgrid are expanded
     "scaffold.derive.simplify": 159,  # among them two of a part that is the whole of its dim, two that cancel a factor, two of an attention, what a product is squeezed to, and four of parts that are put one after another
     "scaffold.derive.write": 63,  # two of them write sums to a shape, two the loop of a backward
     "scaffold.formula": 10,  # six of them are how a loop takes a tensor apart, and puts one together

@@ -587,7 +587,7 @@ def _handed(
     ends = frozenset(f"grad_{name}" for name in known)
     program = without_dead(graph, program, ends, lambda node: False)
     program = _by_presence(spec, graph, program, dict(_pairs(spec, parameters)))
-    origins = Origins(dict(maths.origins), reuse.plan.saved, reuse.described)
+    origins = Origins(dict(maths.origins), reuse.plan.saved)
     lines = tuple(Line(item, every) for item in program)
     names = ContextNames(spec)
     handed = transfer(

@@ -44,6 +44,7 @@ from scaffold.derive.saving import (
     Origins,
     context_of,
     transfer,
+    without_views,
 )
 from scaffold.derive.shape_guards import shape_checks
 from scaffold.derive.stated_gradients import (
@@ -291,7 +292,8 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
-    origins = Origins(outputs, reuse.plan.saved, reuse.described, like)
+    lines, views = without_views(spec, source.graph, lines, reuse.described)
+    origins = Origins(outputs, reuse.plan.saved, views, like)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(wanted, handed.lines)
     context = context_of(spec, handed, names, missing)

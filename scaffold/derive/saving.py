@@ -5,10 +5,18 @@ its data, and a parameter of the module for its own gradient, too; for its shape
 gives a meaning there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.analysis.metadata import Read, kept_form, kept_name, metadata_read
+from scaffold.derive.analysis.live_variables import without_dead
+from scaffold.derive.analysis.metadata import (
+    Read,
+    kept_form,
+    kept_name,
+    metadata_read,
+    reads,
+)
 from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import Filled, Kept, Saved, Source
 from scaffold.derive.forward.body import grad_name
@@ -16,12 +24,15 @@ from scaffold.derive.name_collisions import fresh
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Graph,
+    If,
     Node,
     Statement,
+    emit,
     expressions,
     rewritten,
     written,
 )
+from scaffold.primitives.calls import casts_like, rearranges
 from scaffold.spec import OpSpec, Output, TensorInput
 
 # --- Names on ctx: attributes of the op, and what is kept of tensors that backward does not read.
@@ -88,7 +99,9 @@ class Origins(NamedTuple):
 
     outputs: dict[str, str]  # name in the formulas -> output
     intermediates: tuple[str, ...]
-    described: frozenset[str] = frozenset()  # locals of which only metadata is read
+    described: Mapping[str, str] = (
+        {}
+    )  # locals of which only metadata is read, as the forward has them
     like: Mapping[str, str] = {}  # input -> the output that has its shape
 
 
@@ -124,6 +137,166 @@ def transfer(
     rewriter = _Rewriter(spec, graph, origins, names, there, coming, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
+
+
+# --- Locals that are views of an input, of which only the shape is read: `ctx.x1_shape = x[..., ::2].shape`, and no `x`.
+
+
+NUMBERS = frozenset(
+    {"absent", "binary", "constant", "slice", "starred", "subscript", "tuple", "unary"}
+)
+
+
+def without_views(
+    spec: OpSpec, graph: Graph, lines: tuple[Line, ...], described: Collection[str]
+) -> tuple[tuple[Line, ...], Mapping[str, str]]:
+    """The lines without such views, of inputs whose data no other line reads; what each, and each that is described, is in the forward.
+
+    Of these `y.to(x)` reads no data either: it is written as `y.to(x.device, x.dtype)`.
+    """
+    views = _Views(spec, graph, lines)
+    typed = [_with_types(graph, line, views.inputs) for line in lines]
+    gone = views.at
+    while True:
+        read = _read_as_data(line for at, line in enumerate(typed) if at not in gone)
+        left = {
+            at: names
+            for at, names in gone.items()
+            if not read & {*names, *(views.root[name] for name in names)}
+        }
+        if left == gone:
+            break
+        gone = left
+    found = {name: name for name in described}
+    found |= {
+        name: emit(views.known[name]) for names in gone.values() for name in names
+    }
+    rest = [
+        _with_types(graph, line, views.inputs - read)
+        for at, line in enumerate(lines)
+        if at not in gone
+    ]
+    return _without_unread(spec, graph, rest) if gone else tuple(rest), found
+
+
+def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
+    """The line with `y.to(x.device, x.dtype)` for `y.to(x)` and `y.type_as(x)` of an input."""
+
+    def change(node: Node) -> Node | None:
+        match node:
+            case Node(
+                "call",
+                _,
+                (Node("attribute", label, (y,)), Node("name", name) as x),
+                (),
+            ) if name in inputs and casts_like(label):
+                to = graph.node("attribute", "to", (graph.rewrite(y, change),))
+                facets = (
+                    graph.node("attribute", of, (x,)) for of in ("device", "dtype")
+                )
+                return graph.node("call", "", (to, *facets))
+        return None
+
+    (statement,) = rewritten(graph, (line.statement,), change)
+    return line._replace(statement=statement)
+
+
+def _without_unread(
+    spec: OpSpec, graph: Graph, lines: Sequence[Line]
+) -> tuple[Line, ...]:
+    """The lines without what they no longer read, as the numbers of an index."""
+    live = frozenset(f"grad_{item.name}" for item in spec.differentiable)
+    left: list[Line] = []
+    for line in reversed(lines):
+        for item in without_dead(graph, (line.statement,), live, lambda node: False):
+            left.append(line._replace(statement=item))
+            live |= read_names(item)
+    return tuple(reversed(left))
+
+
+def _read_as_data(lines: Iterable[Line]) -> frozenset[str]:
+    """The names of which lines read more than the shape."""
+    return frozenset(
+        read.name
+        for line in lines
+        for node in expressions(line.statement)
+        for read in reads(node)
+        if read.element or not read.facets
+    )
+
+
+def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
+    """Each name that a statement assigns, and its value; nothing of one whose values are not told apart."""
+    if isinstance(item, If) or item.operator:
+        return
+    targets, value = item.target.args, item.value
+    if item.target.kind == "name":
+        yield item.target.label, value
+    elif item.target.kind == "tuple" and all(part.kind == "name" for part in targets):
+        for at, part in enumerate(targets):
+            index = graph.constant(str(at))
+            same = value.kind == "tuple"
+            yield part.label, (
+                value.args[at] if same else graph.node("subscript", "", (value, index))
+            )
+
+
+class _Views:
+    """The locals that are views of an input, in terms of inputs and attributes alone."""
+
+    def __init__(self, spec: OpSpec, graph: Graph, lines: tuple[Line, ...]) -> None:
+        self.graph = graph
+        several = variadic_names(spec)
+        tensors = (item for item in spec.tensors if not item.optional)
+        self.inputs = {item.name for item in tensors} - several
+        self.attributes = {item.name for item in spec.attributes}
+        self.known: dict[str, Node] = {}  # a local -> what it is
+        self.root: dict[str, str] = {}  # a view -> the input
+        self.at: dict[int, tuple[str, ...]] = {}
+        counts = Counter(name for line in lines for name in written(line.statement))
+        for at, line in enumerate(lines):
+            pairs = [*_one_by_one(graph, line.statement)]
+            for name, value in pairs:
+                if counts[name] == 1:
+                    self._note(name, value)
+            if pairs and all(name in self.root for name, _ in pairs):
+                self.at[at] = tuple(name for name, _ in pairs)
+
+    def _note(self, name: str, value: Node) -> None:
+        root = self._root(value)
+        if root is not None:
+            self.root[name] = root
+        if root is not None or self._is_plain(value):
+            self.known[name] = self.graph.rewrite(value, self._meant)
+
+    def _meant(self, node: Node) -> Node | None:
+        return self.known.get(node.label) if node.kind == "name" else None
+
+    def _root(self, node: Node) -> str | None:
+        """The input that a value is a view of."""
+        match node:
+            case Node("name", name):
+                return name if name in self.inputs else self.root.get(name)
+            case Node("subscript", _, (value, index)) if self._is_plain(index):
+                return self._root(value)
+            case Node(
+                "call", _, (Node("attribute", label, (value,)), *args)
+            ) if rearranges(label) and all(map(self._is_plain, args)):
+                return self._root(value)
+        return None
+
+    def _is_plain(self, node: Node) -> bool:
+        """Whether it is a number, a size, or made of such."""
+        read = metadata_read(node)
+        if read is not None:
+            return read.name in self.inputs and not read.element
+        if node.kind == "name":
+            plain = node.label in self.attributes or node.label in self.known
+            return plain and node.label not in self.root
+        return node.kind in NUMBERS and all(map(self._is_plain, node.args))
+
+
+# --- What ctx holds.
 
 
 class Context(NamedTuple):
@@ -274,7 +447,7 @@ class _Rewriter:
         elif read.name in self.inputs:
             self._keep(read, self.inputs[read.name])
         elif read.name in self.origins.described:
-            self._keep_of_local(read)
+            self._keep_of_local(read, self.origins.described[read.name])
         else:
             return None
         form = kept_form(
@@ -327,10 +500,10 @@ class _Rewriter:
             name = self.names.facet(read.name, facet)
             self.kept[name] = Kept(name, expression_of(item, facet))
 
-    def _keep_of_local(self, read: Read) -> None:
+    def _keep_of_local(self, read: Read, value: str) -> None:
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
-            self.kept[name] = Kept(name, f"{read.name}.{facet}")
+            self.kept[name] = Kept(name, f"{value}.{facet}")
 
     def _keep_of_output(self, read: Read, output: Output) -> None:
         for facet in read.facets:

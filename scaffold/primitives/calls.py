@@ -81,6 +81,19 @@ def draws_random(word: str) -> bool:
 
 
 @cache
+def rearranges(word: str) -> bool:
+    """Whether a call only rearranges the elements of a tensor, always: `transpose`, `reshape`."""
+    known = facts_of_call(word)
+    return bool(known) and all(facts.category == "view" for facts in known)
+
+
+@cache
+def casts_like(word: str) -> bool:
+    """Whether a call may give a tensor the dtype and device of another: `type_as`, and `to` of a tensor."""
+    return any(facts.dtype == 1 for facts in facts_of_call(word))
+
+
+@cache
 def may_share_memory(word: str) -> bool:
     """Whether the result of a call may have the memory of what it is given."""
     return any(facts.memory != "fresh" for facts in facts_of_call(word))

@@ -566,7 +566,7 @@ def test_planes_are_summed_without_dims_that_come_and_go() -> None:
     assert "grad_b = grad_output.sum((0, 2, 3))" in text
 
 
-def test_interleaved_pairs_are_reshaped_by_sizes() -> None:
+def test_the_gradient_of_interleaved_pairs_is_read_at_every_second_place() -> None:
     text = backward(
         "x[*b, S, D], cos[S, E], sin[S, E]",
         """
@@ -578,7 +578,40 @@ return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1).flatten(-2)
         (tensor(2, 0, 4), tensor(0, 2), tensor(0, 2) + 1),
         require=["D == 2 * E"],
     )
-    assert "(*x.shape[:-1], ctx.cos_shape[-1], 2)" in text
+    assert "grad_diff = grad_output[..., ::2]" in text
+    assert "grad_total = grad_output[..., 1::2]" in text
+    assert "reshape" not in text
+
+
+@pytest.mark.parametrize("inputs", ["x[B, S, D]", "x[..., S, D]", "x"])
+@pytest.mark.parametrize(
+    ("pairs", "calls"),
+    [
+        ("x[..., ::2], x[..., 1::2]", [(2, 3, 4), (2, 0, 4), (1, 2, 5), (1, 2, 3)]),
+        (
+            "x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2).unbind(-1)",
+            [(2, 3, 4), (2, 0, 4)],
+        ),
+        ("x.unflatten(-1, (-1, 2)).unbind(-1)", [(2, 3, 4), (2, 0, 4)]),
+    ],
+)
+def test_of_an_input_that_tells_shapes_alone_none_is_saved(
+    inputs: str, pairs: str, calls: list[tuple[int, ...]]
+) -> None:
+    forward = f"""
+at = torch.arange(x.shape[-2], device=x.device)
+angle = torch.outer(at, 9.0 ** -torch.arange(0, x.shape[-1] // 2, device=x.device))
+cos, sin = angle.cos().to(x), angle.sin().type_as(x)
+x1, x2 = {pairs}
+x1, x2 = x1[..., : x.shape[-1] // 2], x2[..., : x.shape[-1] // 2]
+return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1).flatten(-2)
+"""
+    turned = tensor(2, 4, 3).transpose(1, 2)
+    text = check_forward(
+        inputs, forward, [(tensor(*shape),) for shape in calls] + [(turned,)]
+    )
+    assert "save_for_backward(x)" not in text
+    assert "grad_output[..., ::2]" in text
 
 
 @pytest.mark.parametrize(
@@ -668,7 +701,8 @@ WANTED = {
     "nothing is built or saved for its shape, or computed twice": (
         test_a_product_is_not_built_for_its_shape,
         test_a_rotation_of_what_chunk_leaves_saves_no_input_for_its_shape,
-        test_interleaved_pairs_are_reshaped_by_sizes,
+        test_the_gradient_of_interleaved_pairs_is_read_at_every_second_place,
+        test_of_an_input_that_tells_shapes_alone_none_is_saved,
         test_a_linear_with_an_optional_bias_is_computed_once,
     ),
     "constants fold, factors cancel": (

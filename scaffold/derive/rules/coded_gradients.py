@@ -16,6 +16,7 @@ from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import (
     as_matrix,
     fit_to,
+    reshape_as,
     size,
     unless_vector,
 )
@@ -547,11 +548,41 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
     at = literal(dim)
     if parts.rule != "list":
         return None
+    if g.rule == op.rule and g.args[1] is dim:
+        pairs = zip(parts.args, g.args[0].args, strict=True)
+        return [(part, own) for part, own in pairs if part.active]
     return [
         (part, _selected(make, g, at if isinstance(at, int) else dim, position, part))
         for position, part in enumerate(parts.args)
         if part.active
     ]
+
+
+@coded("flatten")
+def flatten(make: Maker, op: Op, g: Op) -> Pairs:
+    """The shape of before; of `torch.stack((x, y), -1).flatten(-2)` every second element, `g[..., ::2]` and `g[..., 1::2]`."""
+    x, *ends = op.args
+    if x.rule != "stack" or x.args[0].rule != "list":
+        return [(x, reshape_as(make, g, x))]
+    parts, dim = x.args
+    places = [from_the_end(literal(item), x.shape.rank) for item in (*ends, dim)]
+    if places != [-2, -1, -1]:
+        return [(x, reshape_as(make, g, x))]
+    none, count = make.const(None), make.const(len(parts.args))
+    every = [
+        indexing.sliced(
+            make.applier, g, -1, (make.const(at or None), none, count), part.shape
+        )
+        for at, part in enumerate(parts.args)
+    ]
+    return [(x, make(x.rule, make.program.op("list", every), dim))]
+
+
+def from_the_end(dim: object, rank: int | None) -> int | None:
+    """A dim, counted from the end."""
+    if not isinstance(dim, int) or dim < 0 or rank is None:
+        return dim if isinstance(dim, int) and dim < 0 else None
+    return dim - rank
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
