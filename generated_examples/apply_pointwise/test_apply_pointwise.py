@@ -154,8 +154,7 @@ class OpTests:
         assert expected is not None
         outputs = self.differentiable_outputs(expected(*inputs))
         attached = [
-            output if output.requires_grad else output.detach().requires_grad_()
-            for output in outputs
+            y if y.requires_grad else y.detach().requires_grad_() for y in outputs
         ]
         return gradients(attached, inputs)
 
@@ -261,21 +260,16 @@ class OpTests:
 
     def argnums(self, inputs: Inputs) -> tuple[int, ...]:
         """The positions of the differentiable inputs."""
-        named = enumerate(zip(self.make(), inputs, strict=True))
-        return tuple(
-            position
-            for position, (name, value) in named
-            if name in self.differentiable and isinstance(value, Tensor)
-        )
+        named = zip(self.make(), inputs, strict=True)
+        known = [k in self.differentiable and isinstance(x, Tensor) for k, x in named]
+        return tuple(at for at, asked in enumerate(known) if asked)
 
     def test_vmap_of_grad(self) -> None:
         samples = [self.inputs(needs=(), seed=seed) for seed in range(3)]
         gradient = torch.func.grad(self.loss, argnums=self.argnums(samples[0]))
         in_dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
-        batch = [
-            torch.stack(values) if in_dim == 0 else values[0]
-            for in_dim, values in zip(in_dims, zip(*samples, strict=True), strict=True)
-        ]
+        columns = zip(*samples, strict=True)
+        batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
         mapped = torch.func.vmap(gradient, in_dims, randomness="same")
         expected = zip(*(gradient(*sample) for sample in samples), strict=True)
         stacked = tuple(torch.stack(values) for values in expected)
@@ -289,8 +283,7 @@ class OpTests:
         argnums = self.argnums(inputs)
         needed = [inputs[position] for position in argnums]
         rows = [
-            torch.autograd.grad(element, needed, retain_graph=True)
-            for element in flat(*inputs)
+            torch.autograd.grad(y, needed, retain_graph=True) for y in flat(*inputs)
         ]
         actual = torch.func.jacrev(flat, argnums=argnums)(*inputs)
         expected = tuple(torch.stack(values) for values in zip(*rows, strict=True))
@@ -336,11 +329,7 @@ class ModuleTests:
 
     def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
         """What the module gives for the inputs that it does not own."""
-        given = [
-            value
-            for name, value in inputs.items()
-            if name.partition("[")[0] in self.given
-        ]
+        given = [v for k, v in inputs.items() if k.partition("[")[0] in self.given]
         named = {name: inputs[name] for name in self.given_by_keyword}
         return module(*given, **named)
 
@@ -348,11 +337,8 @@ class ModuleTests:
         module = self.build(**options)
         loaded = self.build(**options)
         loaded.load_state_dict(module.state_dict())
-        for copied in (
-            loaded,
-            copy.deepcopy(module),
-            pickle.loads(pickle.dumps(module)),
-        ):
+        copies = (loaded, copy.deepcopy(module), pickle.loads(pickle.dumps(module)))
+        for copied in copies:
             assert_close(copied.state_dict(), module.state_dict())
             for name in self.attributes:
                 assert getattr(copied, name) == getattr(module, name)

@@ -150,8 +150,7 @@ class OpTests:
         assert expected is not None
         outputs = self.differentiable_outputs(expected(*inputs))
         attached = [
-            output if output.requires_grad else output.detach().requires_grad_()
-            for output in outputs
+            y if y.requires_grad else y.detach().requires_grad_() for y in outputs
         ]
         return gradients(attached, inputs)
 
@@ -290,11 +289,7 @@ class ModuleTests:
 
     def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
         """What the module gives for the inputs that it does not own."""
-        given = [
-            value
-            for name, value in inputs.items()
-            if name.partition("[")[0] in self.given
-        ]
+        given = [v for k, v in inputs.items() if k.partition("[")[0] in self.given]
         named = {name: inputs[name] for name in self.given_by_keyword}
         return module(*given, **named)
 
@@ -302,11 +297,8 @@ class ModuleTests:
         module = self.build(**options)
         loaded = self.build(**options)
         loaded.load_state_dict(module.state_dict())
-        for copied in (
-            loaded,
-            copy.deepcopy(module),
-            pickle.loads(pickle.dumps(module)),
-        ):
+        copies = (loaded, copy.deepcopy(module), pickle.loads(pickle.dumps(module)))
+        for copied in copies:
             assert_close(copied.state_dict(), module.state_dict())
             for name in self.attributes:
                 assert getattr(copied, name) == getattr(module, name)

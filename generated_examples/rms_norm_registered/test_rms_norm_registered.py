@@ -157,8 +157,7 @@ class OpTests:
         assert expected is not None
         outputs = self.differentiable_outputs(expected(*inputs))
         attached = [
-            output if output.requires_grad else output.detach().requires_grad_()
-            for output in outputs
+            y if y.requires_grad else y.detach().requires_grad_() for y in outputs
         ]
         return gradients(attached, inputs)
 
@@ -267,10 +266,8 @@ class OpTests:
         """A batch gives what its samples do, and so do its gradients."""
         samples = [self.inputs(seed=seed) for seed in range(3)]
         in_dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
-        batch = [
-            torch.stack(values) if in_dim == 0 else values[0]
-            for in_dim, values in zip(in_dims, zip(*samples, strict=True), strict=True)
-        ]
+        columns = zip(*samples, strict=True)
+        batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
         mapped = torch.func.vmap(self.op, in_dims)(*batch)
         each = zip(*(as_tuple(self.op(*sample)) for sample in samples), strict=True)
         expected = tuple(torch.stack(values) for values in each)
@@ -361,11 +358,7 @@ class ModuleTests:
 
     def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
         """What the module gives for the inputs that it does not own."""
-        given = [
-            value
-            for name, value in inputs.items()
-            if name.partition("[")[0] in self.given
-        ]
+        given = [v for k, v in inputs.items() if k.partition("[")[0] in self.given]
         named = {name: inputs[name] for name in self.given_by_keyword}
         return module(*given, **named)
 
@@ -373,11 +366,8 @@ class ModuleTests:
         module = self.build(**options)
         loaded = self.build(**options)
         loaded.load_state_dict(module.state_dict())
-        for copied in (
-            loaded,
-            copy.deepcopy(module),
-            pickle.loads(pickle.dumps(module)),
-        ):
+        copies = (loaded, copy.deepcopy(module), pickle.loads(pickle.dumps(module)))
+        for copied in copies:
             assert_close(copied.state_dict(), module.state_dict())
             for name in self.attributes:
                 assert getattr(copied, name) == getattr(module, name)
