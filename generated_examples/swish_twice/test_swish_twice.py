@@ -189,7 +189,7 @@ class OpTests:
         self, case: Case, needs: tuple[str, ...]
     ) -> None:
         """The gradients of a penalty on those gradients that are asked for."""
-        inputs = self.inputs(**case, needs=needs)
+        inputs = self.inputs(**case, needs=needs, layout=self.layouts[-1])
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         if not needed:
             return  # the input that is needed is absent

@@ -74,12 +74,12 @@ def _returned(op: Op, *statements: ast.stmt) -> bool:
     inside = (node for statement in statements for node in ast.walk(statement))
     names = [node for node in inside if isinstance(node, ast.Name)]
     assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    end = ast.walk(op.backward.body[-1])
+    end = ast.walk(op.lines[-1])
     return any(isinstance(node, ast.Name) and node.id in assigned for node in end)
 
 
 def swapped_grads(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    end = op.backward.body[-1]
+    end = op.lines[-1]
     if not isinstance(end, ast.Return) or not isinstance(end.value, ast.Tuple):
         return
     elements = end.value.elts
@@ -98,7 +98,7 @@ def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
     Not of a value that several gradients share, of which only time is spared, nor in the backward of a backward, whose gradients no test
     looks at one by one.
     """
-    if f"{op.name}.apply" in "".join(ast.unparse(one) for one in op.other_backwards):
+    if _is_second(op):
         return
 
     def save_all() -> None:
@@ -127,13 +127,19 @@ def missing_branch(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
             yield test, whole
 
 
+def _is_second(op: Op) -> bool:
+    """Whether it is the backward of a backward."""
+    return f"{op.name}.apply" in "".join(map(ast.unparse, op.other_backwards))
+
+
 def detach(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
     """A value that second derivatives do not flow through.
 
     Not where there are none: of an op that is differentiable once, of an input without a gradient, of what is only compared; nor of a
-    surrogate gradient, whose tests compare first derivatives.
+    surrogate gradient, whose tests compare first derivatives, or in the backward of a backward, where it would be third ones.
     """
-    if op.once_differentiable or "The gradient is that of" in op.text:
+    surrogate = "The gradient is that of" in op.text
+    if op.once_differentiable or surrogate or _is_second(op):
         return
     marked = re.findall(r"mark_non_differentiable\((.*)\)", ast.unparse(op.setup))
     constant = {*"".join(marked).split(", "), *op.without_gradient}
@@ -176,6 +182,14 @@ def _is_saved(op: Op, slot: Slot) -> bool:
 
 
 def grad_output_view(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same of what comes in; not of a loss, whose one number lies in memory in one way."""
+    end = op.forward.body[-1]
+    value = end.value if isinstance(end, ast.Return) else None
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    match value:
+        case ast.Call(args=[], keywords=[]) if callee(value) in ("mean", "sum"):
+            return
     for name in op.grad_outputs:
         places = op.reads(op.backward, name)
         yield name, lambda places=places: _put(places, VIEW)  # type: ignore[misc]
@@ -192,7 +206,7 @@ def tensor_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
         def move(slot: Slot = slot, name: str = name, value: ast.expr = value) -> None:
             slot.replace(expression("None"))
             _insert_before_return(op.setup, f"ctx.held = {ast.unparse(value)}")
-            op.backward.body.insert(position + 1, _statement(f"{name} = ctx.held"))
+            op.lines.insert(position + 1, _statement(f"{name} = ctx.held"))
 
         yield name, move
 

@@ -67,6 +67,12 @@ class Op:
         return self.setup is self.forward
 
     @property
+    def lines(self) -> list[ast.stmt]:
+        """The statements of backward; where one `with` holds all of them, what it holds."""
+        last = self.backward.body[-1]
+        return last.body if isinstance(last, ast.With) else self.backward.body
+
+    @property
     def once_differentiable(self) -> bool:
         decorated = len(self.backward.decorator_list) > 1
         return decorated or "torch.is_grad_enabled()" in ast.unparse(self.backward)
@@ -98,7 +104,7 @@ class Op:
     @property
     def without_gradient(self) -> list[str]:
         """The inputs for which backward returns None, always."""
-        end = self.backward.body[-1]
+        end = self.lines[-1]
         if not isinstance(end, ast.Return) or not isinstance(end.value, ast.Tuple):
             return []
         pairs = zip(self.inputs, end.value.elts, strict=False)
@@ -107,7 +113,7 @@ class Op:
     @property
     def matrices(self) -> list[str]:
         """The tensor parameters that are not declared to have one dimension."""
-        vector = r"{}: Tensor of shape ``\(\w+,\)``"
+        vector = r"{}: (?:\w+ t|T)ensor of shape ``\(\w+,\)``"
         return [x for x in self.tensors if not re.search(vector.format(x), self.text)]
 
     @property
@@ -161,7 +167,7 @@ class Op:
 
     def unpacked(self) -> tuple[int, list[str]]:
         """Which statement of backward unpacks the saved tensors, and their names."""
-        for position, node in enumerate(self.backward.body):
+        for position, node in enumerate(self.lines):
             if isinstance(node, ast.Assign) and "saved_tensors" in ast.dump(node.value):
                 target = node.targets[0]
                 if isinstance(target, ast.Tuple):

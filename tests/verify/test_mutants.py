@@ -4,6 +4,7 @@ import ast
 import difflib
 from contextlib import chdir
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -239,3 +240,31 @@ def test_what_a_caller_could_not_see_is_no_mistake() -> None:
     assert sums == {
         f"(grad_masked * {x}).sum_to_size({y}.shape)" for x, y in ("wx", "xw")
     }
+
+
+LOSS = """
+class Gate(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return -(x * w).sum()
+
+    @staticmethod
+    def backward(ctx, grad_loss):
+"""
+LINES = """\
+x, w = ctx.saved_tensors
+grad_w = (grad_loss * x).sum_to_size(w.shape)
+return (grad_loss * w).sum_to_size(x.shape), grad_w
+"""
+
+
+def test_a_backward_in_one_block_has_the_mistakes_of_its_lines() -> None:
+    """And a loss has none of memory, as what comes in is one number."""
+    block = "        with ctx.autocast:\n"
+    texts = [LOSS + indent(LINES, " " * 8), LOSS + block + indent(LINES, " " * 12)]
+    found, inside = ({(m.mistake, m.place) for m in mutants(t)} for t in texts)
+    assert found == inside
+    kinds = {mistake for mistake, _ in found}
+    assert {"swapped_grads", "detach", "tensor_on_ctx", "missing_sum"} <= kinds
+    assert "grad_output_view" not in kinds
