@@ -40,12 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slice",
         metavar="K/N",
-        type=_slice,
+        type=read_slice,
         help="of the tests that are chosen, the K-th of N parts (K from 0)",
     )
 
 
-def _slice(text: str) -> tuple[int, int]:
+def read_slice(text: str) -> tuple[int, int]:
+    """The `K/N` of an option."""
     found = SLICE.fullmatch(text)
     if not found or int(found[1]) >= int(found[2]):
         raise pytest.UsageError(f"--slice: {text!r} is no K/N with K from 0 to N-1")

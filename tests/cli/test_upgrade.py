@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.cli.projects import (
     project,
 )
 from tests.cli.running import scaffold
+from tests.sweeps import pairs_in_every_run
 from tests.verify.test_external_tools import git
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
@@ -247,8 +249,15 @@ def kept(root: Path) -> None:
     respecify(root)
 
 
-@pytest.mark.parametrize("policy", ["merge", "abort", "skip", "overwrite"])
-@pytest.mark.parametrize("change", [nothing, respecify, kept, collide])
+CHANGES = [nothing, respecify, kept, collide]
+LOOKS = [*product(CHANGES, ["merge", "abort", "skip", "overwrite"])]
+
+
+# Each policy where there is something to decide, and each change under one of them.
+@pytest.mark.parametrize(
+    ("change", "policy"),
+    pairs_in_every_run(LOOKS, [*LOOKS[-4:], *LOOKS[:-4:4]], pytest.mark.each_commit),
+)
 def test_a_look_tells_what_a_run_does(
     synced: Path, change: Callable[[Path], None], policy: str
 ) -> None:

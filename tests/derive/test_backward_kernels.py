@@ -11,6 +11,7 @@ from torch.library import opcheck
 from scaffold.derive import derive
 from scaffold.errors import ScaffoldError
 from tests.derive.building import draft_of, load, spec_of, text_of
+from tests.sweeps import in_every_run
 
 COUNT = itertools.count()
 X = torch.linspace(0.3, 1.4, 12, dtype=torch.double).reshape(3, 4)
@@ -47,7 +48,9 @@ def built(table: dict[str, Any]) -> tuple[Any, str]:
     return load(text), name
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", in_every_run(WAYS, ["a value that both read"], pytest.mark.each_commit)
+)
 def test_it_compiles_and_has_its_gradients(way: str) -> None:
     module, name = built({**SQUARE, **WAYS[way]})
     op, call = getattr(module, f"{name}_op"), getattr(module, name)

@@ -91,7 +91,9 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         assert gradgradcheck(op.function.apply, tensors, **options)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", in_every_run(NAMES, NAMES[1::2], pytest.mark.each_commit)
+)
 def test_other_layouts_and_no_elements(name: str) -> None:
     op = made(name)
     for inputs in samples(BY_NAME[name]):

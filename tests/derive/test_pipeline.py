@@ -5,6 +5,7 @@ A derivation does not depend on where its ops lie in memory, which is what sets 
 
 import itertools
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,10 +16,15 @@ from scaffold.derive import Derivation, derive, pipeline
 from scaffold.spec import OpSpec
 from tests.derive.building import draft_of, load, reference, spec_of, text_of
 from tests.derive.test_ops_of_others import BY_NAME, undeclared
+from tests.sweeps import pairs_in_every_run
+
+ASKED = [*product(["arcface", "rodrigues", "rwkv_wkv_step"], ["recompute", "balanced"])]
 
 
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
-@pytest.mark.parametrize("name", ["arcface", "rodrigues", "rwkv_wkv_step"])
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    pairs_in_every_run(ASKED, ASKED[::5], pytest.mark.each_commit),
+)
 def test_the_text_is_the_same_every_time(name: str, policy: str) -> None:
     case = BY_NAME[name]
     spec = spec_of(

@@ -347,11 +347,11 @@ return -(torch.log(p_t) * (1 - p_t) ** gamma).mean()
     "index",
     [":-1", "-1:", ":-2", "-2:", "1:-1", "-3:-1", "-3:2", "2:-2", "::2", ":-1:2"],
 )
-@pytest.mark.parametrize("inputs", ["x[N, D]", "x"])
-def test_a_slice_from_the_end_needs_nothing_private(inputs: str, index: str) -> None:
+def test_a_slice_from_the_end_needs_nothing_private(index: str) -> None:
     calls = [(tensor(2, size),) for size in (0, 1, 2, 3, 5)]
-    text = backward(inputs, f"return torch.sin(x[:, {index}])", *calls)
-    assert "aten" not in text
+    for inputs in ("x[N, D]", "x"):
+        text = backward(inputs, f"return torch.sin(x[:, {index}])", *calls)
+        assert "aten" not in text
     forward = f"return torch.sin(x[..., {index}])"
     backward("x[..., D]", forward, *calls, (tensor(3),), (tensor(0),))
 

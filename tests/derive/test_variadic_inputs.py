@@ -1,5 +1,6 @@
 """Any number of tensors: autograd of the whole forward, for those that need it."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 from scaffold.derive import Derivation, derive
 from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op, tuple_of
+from tests.sweeps import pairs_in_every_run
 
 
 def r(*shape: int) -> Tensor:
@@ -93,8 +95,12 @@ JOINED = (
 )
 
 
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
-@pytest.mark.parametrize("inputs", ["w, *tensors", "w[N, D], *tensors[N, D]"])
+WAYS = [*product(("w, *tensors", "w[N, D], *tensors[N, D]"), ("recompute", "balanced"))]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "policy"), pairs_in_every_run(WAYS, WAYS[1:3], pytest.mark.each_commit)
+)
 @pytest.mark.parametrize("forward", JOINED)
 def test_what_is_made_of_all_tensors_is_derived(
     forward: str, inputs: str, policy: str

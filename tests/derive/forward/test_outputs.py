@@ -39,7 +39,9 @@ IN_STYLES = [*product(AS_IT_IS, ("setup-context", "combined"))]
 
 @pytest.mark.parametrize(
     ("value", "style"),
-    pairs_in_every_run(IN_STYLES, [*IN_STYLES[::2], *IN_STYLES[1::8]]),
+    pairs_in_every_run(
+        IN_STYLES, [*IN_STYLES[::4], *IN_STYLES[1::8]], pytest.mark.each_commit
+    ),
 )
 def test_an_input_that_comes_back(value: str, style: str) -> None:
     calls = [(tensor(3),)]

@@ -1,5 +1,7 @@
 """Tensors that are taken apart by assignment, and the tuples of calls over no gradient."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_op
 from tests.derive.forward.test_kept_forward import r
+from tests.sweeps import pairs_in_every_run
 
 ROWS = """
 a, b, c = x
@@ -110,6 +113,10 @@ def test_copies_of_what_has_any_number_of_dims(forward: str) -> None:
     assert "vjp" not in text
 
 
+METHODS = [*product(["x[B, N, C], y[B, C, N]", "x, y"], ["view", "reshape"])]
+
+
+# A view of declared shapes and a reshape of others: the sum is read the same way for both.
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -120,8 +127,10 @@ def test_copies_of_what_has_any_number_of_dims(forward: str) -> None:
         "(*x.shape[:-1], n, -1) if n > 1 else x.shape + (1,)",
     ],
 )
-@pytest.mark.parametrize("inputs", ["x[B, N, C], y[B, C, N]", "x, y"])
-@pytest.mark.parametrize("method", ["view", "reshape"])
+@pytest.mark.parametrize(
+    ("inputs", "method"),
+    pairs_in_every_run(METHODS, METHODS[::3], pytest.mark.each_commit),
+)
 def test_a_sum_of_sizes_is_no_size(inputs: str, sizes: str, method: str) -> None:
     forward = f"h = x.{method}({sizes})\nreturn (h @ y.exp()[:, None]).tanh()"
     calls = [(tensor(2, 3, 4), tensor(2, 4 // n, 5), n) for n in (2, 4)]

@@ -24,7 +24,7 @@ from tests.derive.test_cases import (
     samples,
     without_rows,
 )
-from tests.sweeps import pairs_in_every_run
+from tests.sweeps import in_every_run, pairs_in_every_run
 
 
 @cache
@@ -72,7 +72,9 @@ def test_gradients_are_those_of_autograd(name: str, style: str) -> None:
             check_needs(op.function, op.wrapper, reference, given, needs, once, False)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", in_every_run(NAMES, NAMES[::3], pytest.mark.each_commit)
+)
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     op = made(name, "combined")
     for inputs in samples(BY_NAME[name]):

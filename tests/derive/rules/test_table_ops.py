@@ -164,7 +164,7 @@ ONE_OF_EACH = one_of_each(REAL, lambda name: kind(BY_NAME[name]))
 
 
 @pytest.mark.parametrize(
-    "name", in_every_run(ONE_OF_EACH, ONE_OF_EACH[::2], pytest.mark.each_commit)
+    "name", in_every_run(ONE_OF_EACH, ONE_OF_EACH[::4], pytest.mark.each_commit)
 )
 def test_an_op_of_one_call(name: str) -> None:
     for op in ops(BY_NAME[name], torch.double, True):

@@ -135,7 +135,7 @@ def text_of_case(case: Case) -> str:
 
 @pytest.mark.parametrize(
     "case",
-    in_every_run([*CASES, *OPS], [*CASES[::2], *OPS[::12]]),
+    in_every_run([*CASES, *OPS], [*CASES[::4], *OPS[::18]]),
     ids=lambda case: case.name,
 )
 def test_names_say_a_role(case: Case) -> None:
@@ -175,7 +175,11 @@ def is_declared(case: Case) -> bool:
 DECLARED = [case for case in CASES if is_declared(case)]
 
 
-@pytest.mark.parametrize("case", DECLARED, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    in_every_run(DECLARED, DECLARED[::2], pytest.mark.each_commit),
+    ids=lambda case: case.name,
+)
 def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
     text = text_of_case(case)
     module = load(text)
