@@ -557,6 +557,7 @@ def _attributes(
     )
     values = defaults(given) if given else {}
     sizes = _Sizes(init)
+    changed = set(_changed(init)) if init else set[str]()
     before = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
         for name, value in _assigned(node):
@@ -568,13 +569,24 @@ def _attributes(
             if new.module is not None and name in before:  # it is one of two
                 either = ast.BoolOp(ast.Or(), [before[name], new.module])
                 new = new._replace(module=either)
-            lacks = known.may_lack or new.may_lack
+            other = new.module is not None and name in changed
+            lacks = known.may_lack or new.may_lack or other
             before[name] = value
             found[name] = new._replace(
                 may_lack=lacks, annotation=new.annotation or known.annotation
             )
     found.setdefault("training", Attribute(ast.Name("bool", ast.Load())))
     yield from found.items()
+
+
+def _changed(init: ast.FunctionDef) -> Iterator[str]:
+    """The attributes of which something is assigned, `self.down.weight = self.up.weight`: they are no more what made them."""
+    for node in ast.walk(init):
+        match node:
+            case ast.Attribute(ctx=ast.Store()):
+                first, *names = _path(node)
+                if first == SELF and len(names) > 1:
+                    yield names[0]
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -616,12 +628,20 @@ def _of_value(
             dotted = dotted_name(callee) or ""
             last = dotted.rpartition(".")[2]
             if last in KINDS:
-                return Attribute(sizes.owned(KINDS[last], _inside(value)))
+                kind = "Buffer" if _is_frozen(value) else KINDS[last]
+                return Attribute(sizes.owned(kind, _inside(value)))
             if last[:1].isupper():
                 return Attribute(module=value)
     if any(isinstance(node, ast.Call) for node in ast.walk(value)):
         return Attribute()
     return Attribute(ast.Name("float", ast.Load()))  # `dim**-0.5`: of numbers
+
+
+def _is_frozen(parameter: ast.Call) -> bool:
+    """Whether it has no gradient: `nn.Parameter(torch.ones(n), requires_grad=False)`, which a state dict has as a buffer."""
+    words = {item.arg: item.value for item in parameter.keywords}
+    stated = words.get("requires_grad", [*parameter.args, None, None][1])
+    return isinstance(stated, ast.Constant) and stated.value is False
 
 
 def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
@@ -720,14 +740,16 @@ def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, st
     """`{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`, of what `__init__` and the methods it calls on the way say; else `OTHERWISE`."""
     methods, filled = _methods(owner), dict[str, set[str]]()
     made = _of_members(owner, file, deep) if deep < DEEPEST else {}
+    walked = list[str]()
     for node in _run(methods, "__init__", ()):
         for name, value in _values(node):
             made[name] = _start_of(value)
-        match node:
-            case ast.Call(ast.Attribute(ast.Name("self"), "apply")):
-                made |= dict.fromkeys(made, OTHERWISE)  # to each module in it
-        if isinstance(node, ast.Call) and (found := _filled(node)):
-            filled.setdefault(found[0], set()).add(found[1])
+        if isinstance(node, ast.Call):
+            for name, start in _filled(node):
+                filled.setdefault(name, set()).add(start)
+            walked += _walked(node)
+    for below in walked:  # each of these parameters may be filled
+        made |= {name: OTHERWISE for name in made if name.startswith(below)}
     for name, every in filled.items():
         made[name] = every.pop() if len(every) == 1 else OTHERWISE
     return {name: start for name, start in made.items() if start}
@@ -806,20 +828,38 @@ def _start_of(tensor: ast.expr) -> str:
     return OTHERWISE
 
 
-def _filled(call: ast.Call) -> tuple[str, str] | None:
+def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
     """What `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)` fills, and with what."""
-    dotted, arguments = dotted_name(call.func) or "", call.args
-    *owner, last = dotted.split(".")
-    word = last.removesuffix("_")
-    if "init" in owner and word != last and arguments:
-        match arguments:
-            case [ast.Attribute() as filled, *rest]:
-                first, *names = _path(filled)
-                if first == SELF:
-                    return "_".join(names), _as_call(word, rest, call.keywords)
-    elif owner[:1] == [SELF] and owner[2:] in ([], ["data"]) and last in FILLED:
-        return owner[1], _as_call(FILLED[last], arguments, call.keywords)
-    return None
+    match call:
+        case ast.Call(ast.Attribute(owner, last), arguments, keywords) if (
+            last.endswith("_") and last != "requires_grad_"
+        ):
+            pass
+        case _:
+            return
+    if "init" in _path(owner):
+        for name in filter(None, map(_attribute, arguments[:1])):
+            yield name, _as_call(last.removesuffix("_"), arguments[1:], keywords)
+    elif name := _attribute(owner):
+        known = last in FILLED
+        yield name, _as_call(FILLED[last], arguments, keywords) if known else OTHERWISE
+
+
+WALKS = {"apply", "parameters", "named_parameters", "modules", "named_modules"}
+
+
+def _walked(call: ast.Call) -> Iterator[str]:
+    """How the names of all attributes begin that a call goes over: `self.apply(...)`, `self.net.parameters()`."""
+    match call.func:
+        case ast.Attribute(owner, word) if word in WALKS and _path(owner)[0] == SELF:
+            name = _attribute(owner)
+            yield f"{name}_" if name else ""
+
+
+def _attribute(node: ast.expr) -> str:
+    """`net_2_weight` of `self.net[2].weight.data`, as that is called in the op; nothing for what is no attribute."""
+    first, *names = _path(node)
+    return "_".join(name for name in names if name != "data") if first == SELF else ""
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:

@@ -110,12 +110,20 @@ def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
 def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
     """How a parameter starts that the user said nothing about."""
     dims = dims_of(spec, name)
-    if name == "bias" or name in BIASES and not _is_a_factor(spec, name):
-        matrix = _matrix(spec, module)
-        return Init(name, "fan_in_uniform" if matrix and name == "bias" else "zeros")
+    word = name.rpartition("_")[2]  # of up_bias
+    if word == "bias" or word in BIASES and not _is_a_factor(spec, name):
+        weight = _own_weight(module, name) or _matrix(spec, module)
+        matrix = weight is not None and len(dims_of(spec, weight) or ()) > 1
+        return Init(name, "fan_in_uniform" if matrix and word == "bias" else "zeros")
     if dims is None:
         return Init(name, "normal")
     return KAIMING if len(dims) > 1 else Init(name, "ones")
+
+
+def _own_weight(module: ModuleSpec, name: str) -> str | None:
+    """The weight that a bias belongs to by its name: `up_weight` of `up_bias`."""
+    beside = f"{name.removesuffix('bias')}weight"
+    return beside if name != "bias" and beside in module.parameters else None
 
 
 def _is_a_factor(spec: OpSpec, name: str) -> bool:
@@ -146,9 +154,8 @@ def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]
 
 def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
     """The number of inputs of one output, as torch.nn.init counts: what the weight shares with the data."""
-    beside = f"{name.removesuffix('bias')}weight"
-    of_its_own = name != "bias" and beside in module.parameters  # up_bias, up_weight
-    matrix = beside if of_its_own else _matrix(spec, module) or name
+    of_its_own = _own_weight(module, name)
+    matrix = of_its_own or _matrix(spec, module) or name
     dims: Sequence[Dim] = dims_of(spec, matrix) or ()
     owned = {*module.parameters, *module.buffers}
     data = {

@@ -247,6 +247,13 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
             ),
             "5:16: the '0_weight' of 'self.a' would be called 'a_0_weight'",
         ),
+        (
+            body(
+                "return self.a(self.b(x))",
+                init="self.a = nn.Linear(3, 3); self.b = nn.Linear(3, 3); self.b.weight = self.a.weight",
+            ),
+            "5:23: 'self.b' is another module: nn.Linear(3, 3)",
+        ),
         (body("return x") + body("return x").replace("N(", "M("), "several classes"),
     ],
 )
@@ -358,6 +365,17 @@ def test_a_method_is_no_backward() -> None:
         ("self.w = nn.Parameter(torch.ones(n)); self.w.data.fill_(3)", "constant(3)"),
         ("self.w = nn.Parameter(torch.empty(n))", None),
         ("self.w = nn.Parameter(table(n))", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.w.data.mul_(0.5)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.w.requires_grad_()", "ones"),
+        (
+            "self.w = nn.Parameter(torch.ones(n)); [p.zero_() for p in self.parameters()]",
+            "?",
+        ),
+        ("self.w = nn.Parameter(torch.ones(n)); self.apply(start)", "?"),
+        (
+            "self.w = nn.Parameter(torch.ones(n)); self.v.apply(start)",
+            "ones",
+        ),
         ("self.w = 3", None),
     ],
 )
@@ -375,3 +393,18 @@ class Layer(nn.Module):
     (owner,) = file.body
     assert isinstance(owner, ast.ClassDef)
     assert starts(owner, file).get("w") == start
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ("", "Parameter"),
+        (", requires_grad=False", "Buffer"),
+        (", False", "Buffer"),
+        (", requires_grad=True", "Parameter"),
+    ],
+)
+def test_a_parameter_that_is_not_trained_is_a_buffer(more: str, kind: str) -> None:
+    init = f"self.w = nn.Parameter(torch.ones(3){more})"
+    (taken,) = converted(body("return x * self.w", init=init)).args.kwonlyargs
+    assert taken.annotation and ast.unparse(taken.annotation) == f"{kind}[3]"

@@ -86,8 +86,7 @@ def test_indentation_and_newlines_of_the_surroundings(
         (
             "2(x + 1)",
             [
-                "--forward:1:1: '2' is a number and cannot be called\n"
-                "hint: to multiply: 2 * (...)"
+                "--forward:1:1: '2' is a number and cannot be called\nhint: to multiply: 2 * (...)"
             ],
         ),
         (

@@ -1,6 +1,7 @@
 """The op's file: formatted, typed, clean for the linter, and as a reviewer would want it."""
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,17 @@ def test_torch_func_cannot_repeat_a_random_forward() -> None:
 def test_a_beta_that_multiplies_starts_at_ones(forward: str, start: str) -> None:
     text = op_text("x[N, D], beta[D]", forward=forward, derive=True)
     assert f"nn.init.{start}_(self.beta)" in text
+
+
+@pytest.mark.parametrize(
+    ("inputs", "start"),
+    [
+        ("x[N, D], up_weight[H, D], up_bias[H]", "bound = 1 / math.sqrt(self.D)"),
+        ("x[N, D], norm_weight[D], up_bias[H], w[H, D]", "math.sqrt(self.D)"),
+        ("x[N, D], w[H, D], norm_weight[D], norm_bias[D]", "zeros_(self.norm_bias)"),
+        ("x[N, D], norm_beta[D]", "zeros_(self.norm_beta)"),
+    ],
+)
+def test_a_bias_starts_as_its_weight_wants_it(inputs: str, start: str) -> None:
+    params = re.findall(r"(\w+)\[", inputs)[1:]
+    assert start in op_text(inputs, params=params)
