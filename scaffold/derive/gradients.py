@@ -39,7 +39,6 @@ from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
-from scaffold.derive.simplify.assumptions import present, settled_tests
 from scaffold.derive.simplify.autocast_casts import with_casts
 from scaffold.derive.simplify.compositions import with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
@@ -49,6 +48,7 @@ from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
 from scaffold.derive.simplify.rebuilding import users_of
 from scaffold.derive.simplify.rewrites import REWRITES
+from scaffold.derive.simplify.settled_choices import present, settled_tests
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements
 from scaffold.formula import Graph, Statement, expressions

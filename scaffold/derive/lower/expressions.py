@@ -56,7 +56,7 @@ from scaffold.derive.lower import indexing
 from scaffold.derive.lower.autograd_saved import retained, same_storage
 from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.lower.mutation import CHANGES, made_anew
-from scaffold.derive.lower.required_sizes import required_sizes
+from scaffold.derive.lower.size_equations import required_sizes
 from scaffold.derive.lower.unruled_calls import (
     creates,
     item_of_call,

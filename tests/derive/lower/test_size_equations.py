@@ -7,7 +7,7 @@ import pytest
 
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.op import Program
-from scaffold.derive.lower.required_sizes import required_sizes
+from scaffold.derive.lower.size_equations import required_sizes
 from tests.derive.building import spec_of
 
 
