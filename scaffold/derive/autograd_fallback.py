@@ -20,7 +20,6 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
-    expressions,
     keywords,
     rewritten,
     written,
@@ -245,9 +244,7 @@ def _ends(spec: OpSpec, graph: Graph) -> Node:
 
 def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
     """Whether the forward is a function of its inputs that `torch.func` can call."""
-    nodes: list[Node] = [
-        node for item in forward.statements for node in expressions(item)
-    ]
+    nodes = [*forward.expressions()]
     counted = any(item.variadic for item in spec.differentiable)
     return (
         all(item.differentiable and not item.variadic for item in spec.outputs)
@@ -256,9 +253,7 @@ def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
         and not spec.foreign
         and not (counted and any(item.name == "i" for item in spec.inputs))
         and not any(
-            changes_statistics(inner)
-            for node in (*nodes, *forward.results)
-            for inner in node.walk()
+            changes_statistics(inner) for node in nodes for inner in node.walk()
         )
-        and not any(map(is_random, (*nodes, *forward.results)))
+        and not any(map(is_random, nodes))
     )

@@ -60,7 +60,7 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
         transforms = pure and spec.style == "setup-context"
     # torch.compile does not take an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
-    counts = forward is not None and any(map(_counts, _nodes(forward)))
+    counts = forward is not None and any(map(_counts, forward.expressions()))
     if spec.is_library:  # a compiler looks into nothing of it that leaves PyTorch
         return Capabilities(opaque, random, transforms, steady and not counts)
     compiles = steady and not (opaque or constant or counts)
@@ -93,7 +93,7 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
         from scaffold.derive.rules.team_tables import ruled_imports
 
         outside -= ruled_imports(spec)
-    for node in _nodes(forward):
+    for node in forward.expressions():
         foreign = sorted(node.names() & outside)
         if foreign:
             return f"{NOT_DERIVED}: '{foreign[0]}' is not PyTorch's; {ADVICE}"
@@ -117,13 +117,7 @@ def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
 
 def _draws(forward: Forward) -> bool:
     """Whether a forward draws random numbers."""
-    return any(is_random(node) for node in _nodes(forward))
-
-
-def _nodes(forward: Forward) -> Iterator[Node]:
-    for item in forward.statements:
-        yield from expressions(item)
-    yield from forward.results
+    return any(is_random(node) for node in forward.expressions())
 
 
 def _counts(value: Node) -> bool:

@@ -4,11 +4,12 @@ In: what the passes found. Out: all that `render` knows of the maths.
 Invariant: names in it are those of the generated code; a gradient in `missing` is not written yet.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.errors import Location
-from scaffold.formula import Formula, Graph, Lines, Node
+from scaffold.formula import Formula, Graph, Lines, Node, expressions
 from scaffold.spec import Amp, Domain, OpSpec, Style
 
 Source = Literal["input", "output", "intermediate"]
@@ -60,6 +61,12 @@ class Forward(NamedTuple):
     renamed: dict[str, str]  # locals that go by another name than the user's
     returned: dict[str, str]  # local -> the output that it is in the end
     hiding: dict[str, str]  # local -> the input that the user gives its name anew
+
+    def expressions(self) -> Iterator[Node]:
+        """Every expression that it reads: of its statements, and its results."""
+        for item in self.statements:
+            yield from expressions(item)
+        yield from self.results
 
 
 class GradientStatements(NamedTuple):

@@ -51,7 +51,7 @@ from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.simplify.settled_choices import present, settled_tests
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements
-from scaffold.formula import Graph, Statement, expressions
+from scaffold.formula import Graph, Statement
 from scaffold.spec import OpSpec
 
 SUMMED = frozenset({"summed_to", "fitted_to"})
@@ -439,10 +439,9 @@ def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
     """The same of a forward that is not understood: autograd differentiates it, which knows no rules of the user's."""
     active = frozenset(item.name for item in spec.differentiable)
     active |= active_locals(forward.statements, active)
-    nodes = (node for item in forward.statements for node in expressions(item))
     return _constants(
         dotted(item.args[0]) or item.args[0].label
-        for node in (*nodes, *forward.results)
+        for node in forward.expressions()
         for item in node.walk()
         if is_undifferentiated(item) and carries_gradient(item, active)
     )

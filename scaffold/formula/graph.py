@@ -257,6 +257,10 @@ class Formula:
         if self.result is not None:
             yield self.result
 
+    def names(self) -> frozenset[str]:
+        """Every name that it reads."""
+        return frozenset(name for node in self.expressions() for name in node.names())
+
     def nodes(self) -> Iterator[Node]:
         """Every node of every expression that it reads."""
         for expression in self.expressions():

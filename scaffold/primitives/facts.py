@@ -148,7 +148,7 @@ class Wrong(NamedTuple):
 def facts_of(section: Section) -> Facts:
     """The facts of a section that is known to be right."""
     category, domains = section["category"], section.get("domain", {}).items()
-    kinds = _several(section.get("kind", "kept" if category in KEEPING else "float"))
+    kinds = several(section.get("kind", "kept" if category in KEEPING else "float"))
     memory = section.get("memory", _memory(section))
     return Facts(
         category,
@@ -263,7 +263,7 @@ def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str
 
 def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
     """What is wrong with the facts of a section whose keys have the right types."""
-    kinds = _several(section.get("kind", ()))
+    kinds = several(section.get("kind", ()))
     for kind in kinds:
         if kind not in KINDS and kind not in parameters:
             hint = f"{', '.join(sorted(KINDS))}, or a parameter whose kind it has"
@@ -288,7 +288,7 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
     if section.get("passes", 0) < 0:
         yield Wrong("passes", "'passes' is negative", "passes = 4")
     for key in ("words", "grad_words", "argument"):
-        for word in _several(section.get(key, ())):
+        for word in several(section.get(key, ())):
             if not word.replace("{}", "x").isidentifier():
                 yield Wrong(key, f"'{word}' is no name", "words = ['probs']")
     if section.get("in_place") and _in_place(section, "fresh") is None:
@@ -315,5 +315,6 @@ def inheriting(section: Section, base: Section) -> Section:
     return {**{key: base[key] for key in INHERITED if key in base}, **section}
 
 
-def _several(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+def several(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """The strings of a value that is one, or several."""
     return (value,) if isinstance(value, str) else tuple(value)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive import Derivation, derive
 from scaffold.errors import ScaffoldError, raise_all
-from scaffold.formula import Formula
 from scaffold.project.console import Console
 from scaffold.project.inferred_keys import zero_gradients
 from scaffold.project.places import Places, headed, refuse_sources
@@ -249,12 +248,8 @@ def _unread(spec: OpSpec) -> list[str]:
     stated = (spec.forward, shown, spec.backward, *(one for _, one in spec.gradients))
     updates = spec.module.updates if spec.module else ()
     formulas = (*stated, *(one for _, one in updates))
-    read = frozenset[str]().union(*(_names(one) for one in formulas if one))
+    read = frozenset[str]().union(*(one.names() for one in formulas if one))
     return [item.name for item in spec.inputs if item.name not in read]
-
-
-def _names(formula: Formula) -> frozenset[str]:
-    return frozenset(name for node in formula.expressions() for name in node.names())
 
 
 def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:

@@ -18,7 +18,6 @@ from scaffold.formula import (
     Statement,
     emit,
     emit_lines,
-    expressions,
     sharing,
 )
 from scaffold.render.kept_forward import kept_lines
@@ -103,13 +102,7 @@ def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
 
 def _leaves_torch(spec: OpSpec, forward: Forward) -> bool:
     """Whether the forward, whatever a stated gradient does, goes where autograd does not see."""
-    return any(leaves_torch(node, spec.foreign) for node in _expressions(forward))
-
-
-def _expressions(forward: Forward) -> Iterator[Node]:
-    for item in forward.statements:
-        yield from expressions(item)
-    yield from forward.results
+    return any(leaves_torch(node, spec.foreign) for node in forward.expressions())
 
 
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
@@ -121,7 +114,7 @@ def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
 
     called = (
         dotted(item.args[0])
-        for node in _expressions(forward)
+        for node in forward.expressions()
         for item in node.walk()
         if is_undifferentiated(item)
     )

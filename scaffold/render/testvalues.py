@@ -242,12 +242,7 @@ def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
     bound = {item.bound for item in spec.tensors}
-    read = {
-        name
-        for item in spec.tested_require
-        for node in item.expressions()
-        for name in node.names()
-    }
+    read = {name for item in spec.tested_require for name in item.names()}
     found = {}
     for item in spec.attributes:
         if item.name not in bound | read:

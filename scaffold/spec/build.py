@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from scaffold.files import read_text
-from scaffold.formula import Formula
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes, conventional_shapes
@@ -165,18 +164,13 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
     surrogate = spec.surrogate.forward if spec.surrogate else None
     stated = (spec.forward, spec.backward, surrogate, *gradients)
     formulas = [item for item in stated if item]
-    read = {name for item in formulas for name in _names(item)}
-    updating = {name for _, item in spec.module.updates for name in _names(item)}
+    read = {name for item in formulas for name in item.names()}
+    updating = {name for _, item in spec.module.updates for name in item.names()}
     moved = [item for item in spec.attributes if item.name in updating - read]
     inputs = tuple(item for item in spec.inputs if item not in moved)
     return replace(
         spec, inputs=inputs, module=spec.module._replace(attributes=tuple(moved))
     )
-
-
-def _names(formula: Formula) -> frozenset[str]:
-    """Every name that a formula reads."""
-    return frozenset(name for node in formula.expressions() for name in node.names())
 
 
 def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.metadata import reads
+from scaffold.derive.backward_program import read_names
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Operator, literal
 from scaffold.derive.graph.static_values import UnsupportedError, difference, size_at
@@ -188,14 +189,9 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
         if len(change.holders) > 1:
             mixed |= names
     for item in lines if mixed else ():
-        if _all_read(item) & mixed:
+        if read_names(item) & mixed:
             mixed |= written(item)
     return frozenset(last | mixed)
-
-
-def _all_read(item: Statement) -> frozenset[str]:
-    """The names that a statement reads, be it for their shape alone."""
-    return frozenset(read.name for node in expressions(item) for read in reads(node))
 
 
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:

@@ -21,6 +21,7 @@ from scaffold.primitives import (
     facts_of,
     inheriting,
 )
+from scaffold.primitives.facts import several
 
 Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
 
@@ -273,7 +274,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
     """A rule of a table that is known to be right."""
     spelled = spelling(raw["call"], raw["call"], graph)
     assert spelled is not None, name
-    formulas = {key: _several(value) for key, value in raw.get("grad", {}).items()}
+    formulas = {key: several(value) for key, value in raw.get("grad", {}).items()}
     return Rule(
         name,
         spelled,
@@ -301,10 +302,6 @@ def operands(text: str) -> Wanted:
         name: tuple(size.strip() for size in sizes.split(","))
         for name, sizes in _OPERAND.findall(text)
     }
-
-
-def _several(value: str | list[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 @lru_cache(maxsize=1)

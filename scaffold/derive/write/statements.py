@@ -33,7 +33,7 @@ from scaffold.derive.write.value_names import (
     owners_of,
     users_of,
 )
-from scaffold.formula import Assign, If, Lines, Node, Statement, emit, expressions
+from scaffold.formula import Assign, If, Lines, Node, Statement, emit
 from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
@@ -150,17 +150,10 @@ def _attempt(
         own=own,
         indent=backward.indent,
         region=autocast_of(spec).amp == "region",
-        dialect=dialect_of(applier.table, _expressions(backward.forward)),
+        dialect=dialect_of(applier.table, backward.forward.expressions()),
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over))
-
-
-def _expressions(forward: Forward) -> Iterator[Node]:
-    """All that a forward computes."""
-    for item in forward.statements:
-        yield from expressions(item)
-    yield from forward.results
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
