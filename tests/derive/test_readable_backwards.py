@@ -583,6 +583,38 @@ return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1).flatten(-2)
     assert "reshape" not in text
 
 
+def test_the_gradient_of_a_diagonal_is_a_diagonal_that_is_not_summed() -> None:
+    text = backward(
+        "x[N, D], y[N, D]",
+        "return -torch.log_softmax(x @ y.t(), -1).diagonal().mean()",
+        (tensor(3, 4), tensor(3, 4) + 1),
+        (tensor(1, 4), tensor(1, 4) + 1),
+    )
+    assert "torch.diag_embed(-g.expand(" in text
+    assert ".sum(" not in text
+    text = backward(
+        "x[B, N, N]",
+        "return torch.log_softmax(x, 1).diagonal(dim1=1, dim2=2) * 2",
+        (tensor(2, 3, 3),),
+        (tensor(2, 0, 0),),
+    )
+    assert "torch.diag_embed(grad_diagonal)" in text
+    assert "grad_diagonal.unsqueeze(" in text
+    assert ".sum(" not in text
+
+
+@pytest.mark.parametrize(
+    ("inputs", "offset", "shapes"),
+    [("x[N, N]", 1, [(3, 3), (1, 1)]), ("x[N, M]", 0, [(3, 4), (4, 3), (3, 3)])],
+)
+def test_another_diagonal_is_put_into_zeros(
+    inputs: str, offset: int, shapes: list[tuple[int, int]]
+) -> None:
+    forward = f"return torch.log_softmax(x, -1).diagonal({offset}) * 2"
+    calls = [(tensor(*shape),) for shape in shapes]
+    assert "diagonal_scatter" in backward(inputs, forward, *calls)
+
+
 @pytest.mark.parametrize("inputs", ["x[B, S, D]", "x[..., S, D]", "x"])
 @pytest.mark.parametrize(
     ("pairs", "calls"),

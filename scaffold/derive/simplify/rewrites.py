@@ -378,6 +378,33 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
     return make.div(make.sum(a.args[0], *rest), a.args[1])
 
 
+@REWRITES.on("diagonal_scatter")
+def _square_of_zeros(
+    make: Maker, a: Op, line: Op, offset: Op, dim1: Op, dim2: Op
+) -> Op | None:
+    """A diagonal in square matrices of zeros, `torch.diag_embed(line)`."""
+    dims = a.shape.dims or ()
+    places = {shapes.position(a.shape, dim_of(dim)) for dim in (dim1, dim2)}
+    square = len(dims) > 1 and dims[-1] == dims[-2]
+    if a.rule != "zeros" or literal(offset) != 0 or not square:
+        return None
+    last_two = {len(dims) - 2, len(dims) - 1}
+    return make.applier.named("diag_embed", line) if places == last_two else None
+
+
+@REWRITES.on("sum")
+def _sum_of_diagonal(make: Maker, a: Op, *rest: Op) -> Op | None:
+    """Of square matrices of zeros but for a diagonal, which is the sum of each line, and of each column."""
+    dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
+    if not dims or len(dims) != 1 or not make.is_(a, "diag_embed"):
+        return None
+    count, at = len(a.shape.dims or ()), shapes.position(a.shape, dims[0])
+    plain = [literal(item) for item in a.args[1:]] == [0, -2, -1]
+    if at is None or at < count - 2 or not plain:
+        return None
+    return make.unsqueeze(a.args[0], make.const(at - count))
+
+
 @REWRITES.on("sum")
 def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
     """`((g @ v.mT) * p).sum(-1, keepdim=True)` as `(g * out).sum(-1, keepdim=True)`, where `out = p @ v` is what the op returns.
