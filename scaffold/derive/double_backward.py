@@ -287,7 +287,7 @@ class Fast(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """What is no tensor and goes from the one ctx to the other Function."""
+    """A value that is no tensor, which the ctx of the op hands to the Function of the double backward."""
 
     on_ctx: str
     parameter: Attribute

@@ -56,7 +56,7 @@ class Trace:
         return change.holders | others
 
     def of_value(self, value: Node) -> Memory:
-        """What an expression may hold of the memory so far."""
+        """The memory that the value of an expression may have, of all that there is so far."""
         names = self.sources(value)
         match value:
             case Node("subscript", _, (Node("name", name), _)) if name in self.groups:

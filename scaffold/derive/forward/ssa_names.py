@@ -33,7 +33,7 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 def with_versions(
     graph: Graph, statements: Lines, names: Collection[str], taken: Collection[str]
 ) -> tuple[Lines, dict[str, str]]:
-    """The statements, and for each new name the one that it was."""
+    """The statements with a name for every value, and what the user calls each that has a new one."""
     used, origin = set(taken), dict[str, str]()
     for name in sorted(names):
         places = [

@@ -119,7 +119,7 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
 
 
 def positive(program: Program, test: Op) -> Op | None:
-    """The test that one with `not`, `is` or `!=` is the opposite of."""
+    """The test of which another one, with `not`, `is` or `!=`, is the opposite: `a == b` of `a != b`."""
     if test.is_python("unary", "not"):
         return test.args[0]
     for label, other in (("is", "is not"), ("!=", "==")):

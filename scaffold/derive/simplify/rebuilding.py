@@ -47,7 +47,7 @@ def renewed(
 
 
 def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
-    """The op of the arguments that stand for its own; of the same ones the op itself."""
+    """The op over what its arguments have become; the op itself where they are the same."""
     args = tuple(map(of, op.args))
     if args == op.args:
         return op
@@ -62,7 +62,7 @@ def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
 
 
 def chosen(make: Maker, op: Op, test: Op, body: Op, orelse: Op) -> Op:
-    """A choice in the place of another."""
+    """A choice between these two values in the place of an op; the one value where both are the same."""
     if body is orelse:
         return body
     same = orelse.rule == "cond" and orelse.args[0] is body
