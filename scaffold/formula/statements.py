@@ -309,7 +309,8 @@ class StatementParser:
         nothing = "no size is declared: x[N, D] declares two"
         hint = hint or (f"known here: {', '.join(sorted(known))}" if known else nothing)
         of_forward = not any(name.startswith("grad_") for name in known)
-        if hint.startswith("known here") and of_forward:
+        of_sizes = bool(known & self.scope.sizes.keys())  # a condition on them
+        if hint.startswith("known here") and of_forward and not of_sizes:
             hint += f"; if '{node.id}' is an input, name it among the inputs"
         self.fail(node, message, hint)
 

@@ -23,6 +23,7 @@ from scaffold.formula import (
     assigned,
     assignments,
     bound,
+    emit,
     function_in,
     parse,
 )
@@ -402,6 +403,14 @@ class _Reader:
         if formula is not None and formula.statements:
             self.problems.at(path, "a condition is one expression")
             return None
+        result = formula.result if formula is not None else None
+        if result is not None and not _is_test(result):
+            hint = "write as in: 'D % 2 == 0'"
+            if result.kind == "tuple" and result.args:  # true, whatever stands in it
+                whole = self.graph.node("boolean", "and", result.args)
+                hint = f"write: '{emit(whole)}'"
+            self.problems.at(path, "a condition compares sizes", hint)
+            return None
         return formula
 
     def _samples(self) -> Samples | None:
@@ -464,6 +473,13 @@ def _sizes(tensors: Iterable[TensorInput]) -> dict[str, str]:
                 index = at - len(dims) if leading else at
                 found.setdefault(str(dim), f"{item.name}.shape[{index}]")
     return found
+
+
+def _is_test(node: Node) -> bool:
+    """Whether it is a comparison, or made of some."""
+    if node.label in ("and", "or", "not", "&", "|"):
+        return all(map(_is_test, node.args))
+    return node.kind == "compare"
 
 
 def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
