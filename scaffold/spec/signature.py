@@ -7,6 +7,7 @@ a literal that fits it, so nothing else gets into generated code; what is amiss 
 import ast
 import warnings
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import NamedTuple, TypeVar, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
@@ -45,10 +46,20 @@ class Traits(NamedTuple):
     const: bool = False
 
 
+MOST_ELEMENTS = 2**32  # of the sizes that a shape has as numbers: 32 GiB in float64
+
+
 def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
     """The dimensions of one shape."""
     dims = tuple(_dim(word) for word in words)
     _check_leading([word for word in words if is_leading(word.text)], words)
+    if prod(size for size in dims if isinstance(size, int)) > MOST_ELEMENTS:
+        largest = max(
+            (w for w in words if w.text.isdecimal()), key=lambda w: int(w.text)
+        )
+        message = f"a tensor of {' * '.join(map(str, dims))} elements is too large"
+        hint = "name a dim of any size, or write one that the tests can make"
+        raise ScaffoldError(message, largest.place, hint)
     return dims
 
 
