@@ -32,6 +32,7 @@ class Domain(NamedTuple):
 
 # exp(1000) is infinite, exp(30) is not; what is infinite or no number is tried of one element.
 SIGNED = (0, 1, -1, 30, -30, 1000, -1000, 1e-4, inf, -inf, nan)
+INTEGERS = (0, -1, 5, -100)  # `F.cross_entropy` ignores -100
 PLAIN = {
     "normal": Domain("torch.randn({}, dtype=torch.double)", tried=SIGNED),
     "positive": Domain(
@@ -203,8 +204,10 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
             inside = [x for x in named if domain.least < x < domain.most]
             numbers = dict.fromkeys((*domain.tried, *inside))
             found[spec.index(item.name)] = tuple(numbers)
-        elif item.dtype == "index":
-            found[spec.index(item.name)] = (-1, 0)
+        elif item.dtype == "complex":
+            found[spec.index(item.name)] = tuple(filter(isfinite, SIGNED))
+        elif item.dtype in ("int", "index"):
+            found[spec.index(item.name)] = INTEGERS
     return found
 
 
@@ -318,6 +321,9 @@ def _words(spec: OpSpec, name: str) -> Iterator[str]:
     yield from [word for word in UNNAMED if several and word not in words][:1]
 
 
+LIMITS = ("min", "max")  # of Python's numbers
+
+
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:
     """The numbers that the attribute is compared with; 0 where it is a test itself."""
     if spec.forward and any(_is_name(x, name) for x in spec.forward.expressions()):
@@ -325,7 +331,11 @@ def _compared(spec: OpSpec, name: str) -> Iterator[float]:
     for node in _nodes(spec):
         if not any(_is_name(arg, name) for arg in node.args):
             continue
-        if node.kind == "compare":
+        if (
+            node.kind == "compare"
+            or node.kind == "call"
+            and node.args[0].label in LIMITS
+        ):
             values = map(evaluated, node.args)
             yield from (value for value in values if _is_number(value))
         elif node.kind in ("conditional", "boolean") or node.label == "not":

@@ -6,6 +6,7 @@ Invariant: a case is a call that the forward may refuse; then it says nothing ab
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, islice, product
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,9 @@ from torch import Tensor
 
 Needs = tuple[str, ...]
 Change = Callable[[Tensor, int], Tensor]  # of a tensor and the number of leading dims
+
+
+MOST_PAIRS = 24  # of values of two attributes
 
 
 class Case(NamedTuple):
@@ -81,11 +85,35 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
     last = {position: values[-1] for position, values in checks.ATTRIBUTES.items()}
     if len(last) > 1:
         yield _with_values(checks, {}, last)
+    if checks.ASKED_MORE:
+        for values in islice(_pairs(checks), MOST_PAIRS):
+            yield _with_values(checks, {}, values)
+        chosen = [
+            (name, arguments)
+            for name, arguments in checks.CASES.items()
+            if any(isinstance(value, str | bool) for value in arguments.values())
+        ]
+        for (name, arguments), (at, value) in product(chosen, last.items()):
+            case = _with_values(checks, arguments, {at: value})
+            yield case._replace(name=f"{name}, {case.name}")
     absences = [one["absent"] for one in checks.CASES.values() if "absent" in one]
     for position, value in last.items() if absences else ():
         yield _with_values(
             checks, {"absent": max(absences, key=len)}, {position: value}
         )
+
+
+def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
+    """Other values of two attributes at once, those first that choose a branch."""
+    several = [
+        (type(one) in (int, float), {at: one})
+        for at, values in checks.ATTRIBUTES.items()
+        for one in values
+    ]
+    every = combinations(several, 2)
+    for (_, one), (_, two) in sorted(every, key=lambda pair: pair[0][0] + pair[1][0]):
+        if one.keys() != two.keys():
+            yield one | two
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:

@@ -313,8 +313,9 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     told = None
     for words, changed in _drawn(checks, inputs):
         found = _difference(checks, changed)
-        if found is None or found.raised and (told or words.endswith(" are -1")):
-            continue  # which `x[i]` takes, and `x.index_select(0, i)` does not
+        # Indices below 0 are taken by `x[i]`, and not by `x.index_select(0, i)`.
+        if found is None or found.raised and (told or words.startswith("every")):
+            continue
         if found.words == NO_NUMBER and words.startswith("one of"):
             words = f"not finite where {words}, which autograd's is"
             told = told or found._replace(words=words, legal=True)
@@ -343,11 +344,13 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
         value = value.detach()
         every_other = torch.arange(value.numel()).reshape(value.shape) % 2 == 0
         first = torch.arange(value.numel()).reshape(value.shape) > 0
+        real = value.is_floating_point() or value.is_complex()
+        whole = not real and value.dtype != torch.bool
         for number in numbers:
             if math.isfinite(number):
-                width = NEAR if value.is_floating_point() else 0
-                near = number * (1 - width * torch.rand(value.shape))
-                words = f"all of {name} are {'about ' * bool(width)}{_said(number)}"
+                near = number * (1 - NEAR * real * torch.rand(value.shape))
+                words = f"all of {name} are {'about ' * real}{_said(number)}"
+                words = f"every {name} is {number}" if whole else words
                 yield words, _with(inputs, {at: near.to(value.dtype)})
             else:  # of several, none would be the largest
                 alone = value.where(first, number)
@@ -358,7 +361,9 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
                 yield f"one row of {name} is {number}", _with(inputs, {at: row})
             if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
                 mixed = value.where(every_other, number)
-                yield f"some of {name} are {_said(number)}", _with(inputs, {at: mixed})
+                words = f"some of {name} are {_said(number)}"
+                words = f"every other {name} is {number}" if whole else words
+                yield words, _with(inputs, {at: mixed})
 
 
 def _said(number: float) -> str:
@@ -563,7 +568,7 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
 def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
     """Calls in which a gradient may be right and its own derivative is not: other cases than the tests', one gradient alone, another type or layout."""
     for case in list_cases(checks):
-        told = case.attributes or 1 in case.arguments.values()
+        told = case.attributes or case.guessed or 1 in case.arguments.values()
         if told and not refusal(checks, case, None).words:
             inputs = make_inputs(checks, case, None)
             if not is_outside(checks, case, inputs):

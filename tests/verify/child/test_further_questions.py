@@ -14,6 +14,15 @@ def failure(grad: dict[str, str], **raw: Any) -> str:
     return f"{found.subject}: {found.words}" if found else ""
 
 
+def test_a_second_derivative_that_is_wrong_for_one_number_of_dims_is_refused() -> None:
+    cube: dict[str, Any] = {"inputs": "x", "forward": "x**3"}
+    assert failure({"x": "grad_output * 3 * x**2"}, **cube) == ""
+    said = failure(
+        {"x": "grad_output * 3 * (x.detach() if x.ndim == 3 else x)**2"}, **cube
+    )
+    assert said == "grad_x: right, but its own derivative is not"
+
+
 @pytest.mark.parametrize(
     "grad_x", ["grad_output * y.detach()", "grad_output.detach() * y"]
 )
@@ -168,7 +177,7 @@ def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> Non
             {"inputs": "x[N, D], i[K; index(N)]", "forward": "x[i]"},
             "torch.zeros_like(x).index_put((i,), grad_output, accumulate=True)",
             "torch.zeros_like(x).index_add(0, i.clamp(min=0), grad_output)",
-            "wrong where all of i are -1",
+            "wrong where every i is -1",
         ),
         (
             {"inputs": "x[N, D], i[K; index(N)]", "forward": "x[i]"},
@@ -207,6 +216,42 @@ def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> Non
             "factor 2",
         ),
         (
+            {"inputs": "x[N], k[N; int]", "forward": "x * k"},
+            "grad_output * k",
+            "grad_output * k.abs()",
+            "wrong where every k is -1",
+        ),
+        (
+            {"inputs": "x[N; complex]", "forward": "x * x"},
+            "grad_output * 2 * x.conj()",
+            "grad_output * 2 * (x.conj() + (x.imag == 0))",
+            "wrong where all of x are about 0",
+        ),
+        (
+            {"inputs": "x[N], k: int = 2", "forward": "x * k"},
+            "grad_output * k",
+            "grad_output * min(k, 6)",
+            "factor 6/7",
+        ),
+        (
+            {
+                "inputs": "x[N], a: bool = False, b: bool = False, c: bool = False",
+                "forward": "x * (2 if a else 1) * (3 if b else 1) * (4 if c else 1)",
+            },
+            "grad_output * (2 if a else 1) * (3 if b else 1) * (4 if c else 1)",
+            "grad_output * (2 if a else 1) * (3 if b else 1) * (4 if c else 1 + (a and b))",
+            "factor 2",
+        ),
+        (
+            {
+                "inputs": "x[N], how: Literal['a', 'b'] = 'a', b: bool = False",
+                "forward": "x * (2 if how == 'a' else 1) * (3 if b else 1)",
+            },
+            "grad_output * (2 if how == 'a' else 1) * (3 if b else 1)",
+            "grad_output * (2 if how == 'a' else 1) * (3 if b and how == 'a' else 1)",
+            "factor 1/3",
+        ),
+        (
             {"inputs": "x[N; positive]", "forward": "torch.log(x)"},
             "grad_output / x",
             "grad_output / x.clamp(min=1e-3)",
@@ -223,7 +268,7 @@ def test_a_gradient_that_is_wrong_of_rare_inputs_is_refused(
 
 
 def test_a_gradient_that_counts_on_equal_shapes_is_told() -> None:
-    loss = {"inputs": "x, y", "forward": "((x - y) ** 2).mean()"}
+    loss: dict[str, Any] = {"inputs": "x, y", "forward": "((x - y) ** 2).mean()"}
     grad = "2 * grad_output * (x - y) / x.numel()"
     found = verdict(grad={"x": grad, "y": f"-{grad}"}, **loss)
     assert found.failure is None
@@ -235,7 +280,7 @@ def test_a_gradient_that_counts_on_equal_shapes_is_told() -> None:
 
 
 def test_a_gradient_of_many_tensors_is_asked_of_each() -> None:
-    raw = {"inputs": "*tensors[N]", "forward": "sum(tensors)"}
+    raw: dict[str, Any] = {"inputs": "*tensors[N]", "forward": "sum(tensors)"}
     assert failure({"tensors": "grad_output"}, **raw) == ""
     said = failure({"tensors": "grad_output * (1 if i < 4 else 2)"}, **raw)
     assert said == "grad_tensors[4]: factor 2"
