@@ -599,6 +599,8 @@ def test_the_gradient_of_a_diagonal_is_a_diagonal_that_is_not_summed() -> None:
         (tensor(2, 0, 0),),
     )
     assert "torch.diag_embed(grad_diagonal)" in text
+    squares = ((tensor(3, 3),), (tensor(0, 0),))
+    assert "diag_embed(" in backward("x[N, N]", "torch.sin(torch.diag(x))", *squares)
     assert "grad_diagonal.unsqueeze(" in text
     assert ".sum(" not in text
 

@@ -379,12 +379,10 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 @REWRITES.on("diagonal_scatter")
-def _square_of_zeros(
-    make: Maker, a: Op, line: Op, offset: Op, dim1: Op, dim2: Op
-) -> Op | None:
+def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
     """A diagonal in square matrices of zeros, `torch.diag_embed(line)`."""
-    dims = a.shape.dims or ()
-    places = {shapes.position(a.shape, dim_of(dim)) for dim in (dim1, dim2)}
+    dims, (offset, *pair) = a.shape.dims or (), rest or (make.const(0),)
+    places = {shapes.position(a.shape, dim_of(dim)) for dim in pair} or {0, 1}
     square = len(dims) > 1 and dims[-1] == dims[-2]
     if a.rule != "zeros" or literal(offset) != 0 or not square:
         return None
