@@ -40,7 +40,10 @@ from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
 from scaffold.derive.simplify.autocast_casts import with_casts
-from scaffold.derive.simplify.compositions import with_probabilities
+from scaffold.derive.simplify.compositions import (
+    with_masks_of_arguments,
+    with_probabilities,
+)
 from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import FORWARD_PRODUCTS, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
@@ -365,6 +368,9 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
     if not (spec.forgoes_second or spec.once_differentiable):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
+        for name in roots:
+            renew(name, known)
+        known = with_masks_of_arguments(make, roots, held)
         for name in roots:
             renew(name, known)
         # After all sums have their terms. Where memory is written over, `write/in_place.py` does it without a copy.

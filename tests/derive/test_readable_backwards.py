@@ -1111,3 +1111,112 @@ def test_names_that_are_made_of_a_version_are_made_of_the_user_s() -> None:
         (tensor(0, 4), tensor(4), tensor(4)),
     )
     assert not re.search(r"_first_h\b", text.replace("grad_first_h", ""))
+
+
+def test_a_mask_is_of_what_is_before_the_relu_and_numbers_that_differ_in_sign_are_one() -> (
+    None
+):
+    text = backward(
+        "anchor[N, D], positive[N, D], negative[N, D], margin=1.0",
+        "d_pos = (anchor - positive).pow(2).sum(dim=1)\n"
+        "d_neg = (anchor - negative).pow(2).sum(dim=1)\n"
+        "return torch.relu(d_pos - d_neg + margin).mean()",
+        (tensor(5, 4), tensor(5, 4) + 0.1, tensor(5, 4) - 0.2, 0.03),
+        (tensor(4, 5).t(), tensor(1, 4).expand(5, 4), tensor(5, 4), 0.5),
+    )
+    assert "mask = d_pos - d_neg + ctx.margin <= 0" in text
+    assert "* (diff - diff_anchor)" in text
+    assert "torch.relu" not in text
+
+
+def test_a_relu_that_is_there_is_asked_for_its_mask() -> None:
+    text = backward(
+        "x[N, D], w1[H, D], w2[M, H]",
+        "h = F.relu(x @ w1.t())\nreturn h @ w2.t()",
+        (tensor(3, 4), tensor(5, 4), tensor(2, 5)),
+        (tensor(0, 4), tensor(5, 4), tensor(2, 5)),
+    )
+    assert "torch.where(h <= 0, 0, grad_output @ w2)" in text
+
+
+def test_the_gradient_of_a_real_part_is_multiplied_as_it_is() -> None:
+    z, response = (
+        torch.complex(tensor(*shape), tensor(*shape) - 0.3)
+        for shape in ((3, 4), (2, 4))
+    )
+    text = backward(
+        "z[B, F; complex], response[C, F; complex]",
+        "mixed = z.unsqueeze(1) * response.conj()\n"
+        "return (mixed * mixed.conj()).real.sum(dim=-1)",
+        (z, response),
+        (z[:0], response),
+        (response.t()[:, :1].expand(4, 3).t(), response),
+    )
+    assert "grad_mixed = grad_output.unsqueeze(-1) * mixed" in text
+    assert "torch.complex(" not in text
+
+
+def test_a_number_over_a_tensor_times_another_is_that_one_over_it() -> None:
+    text = backward(
+        "mu1[N, D], mu2[N, D], logvar[N, D]",
+        "return ((mu1 - mu2) ** 2 / logvar.exp() + logvar).sum(-1).mean() / 2",
+        (tensor(3, 4), tensor(3, 4) + 1, tensor(3, 4)),
+        (tensor(4, 3).t(), tensor(1, 4).expand(3, 4), tensor(3, 4)),
+    )
+    assert "* diff / exp" in text
+
+
+def test_one_number_is_multiplied_where_it_is_read() -> None:
+    text = backward(
+        "p[N, D], q[N, D]",
+        "return 0.5 * (p.exp() / q.exp() - p + q).sum(-1).mean()",
+        (tensor(3, 4), tensor(3, 4) + 1),
+        (tensor(4, 3).t(), tensor(1, 4).expand(3, 4)),
+    )
+    assert "scaled_grad" not in text
+
+
+def test_zeros_are_like_what_is_added_to_them() -> None:
+    text = backward(
+        "z[N, D], codebook[K, D], beta=0.25",
+        "idx = (z.unsqueeze(1) - codebook).pow(2).sum(-1).argmin(1)\n"
+        "zq = codebook[idx]\n"
+        "return (zq.detach() - z).pow(2).mean() * beta + (zq - z.detach()).pow(2).mean()",
+        (tensor(5, 3), tensor(4, 3) + 0.2, 0.25),
+        (tensor(3, 5).t(), tensor(4, 3), 0.0),
+    )
+    assert "grad_diff = 2 * g * (zq - z.detach())" in text
+    assert "grad_diff.new_zeros(codebook.shape).index_add(" in text
+
+
+def test_a_gradient_begins_with_its_first_term_where_both_are_too_long_for_a_line() -> (
+    None
+):
+    text = backward(
+        "x[B, T, D], query[D], temperature=1.0",
+        "scores = (x @ query) / temperature\n"
+        "weights = torch.softmax(scores, dim=-1)\n"
+        "return (weights.unsqueeze(-1) * x).sum(dim=1)",
+        (tensor(2, 3, 4), tensor(4), 0.7),
+        (tensor(2, 0, 4), tensor(4), 1.0),
+        (tensor(4, 3, 2).permute(2, 1, 0), tensor(8)[::2], 2.0),
+    )
+    lines = [line.strip() for line in text.splitlines()]
+    at = lines.index("grad_x = grad_x + grad_scores.unsqueeze(-1) * query")
+    assert lines[at - 1] == "grad_x = grad_output.unsqueeze(1) * weights.unsqueeze(-1)"
+
+
+def test_a_gradient_that_is_written_over_keeps_its_name() -> None:
+    text = backward_of(
+        op_text(
+            "x[*batch, D], weight[D], bias[D], eps=1e-5",
+            forward="mean = x.mean(-1, keepdim=True)\n"
+            "rstd = torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + eps)\n"
+            "return (x - mean) * rstd * weight + bias",
+            derive=True,
+            save_policy="balanced",
+        )
+    )
+    lines = [line.strip() for line in text.splitlines()]
+    at = lines.index("grad_x = grad_x.sub_(mean_grad).mul_(rstd)")
+    assert lines[at - 1].startswith("grad_x = torch.addcmul(grad_x_hat, ")

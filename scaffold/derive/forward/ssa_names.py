@@ -6,8 +6,9 @@ same values; what a name is at the end keeps that name.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.derivation import Block, Maths
@@ -17,7 +18,9 @@ from scaffold.formula import (
     Assign,
     Graph,
     Lines,
+    Node,
     Statement,
+    emit,
     expressions,
     names_of_loops,
     renaming,
@@ -27,6 +30,8 @@ from scaffold.formula import (
 from scaffold.spec import OpSpec
 
 APART = frozenset({"lambda", "loop"})  # whose names are their own
+WIDTH = 88 - 16  # of a line below `with` and `if ctx.needs_input_grad[0]:`
+SUMS = frozenset({"net_grad", "total_grad"})  # of terms, before others are added
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 
@@ -78,7 +83,7 @@ def with_names_again(
     given = frozenset(item.name for item in spec.inputs)
     hiding = maths.forward.hiding if maths.forward else {}
     versions = [(new, hiding.get(old, old)) for new, old in maths.versions]
-    origin = [*maths.versions, *hiding.items(), *versions]
+    origin = [*maths.versions, *hiding.items(), *versions, *_begun(blocks, taken)]
     names = under_one_name(maths.graph, lines, origin, taken, given)
     names |= _with_words(lines, [*versions, *hiding.items()], names, taken)
     if not names:
@@ -96,6 +101,63 @@ def with_names_again(
     return tuple(
         Block(block.serves, tuple(map(renewed, block.statements))) for block in blocks
     )
+
+
+def _begun(
+    blocks: Iterable[Block], taken: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """What a gradient begins with, and that gradient: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...` in one block, or where nothing is called `grad_x`."""
+    several = [block.statements for block in blocks]
+    statements = tuple(item for lines in several for item in lines)
+    names = written(*statements)
+    parts = [name for name in sorted(names) if "_via_" in name]
+    ends = [name.partition("_via_")[0] for name in parts]
+    added = _added(statements)
+    for name, end in zip(parts, ends, strict=True):
+        if ends.count(end) == 1 and end not in {*names, *taken} and name not in added:
+            yield name, end
+    for lines in several:
+        lengths = {
+            item.target.label: _length(item) for item in lines if _is_plain(item)
+        }
+        for item in filter(_is_plain, lines):
+            end, first = item.target.label, _first_term(item.value).label
+            more = len(end) - len(first)
+            fits = max(lengths.get(first, WIDTH), lengths[end]) + more <= WIDTH
+            begun = first.startswith(f"{end}_via_") and ends.count(end) == 1
+            begun |= first in SUMS and end.startswith("grad_") and (more <= 0 or fits)
+            if begun and first in lengths:
+                yield first, end
+
+
+def _is_plain(item: Statement) -> TypeGuard[Assign]:
+    return isinstance(item, Assign) and item.target.kind == "name"
+
+
+def _length(item: Assign) -> int:
+    return len(f"{item.target.label} = {emit(item.value)}")
+
+
+def _added(statements: Lines) -> set[str]:
+    """The names that are terms of a sum."""
+    nodes = (node for item in statements for node in expressions(item))
+    sums = (part for node in nodes for part in node.walk())
+    terms = (part.args for part in sums if part.kind == "binary" and part.label in "+-")
+    return {term.label for both in terms for term in both if term.kind == "name"}
+
+
+def _first_term(value: Node) -> Node:
+    """`a` of `a + b - c`, and of `a.index_add(0, i, b)` and `a.mul_(b)`."""
+    while True:
+        match value:
+            case Node("binary", "+" | "-", (first, _)):
+                value = first
+            case Node(
+                "call", _, (Node("attribute", label, (first,)), *_)
+            ) if "add" in label or label.endswith("_"):
+                value = first
+            case _:
+                return value
 
 
 def under_one_name(
@@ -191,6 +253,8 @@ def _stretches(
         if name in written(item):
             if not isinstance(item, Assign) or item.operator:
                 return None
+            if name not in item.target.names() and found:
+                continue  # it is changed in place, and read
             if item.target.kind not in ("name", "tuple"):
                 return None
             found.append((at, at))

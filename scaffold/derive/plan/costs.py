@@ -6,7 +6,7 @@ is the same. How many passes a primitive takes is said in its section of the tab
 
 from math import prod
 
-from scaffold.derive.graph.op import Op, is_number, tensors
+from scaffold.derive.graph.op import Op, is_number, number, tensors
 from scaffold.derive.graph.shape_rules import dims_of
 from scaffold.derive.rules.table import Table
 
@@ -60,6 +60,13 @@ def is_brief(op: Op) -> bool:
     if operator == "-":
         return is_number(args[0], 1)
     return operator == "**" and is_number(args[1], 2)
+
+
+def is_small_multiple(op: Op) -> bool:
+    """Whether it is so many times a tensor of one number, or of one in a dim, as `2 * g.unsqueeze(1)`: it may be computed in each product."""
+    if op.facts.operator != "*" or op.args[0].is_tensor or op.shape.dims is None:
+        return False
+    return not op.shape.dims or 1 in op.shape.dims and number(op.args[0]) is not None
 
 
 def is_free(op: Op) -> bool:

@@ -16,7 +16,7 @@ from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
-from scaffold.derive.simplify.rebuilding import Renewal, renewed
+from scaffold.derive.simplify.rebuilding import TURNED, Renewal, renewed
 
 ALGEBRA = Registry()
 CHOICES = frozenset({"where", "cond"})  # their values stand last
@@ -29,6 +29,25 @@ CHOICES = frozenset({"where", "cond"})  # their values stand last
 def _times_zero(make: Maker, a: Op, b: Op) -> Op | None:
     """`0 * x` as that 0."""
     return next((op for op in (a, b) if is_number(op, 0)), None)
+
+
+@ALGEBRA.on("mul")
+def _times_real(make: Maker, a: Op, b: Op) -> Op | None:
+    """`complex(g, zeros) * z` as `g * z`: of the gradient of `z.real`."""
+    for one, two in ((a, b), (b, a)):
+        real = make.is_(one, "complex") and one.args[1].rule == "zeros"
+        if real and two.kind == one.kind and one.args[0].shape == one.shape:
+            return make.mul(one.args[0], two)
+    return None
+
+
+@ALGEBRA.on("conj")
+def _conj_of_multiple(make: Maker, a: Op) -> Op | None:
+    """`(2 * z).conj()` as `2 * z.conj()`."""
+    value = number(a.args[0]) if make.is_(a, "mul") else None
+    if value is None or isinstance(value, complex):
+        return None
+    return make.mul(a.args[0], make.conj(a.args[1]))
 
 
 @ALGEBRA.on("mul")
@@ -244,6 +263,8 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     for products in (make.products, make.deep_products):
         one, two = products.of(a), products.of(b)
         shared = one.common(two)
+        if not shared.has_factors and (found := _of_opposites(make, rule, one, two)):
+            return found
         if not shared.has_factors and _is_read_elsewhere(make, one, two, args):
             return None
         if shared == Product() or not (shared.has_factors or one.number == two.number):
@@ -262,6 +283,21 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
         if found.shape == shapes.broadcast(a.shape, b.shape):
             return found
     return None
+
+
+def _of_opposites(
+    make: Maker, rule: str, one: Product[Op], two: Product[Op]
+) -> Op | None:
+    """`2 * x + -2 * y` as `2 * (x - y)`, and `-2 * x - 2 * y` as `-2 * (x + y)`: the numbers differ in their signs alone."""
+    if one.number != -two.number or one.number in (1, -1):
+        return None
+    if isinstance(one.number, complex):
+        return None
+    terms = [make.products.op(term._replace(number=1)) for term in (one, two)]
+    number, inner = one.number, make(TURNED[rule], *terms)
+    if number < 0 and inner.facts.operator == "-":
+        number, inner = -number, make(TURNED[rule], *reversed(terms))
+    return make.products.op_times(Product(number), inner)
 
 
 def _is_read_elsewhere(
@@ -313,6 +349,9 @@ class DividedFirst:
     def _found(self, op: Op, divided: bool) -> Op | None:
         if op is self.seed:
             return self.quotient if divided else None
+        if op.rule == "zeros":  # of which dtype and device alone are read
+            like = self(op.args[0]) or self(op.args[0], True)
+            return like and self.make.program.over(op, (like,))
         if not self._reads(op):
             return op
         if op.facts.operator == "/" and not divided:
@@ -413,7 +452,23 @@ class _Scalars:
             found = self._regrouped(op, of)
             if found is not None:
                 return found
+        if op.facts.operator == "*" and op.kind == "real":
+            above = self._above_the_line(op)
+            if above is not None:
+                return of(above)
         return self.make.program.over(op, map(of, op.args))
+
+    def _above_the_line(self, op: Op) -> Op | None:
+        """`s / y * x` as `s * x / y`, which takes as long."""
+        quotient, x = op.args
+        if quotient.facts.operator != "/" or quotient in self.whole or not x.is_tensor:
+            return None
+        s, y = quotient.args
+        if self.uses[quotient] > 1 or _is_small(x) or y.shape != op.shape:
+            return None
+        if not s.is_tensor or s.shape != SCALAR:
+            return None
+        return self.make.program.over(quotient, (self._times(s, x), y))
 
     def _regrouped(self, op: Op, of: Renewal) -> Op | None:
         """`x * (s * y) / t` as `s / t * (x * y)`; None where it has no scalar tensor, or one factor of one number."""

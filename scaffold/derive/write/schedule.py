@@ -12,7 +12,12 @@ from typing import NamedTuple
 from scaffold.derive.graph.conditions import decides, implies
 from scaffold.derive.graph.op import Op, names_read
 from scaffold.derive.graph.shapes import MatrixProduct, Shape
-from scaffold.derive.plan.costs import is_at_hand, is_brief, is_never_named
+from scaffold.derive.plan.costs import (
+    is_at_hand,
+    is_brief,
+    is_never_named,
+    is_small_multiple,
+)
 
 # Ops that ask for a shape that another value has.
 SHAPED = frozenset(
@@ -178,9 +183,14 @@ class Scheduler:
         self.roots, self.held, self.safe = tuple(roots), held, safe
         ends = (*(root for root, _ in self.roots), *safe.choices)
         self.below = {op.serial: op for end in ends for op in end.walk()}
+        readers: dict[Op, int] = {}
+        for op in self.below.values():
+            for arg in {*op.args}:
+                readers[arg] = readers.get(arg, 0) + 1
+        self.several = {op for op, count in readers.items() if count > 1}
         in_order = (self.below[serial] for serial in sorted(self.below, reverse=True))
         self.users_first = [
-            (op, _least_uses(op, held, sparing), is_at_hand(op))
+            (op, self._least_uses(op, held, sparing), is_at_hand(op))
             for op in in_order
             if op not in held
         ]
@@ -191,6 +201,16 @@ class Scheduler:
         self.choices = set[Op]()  # that take an `if` of their own, so far
         # For what needs nothing to be there: the region that its places share.
         self.shared: dict[frozenset[Region], Region | None] = {}
+
+    def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
+        """How often it is read at least where it gets a name: never what is a view or a sign of what has a name; `1 - x` and `x**2` are written out twice."""
+        if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
+            return inf
+        if is_small_multiple(op):
+            value = op.args[1]
+            there = value in held or value in self.several or is_never_named(value)
+            return 3 if there else 2
+        return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
         """Where every op stands if the `forced` ones get a name."""
@@ -257,13 +277,6 @@ class Scheduler:
         if common in places:
             return common
         return _guarded(places, common, self.below, self.tested, self.safe, op)
-
-
-def _least_uses(op: Op, held: Collection[Op], sparing: bool) -> float:
-    """How often it is read at least where it gets a name: never what is a view or a sign of what has a name; `1 - x` and `x**2` are written out twice."""
-    if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
-        return inf
-    return 3 if is_brief(op) and not sparing else 2
 
 
 def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
