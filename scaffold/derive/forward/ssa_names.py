@@ -139,11 +139,17 @@ def _length(item: Assign) -> int:
 
 
 def _added(statements: Lines) -> set[str]:
-    """The names that are terms of a sum."""
-    nodes = (node for item in statements for node in expressions(item))
-    sums = (part for node in nodes for part in node.walk())
-    terms = (part.args for part in sums if part.kind == "binary" and part.label in "+-")
-    return {term.label for both in terms for term in both if term.kind == "name"}
+    """The names that are terms of a sum, or are written over with one."""
+    found = list[Node]()
+    for part in (x for item in statements for y in expressions(item) for x in y.walk()):
+        match part:
+            case Node("binary", "+" | "-", both):
+                found += both
+            case Node(
+                "call", _, (Node("attribute", label, (first,)), *rest)
+            ) if "add" in label or label.endswith("_"):
+                found += (first, *rest)
+    return {term.label for term in found if term.kind == "name"}
 
 
 def _first_term(value: Node) -> Node:
@@ -176,7 +182,7 @@ def under_one_name(
     for new, old in origin:
         both = (new, old), (f"grad_{new}", f"grad_{old}")
         for one, two in both[:1] if old in given else both:
-            lines = _renamed(graph, statements, change)
+            lines, two = _renamed(graph, statements, change), change.get(two, two)
             if one not in change and _are_apart(
                 lines, one, two, two not in taken, two in given
             ):

@@ -107,6 +107,8 @@ class Namer:
             names = {op: list(self._more_exact(op)) for op in alike}
             if len({name for found in names.values() for name in found[:1]}) > 1:
                 for op, found in names.items():
+                    if (self._value(op) or self.negated.get(op)) in self.held:
+                        continue  # it is called as the user calls its value
                     chosen = {*self.alike.values()}
                     self.alike[op] = next((n for n in found if n not in chosen), stem)
 
@@ -157,7 +159,8 @@ class Namer:
         if value is None or value in self.held or not self._is_gradient(op):
             return self.stems[key]
         own = self.given.get(value)
-        others = {f"{sign}grad_{name}" for name in self.given.values() if name != own}
+        base, given = _viewed(value), self.given.items()
+        others = {f"{sign}grad_{name}" for op, name in given if _viewed(op) is not base}
         stems = [stem for stem in self.stems[key] if stem not in others]
         named = own or (self._multiple(value) if not sign else "")
         first = (f"{sign}grad_{named}",) if named else ()
@@ -445,6 +448,13 @@ def _squared(op: Op) -> Op | None:
     return op.args[0] if twice or square or op.rule == "square" else None
 
 
+def _viewed(op: Op) -> Op:
+    """The value that another one is a view of."""
+    while op.facts.is_view or op.rule == "reshaped":
+        op = op.args[0]
+    return op
+
+
 def _is_activation_of(op: Op, value: Op) -> bool:
     """Whether it is `sigmoid(x)`, or another function of a value before a gate, element by element."""
     return op.facts.argument == "preactivation" and op.args[0] is value
@@ -454,10 +464,7 @@ def _is_layer(op: Op) -> bool:
     """Whether it is a value times a matrix of weights, an input."""
     if op.facts.category != "contraction" or len(op.args) < 2:
         return False
-    weight = op.args[1]
-    while weight.facts.is_view:
-        weight = weight.args[0]
-    return weight.rule == "input"
+    return _viewed(op.args[1]).rule == "input"
 
 
 def _is_multiple(op: Op, value: Op) -> bool:
