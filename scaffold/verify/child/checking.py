@@ -342,6 +342,10 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     if unlike:
         return Found(SAMPLES, unlike)
     expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
+    own = own_values(checks.OWN_FORWARD, inputs)
+    if len(own) == 1 < len(expected):  # which was taken apart
+        told = f"returns one tensor, and there are {len(expected)} outputs"
+        return Found("forward", told, hint=ONE_OUTPUT)
     contrary = undeclared_output(checks, names, inputs, expected)
     if contrary is not None:
         return Found(OUTPUTS, contrary.words, hint=contrary.hint)
@@ -355,7 +359,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
         words = diagnose(one.detach(), two.detach(), scene)
         if words is not None:
             return Found("forward", f"{name}: {words}", show(two), show(one))
-    return _check_own_values(checks, inputs, actual)
+    return _check_own_values(checks, own, actual)
 
 
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
@@ -428,13 +432,9 @@ MISREAD = "the forward is misread: please report it; until then write it in othe
 
 
 def _check_own_values(
-    checks: Any, inputs: Sequence[Any], actual: Sequence[Tensor]
+    checks: Any, expected: Sequence[Tensor], actual: Sequence[Tensor]
 ) -> Found | None:
     """The op's outputs against those of the text that the user wrote."""
-    expected = own_values(checks.OWN_FORWARD, inputs)
-    if len(expected) == 1 < len(actual):  # which was taken apart
-        told = f"returns one tensor, and there are {len(actual)} outputs"
-        return Found("forward", told, hint=ONE_OUTPUT)
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))

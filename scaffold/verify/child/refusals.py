@@ -131,8 +131,10 @@ def mend(checks: Any, words: str) -> str:
         said = f"say in --inputs where the values lie: '{found}'"
         return f"; {said}" if found else f"; {GIVE}"
     if words.startswith(NO_TENSOR):
-        called = words.endswith("method")  # x.sigmoid
-        return "; call it: x.sigmoid()" if called else "; return tensors"
+        if words.endswith("method"):  # x.sigmoid
+            return "; call it: x.sigmoid()"
+        listed = words.endswith("list")
+        return "; return a, b in its place" if listed else "; return tensors"
     if words.startswith("raised TypeError"):
         return ""  # no shape mends it
     known = next((hint for part, hint in KINDS if part in words), None)
