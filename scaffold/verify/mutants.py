@@ -196,7 +196,9 @@ def grad_output_view(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def tensor_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Saved past save_for_backward."""
+    """Saved past save_for_backward; not in the backward of a backward, whose tensors no test changes or waits for."""
+    if _is_second(op):
+        return
     position, names = op.unpacked()
     for slot, name in zip(op.saved(), names, strict=False):
         value = slot.node.body if isinstance(slot.node, ast.IfExp) else slot.node
@@ -212,6 +214,9 @@ def tensor_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def output_on_ctx(op: Op) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same of an output, which makes a cycle of references."""
+    if _is_second(op):
+        return
     if not op.combined:
         name = op.setup.args.args[-1].arg
         yield name, lambda: _insert_before_return(op.setup, f"ctx.held = {name}")
