@@ -267,6 +267,17 @@ def test_a_gradient_that_is_wrong_of_rare_inputs_is_refused(
     assert failure({"x": wrong, **more}, **raw) == f"grad_x: {said}"
 
 
+def test_a_gradient_that_is_nothing_but_rounding_is_none_of_few_digits() -> None:
+    """Of two rows, each is a constant once it is normalized."""
+    raw = {"inputs": "x[2, D]", "forward": "(x - x.mean(0)) / x.std(0)"}
+    grad = (
+        "c, s = x - x.mean(0), x.std(0)\n"
+        "h = c / s\n"
+        "(grad_output - grad_output.mean(0) - h * (grad_output * h).sum(0)) / s"
+    )
+    assert failure({"x": grad}, **raw) == ""
+
+
 def test_a_gradient_that_counts_on_equal_shapes_is_told() -> None:
     loss: dict[str, Any] = {"inputs": "x, y", "forward": "((x - y) ** 2).mean()"}
     grad = "2 * grad_output * (x - y) / x.numel()"
