@@ -244,7 +244,7 @@ def _step(spec: OpSpec, shapes: Shapes) -> "Step":
     """The step of a loop: what it results in, and the lines of its gradients over its inputs."""
     from scaffold.derive.graph.op import StepGradient
     from scaffold.derive.graph.static_values import UnsupportedError
-    from scaffold.derive.lower.loop_lowering import Step
+    from scaffold.derive.lower.loop_lowering import Step, lines_of_step
 
     source = _before_style(spec, shapes)
     if source.gradients is None or source.gradients.walked is None:
@@ -259,8 +259,8 @@ def _step(spec: OpSpec, shapes: Shapes) -> "Step":
             grad_name(spec, item.name): f"grad_{item.name}" for item in spec.outputs
         }
         statements = rewritten(source.graph, statements, renaming(source.graph, coming))
-        plain = tuple(item for item in statements if isinstance(item, Assign))
-        if once or reuse.plan.saved or len(plain) < len(statements):
+        plain = lines_of_step(source.graph, statements)
+        if once or reuse.plan.saved or plain is None:
             raise UnsupportedError("a step of a loop has choices, or draws")
         read = frozenset(read.name for read, _ in free_reads(statements))
         named = tuple((name, of) for name, of in maths.origins if name in read)

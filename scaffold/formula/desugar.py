@@ -574,13 +574,25 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
         case ast.IfExp(_, body, orelse):
             return all(_is_new(way, made, several) for way in (body, orelse))
         case ast.Call(ast.Attribute(_, name)):
-            one = several or not may_be_several_tensors(name)
+            one = several or not may_be_several_tensors(name) or _is_of_two(value)
             return one and not changes([value])
         case ast.Attribute(_, name):
             return all(facts.memory != "same" for facts in facts_of_attribute(name))
         case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
             return not several and not changes([value])
     return isinstance(value, ast.Subscript) and not changes([value])
+
+
+def _is_of_two(call: ast.Call) -> bool:
+    """Whether it is `torch.min(x, y)` of two tensors, and not of one and a dim, by the names."""
+    match call:
+        case ast.Call(
+            ast.Attribute(ast.Name("torch"), "min" | "max"),
+            [_, ast.Name(other)],
+            [],
+        ):
+            return other not in ("d", "axis") and "dim" not in other
+    return False
 
 
 def _root(item: ast.expr) -> str | None:

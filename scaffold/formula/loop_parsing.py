@@ -13,12 +13,14 @@ leaves: the last value of each carry, what is collected as one tensor, and for t
 import ast
 import copy
 import keyword
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 from scaffold.errors import ScaffoldError
+from scaffold.formula.desugar import plain
 from scaffold.formula.effects import bound, changed_in_place, sharing, written
 from scaffold.formula.graph import (
     Assign,
@@ -34,6 +36,7 @@ from scaffold.formula.program import Program
 from scaffold.formula.statements import StatementParser
 from scaffold.formula.substitution import names_in
 from scaffold.formula.text import Scope, Text
+from scaffold.primitives.calls import is_in_place
 
 JOIN, PARTS = "stack", "unbind"
 SHORTEST = "min"
@@ -106,6 +109,9 @@ class OfLoop(NamedTuple):
     at: str
     backwards: bool
     collected: list[Collected]
+    changed: frozenset[
+        str
+    ]  # names that the forward changes in place, and a step gives a new value
 
 
 class _Header(NamedTuple):
@@ -152,19 +158,22 @@ class _OneStep:
         self, loop: ast.For, above: list[ast.stmt], after: list[ast.stmt]
     ) -> list[ast.stmt] | None:
         header = self._header(loop.target, loop.iter)
-        if header is None or loop.orelse or not all(map(_is_plain, loop.body)):
+        lines = _without_choices(plain(loop.body, self.taken))
+        if header is None or loop.orelse or lines is None:
             return None
         if _assigns_what_it_goes_over(loop, header):
             return None
-        collecting = _Collecting(header, above, self._fresh)
-        body = [collecting.visit(item) for item in loop.body]
+        lines, changed = _with_new_values(lines, header, self.assigned)
+        kept = [item for item in above if not changed.intersection(_assigned(item))]
+        collecting = _Collecting(header, kept, self._fresh)
+        body = [collecting.visit(item) for item in lines]
         joined = collecting.joins(after)
         if joined is None:
             return None
         collected = [pair[0] for pair in joined]
         here = len(self.loops)
         ends = ast.Tuple([header.start, header.stop], ast.Load())
-        self.loops.append(OfLoop(header.at, header.backwards, collected))
+        self.loops.append(OfLoop(header.at, header.backwards, collected, changed))
         if collecting.elements.keys() & names_in([*body]):
             return None
         lines = [
@@ -283,8 +292,88 @@ def _element(tensor: ast.expr, dim: int, index: str) -> ast.expr:
     return ast.Subscript(tensor, at, ast.Load())
 
 
-def _is_plain(item: ast.stmt) -> bool:
-    return isinstance(item, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr)
+PLAIN = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
+
+
+def _without_choices(body: Iterable[ast.stmt]) -> list[ast.stmt] | None:
+    """The statements of a step, `if t == 0: h = x` as `h = x if t == 0 else h`; None where one is no plain statement."""
+    found = list[ast.stmt]()
+    for item in body:
+        chosen = _chosen(item) if isinstance(item, ast.If) else [item]
+        if chosen is None or not all(isinstance(line, PLAIN) for line in chosen):
+            return None
+        found += chosen
+    return found
+
+
+def _chosen(item: ast.If) -> list[ast.stmt] | None:
+    """An assignment for each name that a choice assigns; None where one line after another would compute something else."""
+    ways = [_without_choices(way) for way in (item.body, item.orelse)]
+    pairs = [
+        [
+            pair
+            for line in way or ()
+            if isinstance(line, ast.Assign)
+            for pair in _made(line)
+        ]
+        for way in ways
+    ]
+    ends = [dict(way) for way in pairs]
+    names = list(dict.fromkeys(name for way in pairs for name, _ in way))
+    simple = all(
+        way is not None and len(way) == len(end)
+        for way, end in zip(ways, ends, strict=True)
+    )
+    if not simple or names_in([item.test]).intersection(names):
+        return None
+    for end in ends:  # a line reads no name that is assigned above it, and was below
+        order = list(end)
+        for at, name in enumerate(order):
+            above = names[: names.index(name)]
+            if names_in([end[name]]).intersection(above).intersection(order[at:]):
+                return None
+    body, orelse = ends
+    found = list[ast.stmt]()
+    for name in names:
+        kept = ast.Name(name, ast.Load())
+        value = ast.IfExp(item.test, body.get(name, kept), orelse.get(name, kept))
+        line = ast.copy_location(_assign(name, copy.deepcopy(value)), item)
+        found.append(ast.fix_missing_locations(line))
+    return found
+
+
+def _with_new_values(
+    body: Sequence[ast.stmt], header: _Header, assigned: Collection[str]
+) -> tuple[list[ast.stmt], frozenset[str]]:
+    """`h[:, t] = f(h[:, t - 1])` as `h = h.clone()` and that, `h.add_(x)` as `h = h.add(x)`; and the names that are changed so.
+
+    A tensor that all steps write at the index and none reads, `out[:, t] = h`, stays.
+    """
+    found, changed = list[ast.stmt](), set[str]()
+    nodes = [node for item in body for node in ast.walk(item)]
+    uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    from_zero = isinstance(header.start, ast.Constant) and header.start.value == 0
+    for item in body:
+        match item:
+            case ast.Assign([ast.Subscript(ast.Name(name), at)]) if name in assigned:
+                whole = from_zero and _place(at, header.at) is not None
+                if (not whole or uses[name] > 1) and name not in changed:
+                    of = ast.Attribute(ast.Name(name, ast.Load()), "clone", ast.Load())
+                    found.append(_at(item, _assign(name, ast.Call(of, [], []))))
+                    changed.add(name)
+            case ast.Expr(
+                ast.Call(ast.Attribute(ast.Name(name) as of, method), args, keys)
+            ) if name in assigned and is_in_place(method):
+                callee = ast.Attribute(of, method.removesuffix("_"), ast.Load())
+                item = _at(item, _assign(name, ast.Call(callee, args, keys)))
+                changed.add(name)
+        found.append(item)
+    return found, frozenset(changed)
+
+
+def _at(place: ast.stmt, made: ast.stmt) -> ast.stmt:
+    """A statement that stands where another did."""
+    return ast.fix_missing_locations(ast.copy_location(made, place))
 
 
 def _apart(item: ast.stmt) -> Iterator[ast.stmt]:
@@ -334,12 +423,18 @@ class _Collecting(ast.NodeTransformer):
         self.elements: dict[str, str] = {}  # a container -> what a step adds
         self.dims: dict[str, int] = {}  # of what is written in: along which dim
         self.added: dict[str, ast.Assign] = {}  # to a list
+        self.inserted: set[str] = set()  # what a step puts something in front of
 
     def visit_Expr(self, item: ast.Expr) -> ast.stmt:
         match item.value:
             case ast.Call(ast.Attribute(ast.Name(name), "append"), [value], []) if (
                 name not in self.elements and name in self.lists
             ):
+                return self._added(name, value)
+            case ast.Call(
+                ast.Attribute(ast.Name(name), "insert"), [ast.Constant(0), value], []
+            ) if (name not in self.elements and self.lists.get(name) == []):
+                self.inserted.add(name)
                 return self._added(name, value)
         return item
 
@@ -387,10 +482,13 @@ class _Collecting(ast.NodeTransformer):
                 part = Collected(element, parts, container, flipped, buffer=True)
                 found.append((part, value))
                 continue
-            after[:] = [joining.visit(item) for item in after]
+            kept = [item for item in after if not _reverses(item, container)]
+            turned = len(after) - len(kept) + (container in self.inserted)
+            after[:] = [joining.visit(item) for item in kept]
             if joining.found is None or container in names_in(after):
                 return None
             name, flipped, call = joining.found
+            flipped ^= bool(turned % 2)
             part = Collected(element, container, name, flipped)
             several = [*self.lists[container], ast.Name(element, ast.Load())]
             listed = ast.List(several, ast.Load())
@@ -454,6 +552,16 @@ class _Joining(ast.NodeTransformer):
                     stack = ast.Attribute(torch, JOIN, ast.Load())
                     return ast.copy_location(ast.Call(stack, [several, dim], []), item)
         return item
+
+
+def _reverses(item: ast.stmt, container: str) -> bool:
+    """Whether a statement only turns a list round: `ys.reverse()`, `ys = ys[::-1]`."""
+    match item:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "reverse"), [], [])):
+            return name == container
+        case ast.Assign([ast.Name(name)], value) if name == container:
+            return _flips(value, container) is True
+    return False
 
 
 def _unsqueezed(value: ast.expr, dim: ast.expr) -> ast.expr | None:
@@ -593,10 +701,11 @@ class _Rolling:
         ends, _, *inner = assigns
         count = len(loop.collected)
         body, joins = inner[: len(inner) - count - 1], inner[len(inner) - count :]
-        step = self._functional(body, above)
+        step = self._functional(body, above, loop.changed)
         buffers = [part.joined for part in loop.collected if part.buffer]
         around = (*above, *body)
-        if step is None or any(_shares(*pair) for pair in product(around, buffers)):
+        held = {*buffers, *loop.changed}
+        if step is None or any(_shares(*pair) for pair in product(around, held)):
             return None
         later = self._read_after(after)
         known = frozenset().union(
@@ -622,11 +731,17 @@ class _Rolling:
         return frozenset(found | (self.formula.result.names() - assigned))
 
     def _functional(
-        self, body: Sequence[Assign], above: Sequence[Statement]
+        self,
+        body: Sequence[Assign],
+        above: Sequence[Statement],
+        changed: Collection[str],
     ) -> list[Assign] | None:
         """The lines with `h = h + x` for `h += x`; None where memory that has another name may change."""
         found = []
         for item in body:
+            if item.target.kind == "subscript" and bound(item.target) <= {*changed}:
+                found.append(item)
+                continue
             names = _target_names(item)
             if names is None or changed_in_place(item.value):
                 return None
@@ -778,7 +893,9 @@ def _target_names(item: Assign) -> frozenset[str] | None:
 def _shares(item: Statement, name: str) -> bool:
     """Whether a statement may give memory of a name to another, or the name memory of another."""
     if not isinstance(item, Assign):
-        return True
+        return any(_shares(line, name) for line in (*item.body, *item.orelse))
+    if item.target.kind == "subscript":  # it copies what it puts there
+        return False
     shared = sharing(item.value) - {name}
     holds = name in sharing(item.value) and bound(item.target) != {name}
     return holds or bool(shared) and name in bound(item.target) and not item.operator
@@ -809,11 +926,16 @@ def _carries(
     written = set[str]()
     first: dict[str, None] = {}
     for item in step:
-        first |= dict.fromkeys(sorted(item.value.names() - written))
+        first |= dict.fromkeys(sorted(_all_read(item) - written))
         written |= bound(item.target)
     left = sorted(written & {*later} - first.keys())
     carries = [name for name in first if name in written] + left
     return carries if known.issuperset(carries) else None
+
+
+def _all_read(item: Assign) -> frozenset[str]:
+    """The names that a line reads, those of an index among them: `h[at] = y`."""
+    return _read([item]) if item.target.kind == "subscript" else item.value.names()
 
 
 def _plural(name: str, taken: Collection[str]) -> str:

@@ -127,6 +127,7 @@ class _Steps(ast.NodeTransformer):
         lists: Mapping[str, list[ast.expr]],
     ) -> None:
         self.outside, self.taken, self.lists = outside, taken, lists
+        self.rounds = ROUNDS  # of one loop
 
     def lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -161,10 +162,14 @@ class _Steps(ast.NodeTransformer):
         return item if elements is None else _listed_as(ast.List, elements, item)
 
     def visit_Assign(self, item: ast.Assign) -> ast.Assign:
-        """`a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`."""
+        """`a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`, of as many values as there are names."""
+        target = item.targets[0]
+        names = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
+        self.rounds, rounds = max(ROUNDS, len(names)), self.rounds
         self.generic_visit(item)
         elements = self._yielded(item.value)
-        if elements is not None and isinstance(item.targets[0], ast.Tuple):
+        self.rounds = rounds
+        if elements is not None and isinstance(target, ast.Tuple):
             item.value = _listed_as(ast.Tuple, elements, item.value)
         return item
 
@@ -237,15 +242,15 @@ class _Steps(ast.NodeTransformer):
         else:
             pairs = self._called("zip", several, at) or ()
             lines = [list(pair.elts) for pair in pairs if isinstance(pair, ast.Tuple)]
-        found = [_applied(function, args, at) for args in lines[: ROUNDS + 1]]
-        if len(found) > ROUNDS:
+        found = [_applied(function, args, at) for args in lines[: self.rounds + 1]]
+        if len(found) > self.rounds:
             return None
         return [item for item in found if item is not None] or None
 
     def _values(self, item: ast.expr) -> list[ast.expr] | None:
-        """What an iterable yields, if the text lists it and it is at most `ROUNDS` values."""
+        """What an iterable yields, if the text lists it and it is few enough values."""
         found = self._listed(item)
-        return found if found is not None and len(found) <= ROUNDS else None
+        return found if found is not None and len(found) <= self.rounds else None
 
     def _listed(self, item: ast.expr) -> list[ast.expr] | None:
         match item:
@@ -276,7 +281,9 @@ class _Steps(ast.NodeTransformer):
             known = [end for end in ends if end is not None]
             if not 1 <= len(known) <= 3 or len(known) < len(ends) or known[2:] == [0]:
                 return None
-            return [_constant(number, at) for number in range(*known)[: ROUNDS + 1]]
+            return [
+                _constant(number, at) for number in range(*known)[: self.rounds + 1]
+            ]
         parts = [self._listed(arg) for arg in args]
         listed = [part for part in parts if part is not None]
         if not listed or len(listed) < len(parts):

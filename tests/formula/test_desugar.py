@@ -45,6 +45,10 @@ STRAIGHT = [
         "m = x.amax(-1).detach()\nn = (m - 1).detach()",
     ),
     (
+        "with torch.no_grad():\n    q = torch.min(x, y)",
+        "q = torch.min(x, y).detach()",
+    ),
+    (
         "with torch.no_grad():\n    v, i = x.topk(2)",
         "v, i = x.topk(2)\nv = v.detach()\ni = i.detach()",
     ),
@@ -103,6 +107,8 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
     "text",
     [
         # Of these the value is a tensor that autograd recorded before.
+        "with torch.no_grad():\n    y = torch.max(x, dim)",
+        "with torch.no_grad():\n    y = torch.max(x, -1)",
         "with torch.no_grad():\n    y = x.float()",
         "with torch.no_grad():\n    y = x if t else z",
         "with torch.no_grad():\n    y = x.real",

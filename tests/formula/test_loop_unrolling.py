@@ -126,3 +126,8 @@ def test_a_list_of_an_input_that_is_assigned_anew() -> None:
 def test_a_loop_whose_name_another_loop_has() -> None:
     source = "for i in range(2):\n    y += x[i]\nfor i in range(2):\n    y *= x[i]"
     assert lines(source) == "y += x[0]\ny += x[1]\ny *= x[0]\ny *= x[1]"
+
+
+def test_as_many_values_as_there_are_names() -> None:
+    source = "a, b, c, d, e = [f(x) for x in (a, b, c, d, e)]"
+    assert lines(source) == "a, b, c, d, e = [f(a), f(b), f(c), f(d), f(e)]"

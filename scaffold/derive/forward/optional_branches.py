@@ -53,8 +53,11 @@ class Unfolder:
 
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
         """The value with the droppable conditionals inside it, if always computed, under names of their own."""
-        if any(changed_in_place(value)):
-            return (), value  # the order of its parts matters
+        if value.kind == "loop" or any(changed_in_place(value)):
+            return (
+                (),
+                value,
+            )  # a step has names of its own, or the order of its parts matters
         before: list[Statement] = []
 
         def lift(node: Node) -> Node | None:

@@ -117,15 +117,59 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     """An index that holds tensors."""
     program = applier.program
-    parts = list(parts)
+    parts = _without_ellipsis(applier, value, [*parts])
     while is_whole(parts[-1]) or is_ellipsis(parts[-1]):  # `x[i, ...]` is `x[i]`
         parts.pop()
+    new = [at for at, part in enumerate(parts) if _is_new_dim(part)]
+    if new and value.shape.rank is not None:
+        others = [part for part in parts if not _is_new_dim(part)]
+        picks = [at for at, part in enumerate(parts) if _picks(part)]
+        if not any(picks[0] < at < picks[-1] for at in new):
+            return _with_new_dims(applier, taken(applier, value, others), parts, value)
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)
     shape = _indexed_shape(value.shape, parts)
     return program.op(
         "index", (value, *parts), kind=value.kind, shape=shape, active=value.active
     )
+
+
+def _is_new_dim(part: Op) -> bool:
+    return part.rule == "const" and part.value is None
+
+
+def _picks(part: Op) -> bool:
+    """Whether a part of an index is neither a slice nor a new dim."""
+    return part.rule != "range" and not _is_new_dim(part)
+
+
+def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
+    """`x[..., i]` of a known number of dims as `x[:, :, i]`."""
+    places = [at for at, part in enumerate(parts) if is_ellipsis(part)]
+    rank = value.shape.rank
+    given = sum(not _is_new_dim(part) for part in parts) - 1
+    # A mask takes as many dims as it has.
+    if len(places) != 1 or rank is None or any(part.kind == "bool" for part in parts):
+        return parts
+    none = applier.program.const(None)
+    whole = applier.program.op("range", (none, none, none))
+    return [*parts[: places[0]], *[whole] * (rank - given), *parts[places[0] + 1 :]]
+
+
+def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
+    """What an index without its new dims gave, with them: those before what it picks, and those behind."""
+    first = next(at for at, part in enumerate(parts) if _picks(part))
+    used = sum(not _is_new_dim(part) for part in parts)
+    left = int(value.shape.rank or 0) - used
+    for at, part in enumerate(parts[:first]):
+        if _is_new_dim(part):
+            found = applier.named("unsqueeze", found, applier.program.const(at))
+    behind = -1 - left
+    for part in reversed(parts[first:]):
+        if _is_new_dim(part):
+            found = applier.named("unsqueeze", found, applier.program.const(behind))
+        behind -= 1
+    return found
 
 
 def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:

@@ -8,7 +8,8 @@ A step takes the carries, the parts of tensors at its index (`x[:, t]`, where th
 it reads, and Python values. The parts are told apart since each step gives the gradient of its own part alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,7 +32,16 @@ from scaffold.derive.graph.op import (
 from scaffold.derive.graph.shapes import Dim, NamedSize, Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.name_collisions import fresh
-from scaffold.formula import Assign, Formula, Graph, Node, written
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Node,
+    Statement,
+    expressions,
+    written,
+)
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 from scaffold.spec.op_spec import DType
 
@@ -104,6 +114,9 @@ class LoopLowering:
         statics = {name: op for name, op in outer.items() if name not in tensors}
         taken = _Step(self.spec, self.graph, code, carries, parts, tensors, statics)
         shapes, step = self._steady(taken)
+        carries = {
+            name: self._started(op, shapes.get(name)) for name, op in carries.items()
+        }
         args = (
             *carries.values(),
             *(part.read for part in parts.values()),
@@ -147,16 +160,28 @@ class LoopLowering:
 
     def _carry(self, start: Node) -> Op:
         found = self.value(start)
+        if type(literal(found)) in (int, float):
+            return self.program.op("number", (found,), kind="real", shape=Shape(()))
         if found.kind not in ("real", "complex") or not self._is_plain_tensor(found):
             raise UnsupportedError("a loop carries what is no tensor")
         return found
 
+    def _started(self, start: Op, shape: Shape | None) -> Op:
+        """What a carry is before the first step: a number, `h = 0`, stands for a tensor of the shape that a step makes of it."""
+        if start.rule != "number":
+            return start
+        like = next(
+            (op for op in self.env.values() if op.kind == "real" and op.is_tensor), None
+        )
+        if shape is None or like is None:
+            raise UnsupportedError("a loop carries what is no tensor")
+        return self.program.op(
+            "zeros", (like,), OfShape(shape), kind="real", shape=shape
+        )
+
     def _is_plain_tensor(self, op: Op) -> bool:
-        if (
-            op.kind == "group"
-            or op.rule in ("list", "cond")
-            or self.program.may_be_absent(op)
-        ):
+        several = op.kind == "group" or op.rule == "list"
+        if several or self.program.may_be_absent(op):
             raise UnsupportedError("a loop reads several tensors at once, or none")
         return op.is_tensor and op.rule != "const"
 
@@ -168,6 +193,21 @@ class LoopLowering:
         taken = {*self.env, *own}
 
         def part(node: Node) -> Node | None:
+            if node.kind == "conditional":
+                # `x[t + 1] if t < T - 1 else y`: not all steps have such a part
+                test, *ways = node.args
+                kept = (self.graph.rewrite(way, at_index) for way in ways)
+                test = self.graph.rewrite(test, part)
+                return self.graph.node("conditional", "", (test, *kept))
+            return read(node)
+
+        def at_index(node: Node) -> Node | None:
+            shifted = node.kind == "subscript" and any(
+                _shift(index, code.at) for index in (node.args[1], *node.args[1].args)
+            )
+            return node if shifted else read(node)
+
+        def read(node: Node) -> Node | None:
             node, rest = self._taken_apart(node, code)
             if node not in parts:
                 found = self._part(node, code, own)
@@ -295,6 +335,17 @@ class LoopLowering:
             ]
             if not changing:
                 break
+            grown = {
+                name: result.shape
+                for name, result in zip(taken.carries, step.results, strict=False)
+                if name in changing
+                and taken.carries[name].rule == "number"
+                and shapes[name].dims == ()
+                and _is_told(result.shape)
+            }
+            if grown:  # a number is broadcast
+                shapes |= grown
+                continue
             # What another carry makes of these may have another shape too.
             shapes = {
                 name: shape for name, shape in shapes.items() if name not in changing
@@ -520,6 +571,48 @@ class _Step(NamedTuple):
 
 def _tensor(name: str, op: Op, const: bool) -> TensorInput:
     return TensorInput(name, None, DTYPES[op.kind], const=const)
+
+
+def lines_of_step(
+    graph: Graph, statements: Iterable[Statement]
+) -> tuple[Assign, ...] | None:
+    """The statements with `a = x if test else y` for a choice; None where a way through it assigns other names than the other.
+
+    What serves one way alone is computed in both, where no step refuses it.
+    """
+    found, statements = list[Assign](), tuple(statements)
+    times = Counter(name for item in statements for name in written(item))
+    for item in statements:
+        if isinstance(item, Assign):
+            found.append(item)
+            continue
+        own = all(times[name] == 1 for name in written(item))
+        if own and not item.orelse and _never_fails(item):
+            found += (line for line in item.body if isinstance(line, Assign))
+            continue
+        ways = [lines_of_step(graph, way) for way in (item.body, item.orelse)]
+        ends = [{line.target: line.value for line in way or ()} for way in ways]
+        targets = [[line.target for line in way or ()] for way in ways]
+        same = targets[0] == targets[1] == [*ends[0]]
+        if not same or item.test.names() & written(item):
+            return None
+        found += (
+            Assign(at, graph.node("conditional", "", (item.test, value, ends[1][at])))
+            for at, value in ends[0].items()
+        )
+    return tuple(found)
+
+
+def _never_fails(item: If) -> bool:
+    """Whether the lines of a choice can be computed whatever the test says: they take no part of a tensor, and none may be absent."""
+    nodes = [
+        node for line in item.body for part in expressions(line) for node in part.walk()
+    ]
+    plain = all(isinstance(line, Assign) for line in item.body)
+    absent = any(
+        node.kind == "compare" and "is" in node.label for node in item.test.walk()
+    )
+    return plain and not absent and all(node.kind != "subscript" for node in nodes)
 
 
 def _is_told(shape: Shape) -> bool:

@@ -45,12 +45,39 @@ def made_anew(graph: Graph, node: Node) -> Node | None:
     if "out" in node.keywords:
         return None
     callee, *args = node.args
+    if callee.label in SETS and callee.kind == "attribute" and not node.keywords:
+        return _set_anew(graph, callee.label, callee.args[0], args)
     callee = graph.node("attribute", callee.label.removesuffix("_"), callee.args)
     if "inplace" in node.keywords:
         at = node.keywords.index("inplace") - len(node.keywords)
         del args[at]
     names = tuple(name for name in node.keywords if name != "inplace")
     return graph.node("call", "", (callee, *args), names)
+
+
+SETS = {"zero_": 0, "fill_": 1, "copy_": 1}  # with how many arguments
+
+
+def set_value(graph: Graph, change: Node) -> Node | None:
+    """What a call sets all of a tensor to: 0 of `h.zero_()`, `y` of `h.copy_(y)`; None of any other change."""
+    callee, *args = change.args
+    if callee.label not in SETS or len(args) != SETS[callee.label] or change.keywords:
+        return None
+    return args[0] if args else graph.constant("0")
+
+
+def _set_anew(
+    graph: Graph, word: str, value: Node, args: Sequence[Node]
+) -> Node | None:
+    """What a tensor is once all of it is set: `torch.fill(x, 0)`, `y.expand_as(x)`."""
+    if len(args) != SETS[word]:
+        return None
+    if word == "copy_":
+        callee = graph.node("attribute", "expand_as", tuple(args))
+        return graph.node("call", "", (callee, value))
+    number = args[0] if args else graph.constant("0")
+    callee = graph.node("attribute", "fill", (graph.name("torch"),))
+    return graph.node("call", "", (callee, value, number))
 
 
 def changes_of_a_name(item: Assign) -> frozenset[Node]:
@@ -278,6 +305,8 @@ def _keeps_kind(value: Op, new: Op) -> bool:
     if new.is_tensor:
         return new.kind == value.kind in ("int", "bool", "complex")
     number = literal(new)
+    if value.kind == "int" and isinstance(number, float):
+        return number.is_integer()
     return type(number) is {"int": int, "bool": bool}.get(value.kind)
 
 
@@ -349,7 +378,7 @@ def _put_at(
         return applier.named("select_scatter", value, _as(applier, new, row), at, part)
     start, end, step = part.args
     src = _as(applier, new, indexing.sliced(applier, value, dim, part.args))
-    if all(_is_counted(item) for item in part.args):
+    if _is_counted(start) and _is_counted(end):  # a step is one or more
         by = program.const(1) if literal(step) is None else step
         at = program.const(dim)
         return applier.named("slice_scatter", value, src, at, start, end, by)

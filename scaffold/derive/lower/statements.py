@@ -37,6 +37,7 @@ from scaffold.derive.lower.mutation import (
     ended,
     put,
     put_view,
+    set_value,
     unsteady,
     written_over,
 )
@@ -248,7 +249,8 @@ class Lowering:
 
     def _changed_under(self, view: ChangedView) -> Op:
         """What the tensor of a name is once a view of it has changed: `h.t().add_(y)`."""
-        new, values = self.expressions.value(view.value), view.views
+        given = set_value(self.program.graph, view.value) or view.value
+        new, values = self.expressions.value(given), view.views
         root = self.expressions.value(values[-1])
         self._refuse_retained(root)
         name = values[-1].label

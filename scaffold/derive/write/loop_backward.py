@@ -48,7 +48,7 @@ class LoopWriter:
         nodes = [node(arg) for arg in op.args]
         start, end = len(data.results), len(data.results) + len(self.loop.tensors)
         self.cotangents = dict(zip(data.results, nodes, strict=False))
-        self.given = nodes[start:end]
+        self.given, self.starts = nodes[start:end], op.args[start:end]
         self.before = dict(zip(data.before, nodes[end:], strict=True))
         lines = self._chained(self._needed(data))
         self.of_step = self._apart_from_sums(lines)
@@ -168,7 +168,8 @@ class LoopWriter:
         """Zeros for a carry whose last value nothing reads: of its size, where that is at hand."""
         listed = self.before.get(self.loop.carries[at])
         if listed is None:
-            return self._zeros_like(self.given[at])
+            zeros = self.starts[at].rule == "zeros"
+            return self.given[at] if zeros else self._zeros_like(self.given[at])
         last = self.graph.node("unary", "-", (self.graph.constant("1"),))
         return self._zeros_like(self.graph.node("subscript", "", (listed, last)))
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from scaffold.derive import derive
 from tests.derive.against_autograd import check_forward, tensor
@@ -43,6 +44,28 @@ def test_parts_have_the_gradient_of_autograd(
     calls: list[tuple[Any, ...]] = [(tensor(*shape),), (turned,)]
     check_forward(inputs, forward, calls, derive=True)
     assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x[..., i].sin()",
+        "return x[None, i].sin() * x[i, None, :, None].mT.sum()",
+        "return x[i, i, None].sin() * x[i, i, :, None].cos().mT",
+        "return x[:, None, i, i].sin(), x[:, None, None, i, i, None, None].cos()",
+        "return x[..., j, None, :].sin() * x[:, j, None, 1:2]",
+        "return x[None, ..., None, i, 0, None].sin()",
+    ],
+)
+def test_new_dims_around_what_an_index_picks(forward: str) -> None:
+    inputs = "x[A, B, C], i[K; index(2)], j[K, L; index(2)]"
+    calls = [
+        (tensor(2, 3, 4), torch.tensor([1, 0, 1]), torch.tensor([[0], [1], [1]])),
+        (tensor(4, 3, 2).mT.mT, torch.tensor([0]), torch.tensor([[0, 1, 1]])),
+    ]
+    outputs = {"outputs": "a, b"} if "," in forward.split("sin()")[-1][:1] else {}
+    check_forward(inputs, forward, calls, derive=True, **outputs)
+    assert not derive(spec_of(inputs, forward=forward, derive=True, **outputs)).notes
 
 
 @pytest.mark.parametrize(
