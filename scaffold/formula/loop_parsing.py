@@ -536,15 +536,15 @@ class _Joining(ast.NodeTransformer):
         """A `cat` of what is unsqueezed along its dim as a stack; another call as it is."""
         match item:
             case ast.Call(
-                ast.Attribute(ast.Name("torch") as torch, "cat" | "concat"),
-                [several, dim],
-                [],
+                ast.Attribute(ast.Name("torch") as torch, word), [several, dim], []
             ) | ast.Call(
-                ast.Attribute(ast.Name("torch") as torch, "cat" | "concat"),
+                ast.Attribute(ast.Name("torch") as torch, word),
                 [several],
                 [ast.keyword("dim", dim)],
             ) if (
-                self.added is not None and _flips(several, self.container) is not None
+                word in ("cat", "concat")
+                and self.added is not None
+                and _flips(several, self.container) is not None
             ):
                 inner = _unsqueezed(self.added.value, dim)
                 if inner is not None:

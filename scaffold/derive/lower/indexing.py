@@ -45,9 +45,13 @@ def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op,
     """Take one part of an index at a dim; the dim where the next part goes."""
     if part.rule == "range":
         return sliced(applier, value, at, part.args), at + way
-    if part.rule == "const" and part.value is None:
-        return applier.named("unsqueeze", value, applier.program.const(at)), at + way
+    if _is_new_dim(part):
+        return _with_new_dim(applier, value, at), at + way
     return selected(applier, value, at, part), at
+
+
+def _with_new_dim(applier: Applier, value: Op, at: int) -> Op:
+    return applier.named("unsqueeze", value, applier.program.const(at))
 
 
 def sliced(
@@ -163,11 +167,11 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) 
     left = int(value.shape.rank or 0) - used
     for at, part in enumerate(parts[:first]):
         if _is_new_dim(part):
-            found = applier.named("unsqueeze", found, applier.program.const(at))
+            found = _with_new_dim(applier, found, at)
     behind = -1 - left
     for part in reversed(parts[first:]):
         if _is_new_dim(part):
-            found = applier.named("unsqueeze", found, applier.program.const(behind))
+            found = _with_new_dim(applier, found, behind)
         behind -= 1
     return found
 

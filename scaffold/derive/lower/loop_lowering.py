@@ -192,21 +192,6 @@ class LoopLowering:
         parts: dict[Node, tuple[str, _Part]] = {}
         taken = {*self.env, *own}
 
-        def part(node: Node) -> Node | None:
-            if node.kind == "conditional":
-                # `x[t + 1] if t < T - 1 else y`: not all steps have such a part
-                test, *ways = node.args
-                kept = (self.graph.rewrite(way, at_index) for way in ways)
-                test = self.graph.rewrite(test, part)
-                return self.graph.node("conditional", "", (test, *kept))
-            return read(node)
-
-        def at_index(node: Node) -> Node | None:
-            shifted = node.kind == "subscript" and any(
-                _shift(index, code.at) for index in (node.args[1], *node.args[1].args)
-            )
-            return node if shifted else read(node)
-
         def read(node: Node) -> Node | None:
             node, rest = self._taken_apart(node, code)
             if node not in parts:
@@ -219,6 +204,7 @@ class LoopLowering:
             name = self.graph.name(parts[node][0])
             return self.graph.node("subscript", "", (name, rest)) if rest else name
 
+        part = _in_every_step(self.graph, code.at, read)
         rest = list[Assign]()
         for item in code.lines:
             found = self._part(item.value, code, own) if _is_only(item, code) else None
@@ -618,6 +604,27 @@ def _never_fails(item: If) -> bool:
 def _is_told(shape: Shape) -> bool:
     """Whether a shape means the same in another program."""
     return shape.dims is not None and all(map(sizes.is_told_by_names, shape.dims))
+
+
+def _in_every_step(
+    graph: Graph, index: str, read: Callable[[Node], Node | None]
+) -> Callable[[Node], Node | None]:
+    """`read`, but not of `x[t + 1]` in `x[t + 1] if t < T - 1 else y`: not all steps have such a part."""
+
+    def part(node: Node) -> Node | None:
+        if node.kind == "conditional":
+            test, *ways = node.args
+            kept = (graph.rewrite(way, at_index) for way in ways)
+            return graph.node("conditional", "", (graph.rewrite(test, part), *kept))
+        return read(node)
+
+    def at_index(node: Node) -> Node | None:
+        shifted = node.kind == "subscript" and any(
+            _shift(item, index) for item in (node.args[1], *node.args[1].args)
+        )
+        return node if shifted else read(node)
+
+    return part
 
 
 def _is_only(item: Assign, code: _Code) -> bool:

@@ -45,8 +45,6 @@ def made_anew(graph: Graph, node: Node) -> Node | None:
     if "out" in node.keywords:
         return None
     callee, *args = node.args
-    if callee.label in SETS and callee.kind == "attribute" and not node.keywords:
-        return _set_anew(graph, callee.label, callee.args[0], args)
     callee = graph.node("attribute", callee.label.removesuffix("_"), callee.args)
     if "inplace" in node.keywords:
         at = node.keywords.index("inplace") - len(node.keywords)
@@ -64,20 +62,6 @@ def set_value(graph: Graph, change: Node) -> Node | None:
     if callee.label not in SETS or len(args) != SETS[callee.label] or change.keywords:
         return None
     return args[0] if args else graph.constant("0")
-
-
-def _set_anew(
-    graph: Graph, word: str, value: Node, args: Sequence[Node]
-) -> Node | None:
-    """What a tensor is once all of it is set: `torch.fill(x, 0)`, `y.expand_as(x)`."""
-    if len(args) != SETS[word]:
-        return None
-    if word == "copy_":
-        callee = graph.node("attribute", "expand_as", tuple(args))
-        return graph.node("call", "", (callee, value))
-    number = args[0] if args else graph.constant("0")
-    callee = graph.node("attribute", "fill", (graph.name("torch"),))
-    return graph.node("call", "", (callee, value, number))
 
 
 def changes_of_a_name(item: Assign) -> frozenset[Node]:

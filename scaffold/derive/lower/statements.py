@@ -223,6 +223,9 @@ class Lowering:
             self._loop(item)
             return
         views = changes_of_views(item)
+        if self._only_sets(item, views):
+            self.env[views[0].views[-1].label] = self._changed_under(views[0])
+            return
         op = self.expressions.assigned_value(value, self._own_changes(item))
         self.expressions.kinds.after((item,))
         changed = {view.views[-1].label: self._changed_under(view) for view in views}
@@ -232,6 +235,13 @@ class Lowering:
             self._put(item.target, op)
         elif item.target.kind != "absent":
             self._bind(item.target, op)
+
+    def _only_sets(self, item: Assign, views: tuple[ChangedView, ...]) -> bool:
+        """Whether a statement only says what a view is from here on: `h.diagonal().fill_(1)`."""
+        whole = item.target.kind == "absent" and [v.value for v in views] == [
+            item.value
+        ]
+        return whole and set_value(self.program.graph, item.value) is not None
 
     def _loop(self, item: Assign) -> None:
         """What a loop leaves."""
