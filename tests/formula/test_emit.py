@@ -41,7 +41,7 @@ def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(inner, inner, inner).map(
             lambda t: f"({t[0]}) if ({t[1]}) else ({t[2]})"
         ),
-        st.tuples(inner, several, inner).map(
+        st.tuples(inner.filter(_is_no_literal), several, inner).map(
             lambda t: f"({t[0]})({', '.join(f'({item})' for item in t[1])}, dim=({t[2]}))"
         ),
         st.tuples(inner, inner).map(lambda t: f"f(*({t[0]}), **({t[1]}))"),
@@ -56,6 +56,11 @@ def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         several.map(lambda items: f"[{', '.join(f'({item})' for item in items)}]"),
         several.map(lambda items: f"[*({items[0]}), ({items[-1]})]"),
     )
+
+
+def _is_no_literal(text: str) -> bool:
+    """Whether it may be called: a number is refused."""
+    return text not in LITERALS
 
 
 def _parenthesised(text: str) -> str:
