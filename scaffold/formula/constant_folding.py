@@ -328,8 +328,10 @@ def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:
             return None if truth is None else not truth
         case ast.BoolOp(operation, items):
             settling = isinstance(operation, ast.Or)
-            found = any(truth_of(one, there) is settling for one in items)
-            return settling if found else None
+            found = [truth_of(one, there) for one in items]
+            if settling in found:
+                return settling
+            return None if None in found else not settling
         case ast.Compare(
             ast.Name(name), [ast.Is() | ast.IsNot() as compare], [ast.Constant(None)]
         ) if (name in there):
@@ -349,6 +351,8 @@ def _literal(item: ast.expr, several: bool = False) -> object:
     match item:
         case ast.Constant(value):
             return value
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
+            return -value
         case ast.Tuple(elts) | ast.List(elts) | ast.Set(elts) if several:
             values = tuple(map(_literal, elts))
             return UNKNOWN if UNKNOWN in values else values

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from scaffold.formula.constant_folding import BINARY, COMPARE, compared, computed
+from scaffold.formula.constant_folding import BINARY, computed, truth_of
 from scaffold.formula.substitution import names_in, stored
 from scaffold.primitives.calls import is_sized
 
@@ -398,27 +398,17 @@ class _Known(ast.NodeTransformer):
 
     def visit_If(self, item: ast.If) -> ast.If | list[ast.stmt]:
         self.generic_visit(item)
-        settled = _settled(item.test)
+        settled = truth_of(item.test)
         if settled is None:
             return item
         return item.body if settled else item.orelse
 
     def visit_IfExp(self, item: ast.IfExp) -> ast.expr:
         self.generic_visit(item)
-        settled = _settled(item.test)
+        settled = truth_of(item.test)
         if settled is None:
             return item
         return item.body if settled else item.orelse
-
-
-def _settled(test: ast.expr) -> bool | None:
-    """What a comparison of two integers says."""
-    match test:
-        case ast.Compare(left, [order], [right]):
-            first, second = _integer(left), _integer(right)
-            if first is not None and second is not None:
-                return compared(COMPARE[type(order)], first, second)
-    return None
 
 
 def _integer(item: ast.expr) -> int | None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple, TypeVar
 
+from scaffold.formula.constant_folding import truth_of
 from scaffold.formula.definitions import Definitions, defaults, dotted_name, parameters
 from scaffold.formula.operators import made_of
 from scaffold.formula.text import Refusal
@@ -225,12 +226,12 @@ class _Filling(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        held = _holds(node.test)
+        held = truth_of(node.test)
         return node if held is None else node.body if held else node.orelse
 
     def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
         self.generic_visit(node)
-        held = _holds(node.test)
+        held = truth_of(node.test)
         return node if held is None else node.body if held else node.orelse
 
 
@@ -238,23 +239,6 @@ def _is_arithmetic(value: ast.expr) -> bool:
     """Whether it is made of names and numbers alone."""
     kinds = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
     return all(isinstance(node, kinds) for node in ast.walk(value))
-
-
-def _holds(test: ast.expr) -> bool | None:
-    """Whether a test holds; None where constants do not tell."""
-    match test:
-        case ast.Constant(value):
-            return bool(value)
-        case ast.UnaryOp(ast.Not(), inner):
-            held = _holds(inner)
-            return None if held is None else not held
-        case ast.BoolOp(operator, values):
-            every = [_holds(value) for value in values]
-            decides = isinstance(operator, ast.Or)
-            if decides in every:
-                return decides
-            return None if None in every else not decides
-    return None
 
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
