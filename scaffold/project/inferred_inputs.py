@@ -423,9 +423,10 @@ class _Uses:
 
     def __init__(self, imported: Names, own: Names = ()) -> None:
         self.known = {*imported, *BUILTINS}  # what may be called
-        self.bound = {*self.known, *RESERVED, *ARRAYS} - {*own}
+        self.own = {*own}
+        self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
         self.of: dict[str, list[_Use]] = {}
-        self.aliases: dict[str, str] = {}
+        self.aliases: dict[str, frozenset[str]] = {}  # a name may be one of several
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for item in body:
@@ -436,7 +437,19 @@ class _Uses:
             case ast.Return(value) | ast.Expr(value) if value is not None:
                 self.expression(value, _tensor)
             case ast.Assign([ast.Name(name)], ast.Name(other)):
-                self.aliases[name] = self.aliases.get(other, other)
+                self.aliases[name] = self.aliases.get(other, frozenset((other,)))
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(
+                targets
+            ) == len(values) and _are_of_their_own(targets, values):
+                for target, value in zip(targets, values, strict=True):
+                    self.statement(ast.copy_location(ast.Assign([target], value), item))
+            case ast.Assign(
+                [ast.Tuple(targets)], ast.Name()
+            ):  # `row, col = edge_index`
+                for target in targets:
+                    self.statement(
+                        ast.copy_location(ast.Assign([target], item.value), item)
+                    )
             case ast.Assign(targets, value):
                 inside = any(isinstance(item, ast.Subscript) for item in targets)
                 self.expression(value, _tensor if inside else _unclear)
@@ -451,7 +464,7 @@ class _Uses:
                 self.bind(target)
             case ast.If(test, body, orelse) | ast.While(test, body, orelse):
                 self.expression(test, _value("bool", "it is a condition"))
-                self.block([*body, *orelse])
+                self.branches(body, orelse)
             case ast.For(target, iterated, body, orelse):
                 self.expression(iterated, _unclear)
                 self.bind(target)
@@ -464,6 +477,23 @@ class _Uses:
                 self.bound.add(name)
             case ast.Assert(test):
                 self.expression(test, _value("bool", "it is a condition"))
+
+    def branches(self, *blocks: Sequence[ast.stmt]) -> None:
+        """Blocks of which one runs: a parameter that not all of them assign may be what it was."""
+        before, aliases = {*self.bound}, dict(self.aliases)
+        bound, ways = list[set[str]](), list[dict[str, frozenset[str]]]()
+        for block in blocks:
+            self.bound, self.aliases = {*before}, dict(aliases)
+            self.block(block)
+            bound.append(self.bound)
+            ways.append(self.aliases)
+        everywhere, anywhere = bound[0].intersection(*bound), bound[0].union(*bound)
+        self.bound = anywhere - (self.own - everywhere)
+        names = {name for way in ways for name in way}
+        self.aliases = {
+            name: frozenset().union(*(way.get(name, ()) for way in ways))
+            for name in names
+        }
 
     def bind(self, *targets: ast.expr) -> None:
         """Names that are assigned; in `y[i] = x` the names are read."""
@@ -483,9 +513,9 @@ class _Uses:
         """Note the names of an expression that stands where something is expected."""
         match node:
             case ast.Name(name):
-                name = self.aliases.get(name, name)
-                if name not in self.bound:
-                    self.of.setdefault(name, []).append(expected(node))
+                for meant in self.aliases.get(name, (name,)):
+                    if meant not in self.bound:
+                        self.of.setdefault(meant, []).append(expected(node))
             case ast.Attribute():
                 self.attribute(node)
             case ast.Call():
@@ -523,7 +553,16 @@ class _Uses:
 
     def other(self, node: ast.expr) -> None:
         """A comprehension or a lambda: what it binds is bound inside of it."""
-        before = set(self.bound)
+        before, aliases = set(self.bound), dict(self.aliases)
+        for part in getattr(node, "generators", ()):
+            match part.target, part.iter:  # `x.view(...) for x in (q, k, v)`
+                case ast.Name(name), ast.Tuple(items) | ast.List(items):
+                    said = [
+                        self.aliases.get(item.id, {item.id})
+                        for item in items
+                        if isinstance(item, ast.Name)
+                    ]
+                    self.aliases[name] = frozenset().union(*said)
         for inner in ast.walk(node):
             match inner:
                 case ast.Name(name, ast.Store()) | ast.arg(name):
@@ -533,7 +572,7 @@ class _Uses:
             for part in [child, *parts] if not isinstance(child, ast.expr) else [child]:
                 if isinstance(part, ast.expr):
                     self.expression(part, _unclear)
-        self.bound = before
+        self.bound, self.aliases = before, aliases
 
     def attribute(self, node: ast.Attribute) -> None:
         """`x.shape`; what no tensor has is read of an object."""
@@ -621,6 +660,15 @@ class _Uses:
 
 
 KNOWN = {"torch", "F", "math", "nn"}
+
+
+def _are_of_their_own(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
+    """Whether assigning them one by one is the same: nothing that is assigned is read."""
+    named = {item.id for item in targets if isinstance(item, ast.Name)}
+    read = {
+        one.id for item in values for one in ast.walk(item) if isinstance(one, ast.Name)
+    }
+    return not named & read
 
 
 def _optional(node: ast.expr) -> _Use:
@@ -730,7 +778,10 @@ def _judged(
         return _Judged(f"{name}{shape}{optional}", said, use.node, shapes)
     if "mask" in by_kind:
         return _Judged(f"{name}[; bool]{optional}")
-    if use := by_kind.get("index"):
+    use = by_kind.get("index")
+    if use and "mask" in name.lower().split("_"):
+        return _Judged(f"{name}[; bool]{optional}")
+    if use:
         said = f"'{name}' stands in an index: positions, a mask or a number"
         return _Judged(f"{name}[; int]{optional}", said, use.node)
     if "tensor" in by_kind:

@@ -47,6 +47,33 @@ def variadic(*tensors: Tensor, dim: int = 0):
     return torch.cat(tensors, dim)
 
 
+def comprehended(q, k, beta):
+    q, k = [x.transpose(1, 2) for x in (q, k)]
+    if beta is not None:
+        beta = beta[..., None]
+    return q * k * beta
+
+
+def rebound(delta, bias, last, on: bool = False):
+    if on:
+        delta = delta + bias
+    state = last
+    for step in delta.unbind(0):
+        state = state * step if on else torch.exp(state)
+    return state
+
+
+def paired(x, h0, c0):
+    h, c = h0, c0
+    for t in x.unbind(0):
+        h, c = torch.tanh(h + t), torch.exp(c) * t
+    return h, c
+
+
+def closed(x, valid_mask):
+    return x[valid_mask].sum()
+
+
 def anything(*args):
     return torch.cat(args)
 
@@ -114,6 +141,10 @@ def test_what_the_op_imports_is_no_input() -> None:
             'x, w, eps: float = 1e-6, dims = (0, 1), mode: str = "mean"',
         ),
         ("several", "*xs"),
+        ("comprehended", "q, k, beta?"),
+        ("rebound", "delta, bias, last, on: bool = False"),
+        ("paired", "x, h0, c0"),
+        ("closed", "x, valid_mask[; bool]"),
         ("variadic", "*tensors, dim: int = 0"),
     ],
 )

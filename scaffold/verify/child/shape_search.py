@@ -18,8 +18,11 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, islice, product
 from math import prod
+from operator import itemgetter
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +34,8 @@ from scaffold.verify.child.accepted_shapes import expressions
 RUNS = 4000  # of the forward, at most
 LARGEST = 6  # ranks that are tried
 SECONDS = 5.0  # of this process's time
-LONGEST = 18.0  # seconds in all: a proof has a limit, and a machine may be busy
+LONGEST = 12.0  # seconds in all: a proof has a limit, and a machine may be busy
+DESCRIBED = 6.0  # more, in which free sizes are told from others
 # Sizes, first those that a forward can divide.
 POOL = (8, 12, 6, 18, 10, 16, 14, 9, 7, 11, 24, 13, 15, 20, 17, *range(31, 64))
 NUMBERS = (
@@ -56,7 +60,10 @@ OTHERS = (
     24,
 )  # what it is changed to, to see whether it is free
 NAMES = tuple("NDKMHWPQRSUVEGJLT")
+SQUARE = 3.0  # how unlikely it is that two dims of one input are equal
 RARE = 4.0  # a change that is less likely waits for all others
+BRANCHES = 70  # changes of one state
+FURTHER = 400  # runs, once shapes are found that the user would have to declare
 STILL = 10  # changes in a row that do not get any further: an einsum names many dims
 OF_MODULE = "<verified"  # where the forward's frames are
 # Names of inputs by which their rank is guessed at first; it may change.
@@ -64,7 +71,29 @@ VECTORS = frozenset(
     {"bias", "b", "gamma", "beta", "weight", "scale", "timestep", "timesteps"}
 )
 MATRICES = frozenset({"weight", "w", "table", "emb", "embedding", "kernel"})
+ALIKE = re.compile(
+    r"w_?[a-ce-np-z]|w_?\w_gate"
+)  # `wq`, `wk`, `wv`: most often of one shape, and not `wo`
+MASK = re.compile(r"mask|bias")
+OF_WEIGHT = re.compile(r"w[qkvofgihzrudb]{1,3}")  # `wq`, `w_q`: weights
 NUMBERLIKE = frozenset({"temperature", "temp", "tau"})
+# What parameters of a call have, by their positions: a letter for each dim, equal ones for equal dims.
+PARAMETERS = {
+    "linear": {1: "oi", 2: "o"},
+    "conv1d": {1: "o  ", 2: "o"},
+    "conv2d": {1: "o   ", 2: "o"},
+    "conv3d": {1: "o    ", 2: "o"},
+    "conv_transpose1d": {1: "   "},
+    "conv_transpose2d": {1: "    "},
+    "layer_norm": {2: "i", 3: "i"},
+    "group_norm": {2: "i", 3: "i"},
+    "batch_norm": {1: "i", 2: "i", 3: "i", 4: "i"},
+    "instance_norm": {1: "i", 2: "i", 3: "i", 4: "i"},
+    "rms_norm": {2: "i"},
+    "embedding": {1: "  "},
+    "bmm": {0: "   ", 1: "   "},
+    "mm": {0: "  ", 1: "  "},
+}
 # What PyTorch and Python say of a rank, rather than of a size.
 OF_RANK = re.compile(
     r"unpack|but self is \dD|tuple index|too many indices|ordering of dimensions|\dD|subscripts|Dimension|expected .*dim|has no dimensions|at least \d+ dim|number of dim|number of sizes"
@@ -98,6 +127,48 @@ class _State(NamedTuple):
         return {dim: size for dim, size in self.sizes if dim in used}
 
 
+_Change = tuple[float, Callable[[], _State]]  # how unlikely it is; most are never made
+
+
+class _Waiting(NamedTuple):
+    """A state that was not tried yet."""
+
+    reached: int  # how far the forward came before it was changed
+    cost: float
+    still: int  # changes in a row that did not get any further
+    unlike: int  # inputs of another rank than the text tells
+    made: Callable[[], _State]
+
+
+class _Queue:
+    """What is to be tried, in turn what comes of the furthest and what is likely of all."""
+
+    def __init__(self) -> None:
+        self.furthest = list[tuple[int, float, int, _Waiting]]()
+        self.likely = list[tuple[float, int, _Waiting]]()
+        self.taken = set[int]()
+        self.count = 0
+
+    def __bool__(self) -> bool:
+        return len(self.taken) < self.count
+
+    def add(self, item: _Waiting) -> None:
+        self.count += 1
+        far = (-item.reached, item.cost, self.count, item)
+        heapq.heappush(self.furthest, far)
+        heapq.heappush(self.likely, (item.cost, self.count, item))
+
+    def next(self) -> _Waiting:
+        while True:
+            if len(self.taken) % 3 and self.furthest:
+                *_, number, item = heapq.heappop(self.furthest)
+            else:
+                *_, number, item = heapq.heappop(self.likely)
+            if number not in self.taken:
+                self.taken.add(number)
+                return item
+
+
 class _Refused(NamedTuple):
     """How far the forward came, and what stopped it."""
 
@@ -105,6 +176,9 @@ class _Refused(NamedTuple):
     places: int
     operands: tuple[Size, ...]
     of_rank: bool = False  # rather than of a size
+    reached_by: frozenset[int] = (
+        frozenset()
+    )  # the inputs that what stopped it may be of
 
 
 class _Passed(TorchFunctionMode):
@@ -144,7 +218,10 @@ def shapes_taken(checks: Any) -> Found | None:
     if not search.names:
         return None
     state = search.found()
-    return None if state is None else _Described(search, state).found()
+    if state is None:
+        return None
+    search.until += DESCRIBED
+    return _Described(search, state).found()
 
 
 class _Search:
@@ -161,6 +238,8 @@ class _Search:
             and isinstance(self.usual[position], Tensor)
         ]
         self.every = tuple(checks.NAMES)
+        code = getattr(self.function, "__code__", None)
+        self.parameters = code.co_varnames[: code.co_argcount] if code else ()
         self.names = [checks.NAMES[position] for position in self.positions]
         self.declared = {
             dim for dims in checks.INPUT_SHAPES.values() for dim in dims or ()
@@ -173,13 +252,22 @@ class _Search:
         written = getattr(checks, "own_forward", None)
         self.written = written or checks.TESTS.surrogate or checks.TESTS.reference
         self.told = _told(self.written)
+        self.statements = _statements(self.function)
+        self.optional = {
+            name
+            for name, item in inspect.signature(self.function).parameters.items()
+            if item.default is None
+        }
         self.runs = 0
+        self.until = time.monotonic() + LONGEST
 
     def run(
         self, shapes: Sequence[Dims], size_of: Mapping[int, int]
     ) -> _Refused | None:
-        """What keeps the forward from taking these shapes; None where it takes them."""
+        """What keeps the forward from taking these shapes; None where it takes them. When time is up nothing is taken any more."""
         self.runs += 1
+        if time.monotonic() > self.until:
+            return _Refused("", 0, ())
         inputs = list(self.usual)
         for position, dims in zip(self.positions, shapes, strict=True):
             size = [size_of[dim] for dim in dims]
@@ -197,44 +285,102 @@ class _Search:
             told = re.search(r"for operand (\d+) and", words)
             if told and int(told[1]) < len(operands):
                 operands = (operands[int(told[1])],)
-            return _Refused(words, len(mode.places), operands, of_rank)
+            reached_by = self._reaching(error)
+            return _Refused(words, len(mode.places), operands, of_rank, reached_by)
         several = found if isinstance(found, tuple) else (found,)
         if all(isinstance(item, Tensor) for item in several):
             return None
         return _Refused("no tensor", 0, ())
 
+    def _reaching(self, error: Exception) -> frozenset[int]:
+        """The undeclared inputs of which the statement that raised computes anything; all where its text does not tell."""
+        lines = [
+            at.tb_lineno
+            for at in _walked(error)
+            if at.tb_frame.f_code is getattr(self.function, "__code__", None)
+        ]
+        names = _names_before(self.statements, lines[0]) if lines else set[str]()
+        own = {self.every[position] for position in self.positions}
+        given = dict(zip(self.parameters, self.every, strict=False))
+        reached = {given[name] for name in names & given.keys()} & own
+        numbers = enumerate(self.names)
+        return frozenset(at for at, name in numbers if not reached or name in reached)
+
     def found(self) -> _State | None:
-        """The first state that the forward takes."""
+        """The first state that the forward takes, of those without two equal dims of one input if there is one."""
+        square, tried = None, 0
         first = _begin(
             self.names,
             [self.usual[at].is_floating_point() for at in self.positions],
             self.told,
         )
-        waiting = [(0, 0.0, 0, first, 0)]
-        seen, count = set[Any](), 0
-        begun, at = time.process_time(), time.monotonic()
-        while waiting and self.runs < RUNS:
+        waiting = _Queue()
+        waiting.add(_Waiting(0, 0.0, 0, 0, lambda: first))
+        seen = set[Any]()
+        begun = time.process_time()
+        most = RUNS
+        while waiting and self.runs < most:
             spent = time.process_time() - begun
-            if spent > SECONDS or time.monotonic() - at > LONGEST:
+            if spent > SECONDS or time.monotonic() > self.until:
                 break
-            reached, cost, _, state, still = heapq.heappop(waiting)
+            reached, cost, still, likely, made = waiting.next()
+            state = made()
             form = _form(state)
             if form in seen:
+                continue
+            unlike = self._unlike(state)
+            if unlike > likely:  # which is not known before it is made
+                step = 3.0 * (unlike - likely)
+                far = reached if step < RARE else 0
+                again = partial(_as_it_is, state)
+                waiting.add(_Waiting(far, cost + step, still, unlike, again))
                 continue
             seen.add(form)
             refused = self.run(state.shapes, state.size_of())
             if refused is None:
-                return state
-            still = still + 1 if -refused.places >= reached and cost else 0
+                if not any(map(_is_square, state.shapes)):
+                    if square is None or _is_instead(state, square, first):
+                        return state
+                    continue
+                if tried < 3 and not any(
+                    map(_is_square, _Described(self, state).shapes)
+                ):
+                    return state  # they are two dims, which were of one size
+                tried += 1
+                if square is None:  # which is for the user to say
+                    square, most = state, 2 * self.runs + FURTHER
+                continue
+            still = still + 1 if refused.places <= reached and cost else 0
             if still > STILL:
                 continue
-            unlike = self._unlike(state)
-            for step, change in self.changes(state, refused):
-                count += 1
-                step += 3 * max(0, self._unlike(change) - unlike)
-                far = 0 if step > RARE else -refused.places
-                heapq.heappush(waiting, (far, cost + step, count, change, still))
-        return None
+            likely_first = sorted(self.changes(state, refused), key=itemgetter(0))
+            for step, change in likely_first[:BRANCHES]:
+                far = 0 if step > RARE else refused.places
+                waiting.add(_Waiting(far, cost + step, still, unlike, change))
+        return None if square is None else self._broadcasting(square)
+
+    def _broadcasting(self, state: _State) -> _State:
+        """Of two equal dims of a mask the size 1, which it has in a mask of all rows."""
+        for at, name in enumerate(self.names):
+            dims = state.shapes[at]
+            is_mask = MASK.search(name) or name in self.optional
+            again = [dim for dim in {*dims} if dims.count(dim) > 1 and is_mask]
+            if again:
+                new, size_of = _fresh(state, 1)
+                last = {
+                    dim: max(i for i, one in enumerate(dims) if one == dim)
+                    for dim in again
+                }
+                ones = tuple(
+                    new[0] if last.get(dim, i) != i else dim
+                    for i, dim in enumerate(dims)
+                )
+                shapes = (*state.shapes[:at], ones, *state.shapes[at + 1 :])
+                sizes = size_of | {new[0]: 1}
+                if self.run(shapes, sizes) is None:
+                    fitted = state.fitted | {new[0]}
+                    state = _State(shapes, (*sizes.items(),), fitted, state.ranked)
+        return state
 
     def _unlike(self, state: _State) -> int:
         """How many inputs have another rank than the text tells."""
@@ -244,9 +390,7 @@ class _Search:
             for name, dims in pairs
         )
 
-    def changes(
-        self, state: _State, refused: _Refused
-    ) -> Iterator[tuple[float, _State]]:
+    def changes(self, state: _State, refused: _Refused) -> Iterator[_Change]:
         """What to try instead, each with how unlikely it is."""
         numbers = [
             int(text) for text in re.findall(r"(?<![a-wyzA-Z_])\d+", refused.words)
@@ -268,20 +412,23 @@ class _Search:
         near = [
             at
             for at, dims in enumerate(state.shapes)
-            if any(size_of[dim] in sizes for dim in dims)
-            or not dims
-            and () in refused.operands
+            if at in refused.reached_by
+            and (
+                any(size_of[dim] in sizes for dim in dims)
+                or not dims
+                and () in refused.operands
+            )
         ]
-        return near or [*range(len(state.shapes))]
+        return near or sorted(refused.reached_by)
 
     def _of_rank(
         self, state: _State, refused: _Refused, numbers: Sequence[int], least: float
-    ) -> Iterator[tuple[float, _State]]:
+    ) -> Iterator[_Change]:
         """Another rank for one input, or for all that are near."""
         near = self._near(state, refused)
         ranks = {len(state.shapes[at]) for at in near}
         said = {one for number in numbers for one in (number, number + 1)}
-        too_high = "but self is" in refused.words
+        too_high = "but self is" in refused.words or "greater or equal" in refused.words
         for rank in range(LARGEST):
             cost = least + (0 if rank in numbers else 0.3 if rank in said else 0.8)
             far = min(abs(rank - one) for one in ranks)
@@ -295,23 +442,35 @@ class _Search:
                 alone = 0.2 if refused.of_rank else 0
                 for dims in dict.fromkeys(state.shapes):
                     if len(dims) == rank and dims != state.shapes[at]:
-                        shapes = (*state.shapes[:at], dims, *state.shapes[at + 1 :])
-                        same = state._replace(shapes=shapes, ranked=state.ranked | {at})
-                        yield cost + alone - 0.05, same
+                        yield cost + alone - 0.05, partial(_as_another, state, at, dims)
                 if len(state.shapes[at]) == rank:
                     continue
-                yield cost + alone, _with_rank(state, [at], rank)
+                yield cost + alone, partial(_with_rank, state, [at], rank)
                 if rank < len(state.shapes[at]):
-                    yield cost + alone + 0.1, _with_rank(state, [at], rank, last=True)
-                also = self._alike_in_rank(state, at)
-                if also:
-                    yield cost + 0.2 - alone, _with_rank(state, [at, *also], rank)
+                    last = partial(_with_rank, state, [at], rank, last=True)
+                    yield cost + alone + 0.1, last
+                for also in self._alike_in_rank(state, at):
+                    both = partial(_with_rank, state, [at, *also], rank)
+                    yield cost + 0.2 - alone, both
 
-    def _alike_in_rank(self, state: _State, at: int) -> list[int]:
-        """The other inputs that are no parameters and of which nothing has told the rank: most often it is the same."""
-        if not _is_plain(self.names[at], self.names):
-            return []
-        return [
+    def _alike_in_rank(self, state: _State, at: int) -> Iterator[list[int]]:
+        """Other inputs whose rank is most often the same: those called like it, `next_value` and `next_done`, `lq1` and `lk1`, \
+and of what is no parameter all of which nothing has told the rank."""
+        name = self.names[at]
+        kin = [
+            other
+            for other, dims in enumerate(state.shapes)
+            if other != at
+            and dims == state.shapes[at]
+            and len(name) > 2
+            and name[:2] == self.names[other][:2]
+            and _is_plain(name, self.names) == _is_plain(self.names[other], self.names)
+        ]
+        if kin:
+            yield kin
+        if not _is_plain(name, self.names):
+            return
+        yield [
             other
             for other, name in enumerate(self.names)
             if other != at
@@ -320,31 +479,30 @@ class _Search:
             and self.usual[self.positions[other]].is_floating_point()
         ]
 
-    def _flattened(
-        self, state: _State, refused: _Refused
-    ) -> Iterator[tuple[float, _State]]:
+    def _flattened(self, state: _State, refused: _Refused) -> Iterator[_Change]:
         """One dim where a size is that of all the elements: `t.view(-1, 1)`."""
         size_of = state.size_of()
         said = {size for shape in refused.operands for size in shape}
         for at, dims in enumerate(state.shapes):
             sizes = tuple(size_of[dim] for dim in dims)
             if len(dims) > 1 and prod(sizes) in said and sizes not in refused.operands:
-                yield -0.5, _with_rank(state, [at], 1, last=True)
-                yield -0.4, _with_rank(state, [at], 1)
+                yield -0.5, partial(_with_rank, state, [at], 1, last=True)
+                yield -0.4, partial(_with_rank, state, [at], 1)
 
     def _alike(
         self, state: _State, refused: _Refused, least: float
-    ) -> Iterator[tuple[float, _State]]:
+    ) -> Iterator[_Change]:
         """An input with the shape of what it is combined with; one that is called like a parameter with its last dim."""
         size_of = state.size_of()
         for at, dims in enumerate(state.shapes):
             own = tuple(size_of[dim] for dim in dims)
-            if own not in refused.operands:
+            if own not in refused.operands or at not in refused.reached_by:
                 continue
             for other in refused.operands:
                 if other == own or {0, 1} & {*other}:
                     continue
-                whole, last = _like(state, at, other), _like(state, at, other[-1:])
+                whole = partial(_like, state, at, other)
+                last = partial(_like, state, at, other[-1:])
                 first, then = (
                     (last, whole)
                     if _is_vector(self.names[at], self.names)
@@ -355,29 +513,29 @@ class _Search:
 
     def _agreeing(
         self, state: _State, refused: _Refused, numbers: Sequence[int], least: float
-    ) -> Iterator[tuple[float, _State]]:
+    ) -> Iterator[_Change]:
         """Two dims that are one."""
         size_of = state.size_of()
         for cost, one, two in _pairs(refused.operands, numbers):
+            for left, right in _multiples(size_of, one, two):
+                yield least + cost + 0.5, partial(_united, state, left, right)
             for (far, left), (away, right) in product(
                 _dims_of(size_of, one), _dims_of(size_of, two)
             ):
                 if left != right:
                     square = [
-                        0.5 + 2.5 * _is_plain(name, self.names)
-                        for name, dims in zip(self.names, state.shapes, strict=True)
-                        if {left, right} <= {*dims}
+                        SQUARE for dims in state.shapes if {left, right} <= {*dims}
                     ]
                     further = 0.7 * (far + away) + max(square, default=0)
-                    yield least + cost + further, _united(state, left, right)
+                    yield least + cost + further, partial(_united, state, left, right)
                     for at in range(len(state.shapes))[:: -1 if square else 1]:
                         if square and left in state.shapes[at]:
                             only = least + cost + 1.6 + 0.7 * (far + away)
-                            yield only, _replaced(state, at, left, right)
+                            yield only, partial(_replaced, state, at, left, right)
 
     def _sized(
         self, state: _State, refused: _Refused, numbers: Sequence[int], least: float
-    ) -> Iterator[tuple[float, _State]]:
+    ) -> Iterator[_Change]:
         """A dim of a size that something else has."""
         size_of = state.size_of()
         said = {size for shape in refused.operands for size in shape} or {*numbers}
@@ -388,7 +546,7 @@ class _Search:
         if near:  # of a dim that is seen nowhere a part is: `(x @ w).chunk(3, -1)`
             for dim, times, one in product(used - near.keys(), (2, 3, 4), {*size_of}):
                 if times * size_of[one] not in size_of.values() and dim != one:
-                    multiple = _of_size(state, dim, times * size_of[one])
+                    multiple = partial(_of_size, state, dim, times * size_of[one])
                     yield least + 1.5 + times / 10, multiple
         of = {*self.attributes.values()}
         for dim in used & near.keys() or used:
@@ -398,12 +556,12 @@ class _Search:
                     likely = size > 1 and size in said - {*size_of.values()}
                     further = -1.5 if likely else 0 if size in of else 0.5
                     further += 6 if size == 1 else size / 1000
-                    yield cost + further, _of_size(state, dim, size)
+                    yield cost + further, partial(_of_size, state, dim, size)
                     for at, dims in enumerate(state.shapes):
                         if dim in dims and any(
                             dim in other for other in state.shapes if other != dims
                         ):
-                            alone = _alone_of_size(state, at, dim, size)
+                            alone = partial(_alone_of_size, state, at, dim, size)
                             yield cost + further + 0.3, alone
 
 
@@ -416,17 +574,41 @@ def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
 
 def _in_statement(error: Exception) -> tuple[str, tuple[Size, ...]]:
     """The line that raised, and the shapes of the tensors that it names: `b, t = x.shape`."""
-    walked = error.__traceback__
-    frame = None
-    while walked is not None:
-        if walked.tb_frame.f_code.co_filename.startswith(OF_MODULE):
-            frame, line = walked.tb_frame, walked.tb_lineno
-        walked = walked.tb_next
-    if frame is None:
+    own = [
+        at
+        for at in _walked(error)
+        if at.tb_frame.f_code.co_filename.startswith(OF_MODULE)
+    ]
+    if not own:
         return "", ()
-    code = linecache.getline(frame.f_code.co_filename, line)
+    frame = own[-1].tb_frame
+    code = linecache.getline(frame.f_code.co_filename, own[-1].tb_lineno)
     names = re.findall(r"[^\W\d]\w*", code)
     return code, tuple(_tensor_sizes([frame.f_locals.get(name) for name in names]))
+
+
+def _is_square(dims: Dims) -> bool:
+    return len({*dims}) < len(dims)
+
+
+def _is_instead(state: _State, square: _State, first: _State) -> bool:
+    """Whether the inputs that would be square have in another state the rank that they have there, or had at first: `x @ x` is no \
+reason to test vectors."""
+    several = zip(state.shapes, square.shapes, first.shapes, strict=True)
+    size_of = state.size_of()
+    return all(
+        len(dims) in (len(equal), len(guessed))
+        and 1 not in [size_of[dim] for dim in dims]
+        for dims, equal, guessed in several
+        if _is_square(equal)
+    )
+
+
+def _walked(error: Exception) -> Iterator[TracebackType]:
+    at = error.__traceback__
+    while at is not None:
+        yield at
+        at = at.tb_next
 
 
 def _begin(names: Sequence[str], floating: Sequence[bool], told: Told) -> _State:
@@ -440,6 +622,7 @@ def _begin(names: Sequence[str], floating: Sequence[bool], told: Told) -> _State
     data = tuple(range(max(ranks, default=2)))
     number_of: dict[str, int] = {}  # of a dim that the text names
     used = len(data)
+    fixed: dict[int, int] = {}  # sizes
     shapes: list[Dims] = []
     for name, holds_values in zip(names, floating, strict=True):
         dims = told.get(name)
@@ -449,15 +632,21 @@ def _begin(names: Sequence[str], floating: Sequence[bool], told: Told) -> _State
         number = _last_word(name) in NUMBERLIKE
         rank = 0 if number else 1 if _is_vector(name, names) or not holds_values else 2
         own = []
-        for word in ("",) * rank if dims is None else dims:
+        words = ("",) * rank if dims is None else dims
+        if len(words) == 2 and ALIKE.fullmatch(name.lower()):
+            words = ("0 of w", "1 of w")
+        for word in words:
             fresh = not word or word not in number_of
+            if word.isdecimal():
+                fixed[used] = int(word)
             own.append(used if fresh else number_of[word])
             number_of |= {word: used} if word and fresh else {}
             used += fresh
         shapes.append(tuple(own))
     ranked = frozenset(at for at, name in enumerate(names) if name in told)
-    sizes = zip(range(used), POOL, strict=False)
-    return _State((*shapes,), (*sizes,), ranked=ranked)
+    free = (size for size in POOL if size not in fixed.values())
+    sizes = {dim: fixed.get(dim) or next(free) for dim in range(used)}
+    return _State((*shapes,), (*sizes.items(),), frozenset(fixed), ranked)
 
 
 def _last_word(name: str) -> str:
@@ -475,6 +664,7 @@ def _is_plain(name: str, names: Sequence[str]) -> bool:
     """Whether a name is that of data, not of a parameter."""
     first = name.lower().partition("_")[0].rstrip("0123456789")
     parameter = {first, _last_word(name)} & (MATRICES | NUMBERLIKE)
+    parameter |= {*filter(OF_WEIGHT.fullmatch, (first, name.lower()))}
     return not parameter and not _is_vector(name, names)
 
 
@@ -553,6 +743,16 @@ def _replaced(state: _State, at: int, dim: int, by: int) -> _State:
     return state._replace(shapes=(*state.shapes[:at], changed, *state.shapes[at + 1 :]))
 
 
+def _as_it_is(state: _State) -> _State:
+    return state
+
+
+def _as_another(state: _State, at: int, dims: Dims) -> _State:
+    """One input with the dims that another one has."""
+    shapes = (*state.shapes[:at], dims, *state.shapes[at + 1 :])
+    return state._replace(shapes=shapes, ranked=state.ranked | {at})
+
+
 def _alone_of_size(state: _State, at: int, dim: int, size: int) -> _State:
     """One input with a dim of its own in the place of one that others have too."""
     (new,), size_of = _fresh(state, 1)
@@ -567,6 +767,15 @@ def _dims_of(size_of: Mapping[int, int], size: int) -> list[tuple[int, int]]:
     exact = [(0, dim) for dim, value in size_of.items() if value == size]
     near = [(1, dim) for dim, value in size_of.items() if abs(value - size) == 1]
     return exact or near
+
+
+def _multiples(
+    size_of: Mapping[int, int], one: int, two: int
+) -> Iterator[tuple[int, int]]:
+    """Dims that are as many times as large as two sizes: `wq` and `wk` of `x.view(B, T, heads, -1)`."""
+    for (left, large), (right, other) in product(size_of.items(), repeat=2):
+        if 1 < one < large and large % one == 0 and other * one == two * large:
+            yield left, right
 
 
 def _pairs(
@@ -647,6 +856,7 @@ class _Described:
                 other
                 for other, size in self.size_of.items()
                 if size == least and other != dim
+                if not any({dim, other} <= {*dims} for dims in self.shapes)
             ]
             if same:
                 self.shapes = tuple(
@@ -835,14 +1045,107 @@ def _told(function: Callable[..., Any]) -> Told:
                         found |= (
                             {name: ("",) * rank} if rank and name not in found else {}
                         )
-            case ast.Call(ast.Attribute(ast.Name(name), "t"), []):
+            case ast.Assign([ast.Tuple(targets)], ast.Name(name)) if len(targets) < 4:
+                found.setdefault(name, (str(len(targets)), ""))  # `src, dst = edges`
+            case ast.Call(ast.Attribute(ast.Name(name), "t"), []) | ast.Attribute(
+                ast.Name(name), "T"
+            ):
                 found.setdefault(name, ("", ""))
-            case ast.Call(ast.Attribute(_, "linear"), [_, ast.Name(name), *_]):
-                found.setdefault(name, ("", ""))
+            case ast.Call(ast.Attribute(_, word), arguments) if word in PARAMETERS:
+                for at, letters in PARAMETERS[word].items():
+                    words = tuple(
+                        letter.strip() and f"{letter} {number}" for letter in letters
+                    )
+                    match arguments[at : at + 1]:
+                        case [ast.Name(name)]:
+                            found.setdefault(name, words)
     for name, sizes in _unpacked(function).items():
         if len(found.get(name, ())) != len(sizes):
             found[name] = ("",) * len(sizes)
     return found
+
+
+class _Statement(NamedTuple):
+    """Names that a statement of a forward reads and changes, and the lines where it stands; `again`: in a loop until that line."""
+
+    first: int
+    last: int
+    reads: frozenset[str]
+    changes: frozenset[str]
+    again: int
+
+
+def _statements(function: Callable[..., Any]) -> list[_Statement]:
+    """The statements of a forward in their order; what a test decides and a loop goes through is read by all that stands in it."""
+    found: list[_Statement] = []
+
+    def add(body: Sequence[ast.stmt], above: frozenset[str], again: int) -> None:
+        for node in body:
+            inner = [getattr(node, part, []) for part in ("body", "orelse")]
+            blocks = [block for block in inner if isinstance(block, list) and block]
+            loop = isinstance(node, ast.For | ast.While)
+            heads: list[ast.AST] = [node]
+            last = node.end_lineno or node.lineno
+            if blocks and not isinstance(node, ast.FunctionDef):
+                heads = [
+                    part
+                    for part in ast.iter_child_nodes(node)
+                    if not isinstance(part, ast.stmt)
+                ]
+                last = blocks[0][0].lineno - 1
+            names = [
+                one
+                for head in heads
+                for one in ast.walk(head)
+                if isinstance(one, ast.Name)
+            ]
+            read = frozenset(one.id for one in names) | above
+            stored = {one.id for one in names if isinstance(one.ctx, ast.Store)}
+            stored |= {
+                root.id
+                for head in heads
+                for one in ast.walk(head)
+                if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)
+                for root in ast.walk(one.value)
+                if isinstance(root, ast.Name)
+            }
+            if isinstance(node, ast.Expr):  # `x.add_(y)`, `ys.append(y)`
+                stored |= read
+            if isinstance(node, ast.FunctionDef):
+                stored = {node.name}
+            until = max(again, node.end_lineno or 0) if loop else again
+            found.append(_Statement(node.lineno, last, read, frozenset(stored), until))
+            if not isinstance(node, ast.FunctionDef):
+                for block in blocks:
+                    add(block, read if not loop else above | read, until)
+
+    try:
+        lines, start = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    ast.increment_lineno(tree, max(start, 1) - 1)
+    for node in tree.body[:1]:
+        if isinstance(node, ast.FunctionDef):
+            add(node.body, frozenset(), 0)
+    return found
+
+
+def _names_before(statements: Sequence[_Statement], line: int) -> set[str]:
+    """The names that the statement at a line reads, and those of which they were computed."""
+    at = [one for one in statements if one.first <= line <= one.last]
+    if not at:
+        return set()
+    here = at[-1]
+    names = {*here.reads}
+    before = [one for one in statements if one.first <= max(here.last, here.again)]
+    count = 0
+    while len(names) != count:
+        count = len(names)
+        for one in reversed(before):
+            if one.changes & names:
+                names |= one.reads
+    return names
 
 
 def _rank_of_index(parts: Sequence[ast.expr]) -> int:

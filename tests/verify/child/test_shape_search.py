@@ -45,6 +45,23 @@ TAKEN = {
         ("D % H == 0", "D > H"),
     ),
     "h = F.linear(x, w)\nreturn h * b": ("x, w, b", "x[N, D], w[K, D], b[K]", ()),
+    # Rows of an integer input, and what two inputs of one kind of name have in common.
+    "src, dst = edges\nreturn torch.zeros_like(x @ w).index_add(0, dst, (x @ w)[src])": (
+        "x, edges[; int], w",
+        "x[N, D], edges[2, M; int], w[D, H]",
+        (),
+    ),
+    "total = 0.0 * next_value\nfor t in reversed(range(rewards.shape[0])):\n    total = rewards[t] + (1 - next_done) * (next_value if t == rewards.shape[0] - 1 else total)\nout = torch.zeros_like(rewards)\nout[0] = total\nreturn out": (
+        "rewards, next_value, next_done",
+        "rewards[N, D], next_value[D], next_done[D]",
+        (),
+    ),
+    # A mask has a size of 1, rather than two equal dims.
+    "B, T, C = x.shape\nq, k = F.linear(x, wq), F.linear(x, wk)\ns = torch.softmax(q @ k.mT + mask.view(mask.shape[0], mask.shape[1]), -1)\nreturn s @ x": (
+        "x, wq, wk, mask",
+        "x[B, T, C], wq[N, C], wk[N, C], mask[1, T]",
+        (),
+    ),
     "B, T, C = x.shape\nq, k = (x @ w).chunk(2, -1)\nreturn q.view(B, T, C) * k": (
         "x, w",
         "x[B, T, C], w[C, N]",
