@@ -427,6 +427,7 @@ class _Uses:
         self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
         self.of: dict[str, list[_Use]] = {}
         self.aliases: dict[str, frozenset[str]] = {}  # a name may be one of several
+        self.rows = set[str]()  # what a name is unpacked to, which may be a tuple
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for item in body:
@@ -436,24 +437,8 @@ class _Uses:
         match item:
             case ast.Return(value) | ast.Expr(value) if value is not None:
                 self.expression(value, _tensor)
-            case ast.Assign([ast.Name(name)], ast.Name(other)):
-                self.aliases[name] = self.aliases.get(other, frozenset((other,)))
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(
-                targets
-            ) == len(values) and _are_of_their_own(targets, values):
-                for target, value in zip(targets, values, strict=True):
-                    self.statement(ast.copy_location(ast.Assign([target], value), item))
-            case ast.Assign(
-                [ast.Tuple(targets)], ast.Name()
-            ):  # `row, col = edge_index`
-                for target in targets:
-                    self.statement(
-                        ast.copy_location(ast.Assign([target], item.value), item)
-                    )
             case ast.Assign(targets, value):
-                inside = any(isinstance(item, ast.Subscript) for item in targets)
-                self.expression(value, _tensor if inside else _unclear)
-                self.bind(*targets)
+                self.assign(targets, value)
             case ast.AnnAssign(target, _, value):
                 if value is not None:
                     self.expression(value, _unclear)
@@ -477,6 +462,25 @@ class _Uses:
                 self.bound.add(name)
             case ast.Assert(test):
                 self.expression(test, _value("bool", "it is a condition"))
+
+    def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        match targets, value:
+            case [ast.Name(name)], ast.Name(other):
+                self.aliases[name] = self.aliases.get(other, frozenset((other,)))
+                return
+            case [ast.Tuple(names)], ast.Tuple(values) if len(names) == len(values):
+                if _are_of_their_own(names, values):  # `h, c = h0, c0`
+                    for target, item in zip(names, values, strict=True):
+                        self.assign([target], item)
+                    return
+            case [ast.Tuple(names)], ast.Name() if value.id not in self.bound:
+                for target in names:  # `row, col = edge_index`
+                    self.assign([target], value)
+                    self.rows |= {target.id} if isinstance(target, ast.Name) else {*()}
+                return
+        inside = any(isinstance(item, ast.Subscript) for item in targets)
+        self.expression(value, _tensor if inside else _unclear)
+        self.bind(*targets)
 
     def branches(self, *blocks: Sequence[ast.stmt]) -> None:
         """Blocks of which one runs: a parameter that not all of them assign may be what it was."""
@@ -513,9 +517,7 @@ class _Uses:
         """Note the names of an expression that stands where something is expected."""
         match node:
             case ast.Name(name):
-                for meant in self.aliases.get(name, (name,)):
-                    if meant not in self.bound:
-                        self.of.setdefault(meant, []).append(expected(node))
+                self.name(name, expected(node))
             case ast.Attribute():
                 self.attribute(node)
             case ast.Call():
@@ -550,6 +552,14 @@ class _Uses:
                 self.expression(inner, expected)
             case _:
                 self.other(node)
+
+    def name(self, name: str, use: _Use) -> None:
+        """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
+        if name in self.rows and use.takes == "operand":
+            use = use._replace(takes="unclear")
+        for meant in self.aliases.get(name, (name,)):
+            if meant not in self.bound:
+                self.of.setdefault(meant, []).append(use)
 
     def other(self, node: ast.expr) -> None:
         """A comprehension or a lambda: what it binds is bound inside of it."""

@@ -70,6 +70,16 @@ def paired(x, h0, c0):
     return h, c
 
 
+def rows(x, edges):
+    row, col = edges
+    return x.new_zeros(3).index_add(0, col, x[row])
+
+
+def coefficients(x, pair):
+    a, b = pair
+    return a * x.exp() + b
+
+
 def closed(x, valid_mask):
     return x[valid_mask].sum()
 
@@ -161,6 +171,8 @@ def test_the_signature_of_a_function(function: str, inputs: str) -> None:
         ("F.layer_norm(x, (d,), w)", "normalized_shape", "x, d: int, w"),
         ("x[i]", "stands in an index", "x, i[; int]"),
         ("x[:n]", "stands in a slice", "x, n: int"),
+        ("@ops.py:rows", "positions in Tensor.index_add", "x, edges[; int]"),
+        ("@ops.py:coefficients", "whether 'pair' is a tensor", "x, pair"),
         ("x if on else y", "it is a condition", "x, on: bool, y"),
         ("x if mode == 'a' else y", "with a string", "x, mode: str, y"),
         ("x ** n", "cannot be told: '**' takes", "x, n: int"),

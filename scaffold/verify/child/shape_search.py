@@ -17,7 +17,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, islice, product
 from math import prod
@@ -130,6 +130,18 @@ class _State(NamedTuple):
 _Change = tuple[float, Callable[[], _State]]  # how unlikely it is; most are never made
 
 
+class _Refused(NamedTuple):
+    """How far the forward came, and what stopped it."""
+
+    words: str
+    places: int
+    operands: tuple[Size, ...]
+    of_rank: bool = False  # rather than of a size
+    reached_by: frozenset[int] = (
+        frozenset()
+    )  # the inputs that what stopped it may be of
+
+
 class _Waiting(NamedTuple):
     """A state that was not tried yet."""
 
@@ -138,6 +150,11 @@ class _Waiting(NamedTuple):
     still: int  # changes in a row that did not get any further
     unlike: int  # inputs of another rank than the text tells
     made: Callable[[], _State]
+
+    def later(self, step: float, state: _State, unlike: int) -> "_Waiting":
+        """The state once it is made, which is less likely than it was thought to be."""
+        far = self.reached if step < RARE else 0
+        return _Waiting(far, self.cost + step, self.still, unlike, lambda: state)
 
 
 class _Queue:
@@ -158,6 +175,17 @@ class _Queue:
         heapq.heappush(self.furthest, far)
         heapq.heappush(self.likely, (item.cost, self.count, item))
 
+    def add_changes(
+        self, changes: Iterable[_Change], of: _Waiting, refused: _Refused
+    ) -> None:
+        """What is tried instead of a state that was refused; nothing where many changes did not get any further."""
+        still = of.still + 1 if refused.places <= of.reached and of.cost else 0
+        if still > STILL:
+            return
+        for step, change in sorted(changes, key=itemgetter(0))[:BRANCHES]:
+            far = 0 if step > RARE else refused.places
+            self.add(_Waiting(far, of.cost + step, still, of.unlike, change))
+
     def next(self) -> _Waiting:
         while True:
             if len(self.taken) % 3 and self.furthest:
@@ -167,18 +195,6 @@ class _Queue:
             if number not in self.taken:
                 self.taken.add(number)
                 return item
-
-
-class _Refused(NamedTuple):
-    """How far the forward came, and what stopped it."""
-
-    words: str
-    places: int
-    operands: tuple[Size, ...]
-    of_rank: bool = False  # rather than of a size
-    reached_by: frozenset[int] = (
-        frozenset()
-    )  # the inputs that what stopped it may be of
 
 
 class _Passed(TorchFunctionMode):
@@ -308,56 +324,47 @@ class _Search:
 
     def found(self) -> _State | None:
         """The first state that the forward takes, of those without two equal dims of one input if there is one."""
-        square, tried = None, 0
-        first = _begin(
-            self.names,
-            [self.usual[at].is_floating_point() for at in self.positions],
-            self.told,
-        )
+        floating = [self.usual[at].is_floating_point() for at in self.positions]
+        first = _begin(self.names, floating, self.told)
         waiting = _Queue()
         waiting.add(_Waiting(0, 0.0, 0, 0, lambda: first))
-        seen = set[Any]()
+        squares, seen = list[_State](), set[Any]()
         begun = time.process_time()
         most = RUNS
         while waiting and self.runs < most:
             spent = time.process_time() - begun
             if spent > SECONDS or time.monotonic() > self.until:
                 break
-            reached, cost, still, likely, made = waiting.next()
-            state = made()
+            item = waiting.next()
+            state = item.made()
             form = _form(state)
             if form in seen:
                 continue
             unlike = self._unlike(state)
-            if unlike > likely:  # which is not known before it is made
-                step = 3.0 * (unlike - likely)
-                far = reached if step < RARE else 0
-                again = partial(_as_it_is, state)
-                waiting.add(_Waiting(far, cost + step, still, unlike, again))
+            if unlike > item.unlike:  # which is not known before it is made
+                step = 3.0 * (unlike - item.unlike)
+                waiting.add(item.later(step, state, unlike))
                 continue
             seen.add(form)
             refused = self.run(state.shapes, state.size_of())
-            if refused is None:
-                if not any(map(_is_square, state.shapes)):
-                    if square is None or _is_instead(state, square, first):
-                        return state
-                    continue
-                if tried < 3 and not any(
-                    map(_is_square, _Described(self, state).shapes)
-                ):
-                    return state  # they are two dims, which were of one size
-                tried += 1
-                if square is None:  # which is for the user to say
-                    square, most = state, 2 * self.runs + FURTHER
-                continue
-            still = still + 1 if refused.places <= reached and cost else 0
-            if still > STILL:
-                continue
-            likely_first = sorted(self.changes(state, refused), key=itemgetter(0))
-            for step, change in likely_first[:BRANCHES]:
-                far = 0 if step > RARE else refused.places
-                waiting.add(_Waiting(far, cost + step, still, unlike, change))
-        return None if square is None else self._broadcasting(square)
+            if refused is not None:
+                changes = self.changes(state, refused)
+                waiting.add_changes(changes, item, refused)
+            elif self._is_wanted(state, squares, first):
+                return state
+            elif any(map(_is_square, state.shapes)):  # which is for the user to say
+                most = most if squares else 2 * self.runs + FURTHER
+                squares.append(state)
+        return self._broadcasting(squares[0]) if squares else None
+
+    def _is_wanted(
+        self, state: _State, squares: Sequence[_State], first: _State
+    ) -> bool:
+        """Whether the tests may have shapes: no two dims of an input are equal, or only by accident."""
+        if not any(map(_is_square, state.shapes)):
+            return not squares or _is_instead(state, squares[0], first)
+        few = len(squares) < 3  # it takes many runs
+        return few and not any(map(_is_square, _Described(self, state).shapes))
 
     def _broadcasting(self, state: _State) -> _State:
         """Of two equal dims of a mask the size 1, which it has in a mask of all rows."""
@@ -743,10 +750,6 @@ def _replaced(state: _State, at: int, dim: int, by: int) -> _State:
     return state._replace(shapes=(*state.shapes[:at], changed, *state.shapes[at + 1 :]))
 
 
-def _as_it_is(state: _State) -> _State:
-    return state
-
-
 def _as_another(state: _State, at: int, dims: Dims) -> _State:
     """One input with the dims that another one has."""
     shapes = (*state.shapes[:at], dims, *state.shapes[at + 1 :])
@@ -1081,43 +1084,22 @@ def _statements(function: Callable[..., Any]) -> list[_Statement]:
 
     def add(body: Sequence[ast.stmt], above: frozenset[str], again: int) -> None:
         for node in body:
-            inner = [getattr(node, part, []) for part in ("body", "orelse")]
-            blocks = [block for block in inner if isinstance(block, list) and block]
-            loop = isinstance(node, ast.For | ast.While)
-            heads: list[ast.AST] = [node]
-            last = node.end_lineno or node.lineno
-            if blocks and not isinstance(node, ast.FunctionDef):
-                heads = [
-                    part
-                    for part in ast.iter_child_nodes(node)
-                    if not isinstance(part, ast.stmt)
-                ]
-                last = blocks[0][0].lineno - 1
-            names = [
-                one
-                for head in heads
-                for one in ast.walk(head)
-                if isinstance(one, ast.Name)
-            ]
-            read = frozenset(one.id for one in names) | above
-            stored = {one.id for one in names if isinstance(one.ctx, ast.Store)}
-            stored |= {
-                root.id
-                for head in heads
-                for one in ast.walk(head)
-                if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)
-                for root in ast.walk(one.value)
-                if isinstance(root, ast.Name)
-            }
+            own = isinstance(node, ast.FunctionDef)
+            parts = [] if own else [getattr(node, part, []) for part in BLOCKS]
+            blocks = [part for part in parts if part]
+            inner = ast.iter_child_nodes(node)
+            heads = [one for one in inner if not isinstance(one, ast.stmt)]
+            read, changed = _read_and_changed(heads if blocks else [node])
+            read |= above
             if isinstance(node, ast.Expr):  # `x.add_(y)`, `ys.append(y)`
-                stored |= read
-            if isinstance(node, ast.FunctionDef):
-                stored = {node.name}
-            until = max(again, node.end_lineno or 0) if loop else again
-            found.append(_Statement(node.lineno, last, read, frozenset(stored), until))
-            if not isinstance(node, ast.FunctionDef):
-                for block in blocks:
-                    add(block, read if not loop else above | read, until)
+                changed |= read
+            last = node.end_lineno or node.lineno
+            until = max(again, last) if isinstance(node, ast.For | ast.While) else again
+            last = blocks[0][0].lineno - 1 if blocks else last
+            changed |= {node.name} if isinstance(node, ast.FunctionDef) else {*()}
+            found.append(_Statement(node.lineno, last, read, changed, until))
+            for block in blocks:
+                add(block, read, until)
 
     try:
         lines, start = inspect.getsourcelines(function)
@@ -1129,6 +1111,26 @@ def _statements(function: Callable[..., Any]) -> list[_Statement]:
         if isinstance(node, ast.FunctionDef):
             add(node.body, frozenset(), 0)
     return found
+
+
+BLOCKS = ("body", "orelse", "finalbody")
+
+
+def _read_and_changed(
+    nodes: Sequence[ast.AST],
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that stand in a statement, and those that it assigns, also in part: `out[:, t] = h`."""
+    every = [one for node in nodes for one in ast.walk(node)]
+    read = {one.id for one in every if isinstance(one, ast.Name)}
+    changed = set[str]()
+    for one in every:
+        match one:
+            case ast.Name(name, ast.Store()):
+                changed.add(name)
+            case ast.Subscript(value, _, ast.Store()):
+                inner = ast.walk(value)
+                changed |= {item.id for item in inner if isinstance(item, ast.Name)}
+    return frozenset(read), frozenset(changed)
 
 
 def _names_before(statements: Sequence[_Statement], line: int) -> set[str]:
