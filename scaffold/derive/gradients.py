@@ -153,7 +153,7 @@ class Differentiated:
 
 
 def differentiated(
-    spec: OpSpec, question: Question, other: Differentiated | None = None
+    spec: OpSpec, question: Question, other: Differentiated | None
 ) -> Differentiated:
     """The gradients of the wanted inputs; none where it is plain from the forward that they are not those of the `other` declaration."""
     joined = joined_input(spec, question.forward, question.graph, question.wanted)

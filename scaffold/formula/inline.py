@@ -167,7 +167,7 @@ class Inliner:
         known: Known,
         target: ast.expr | None,
         conditional: bool,
-        idle: bool = False,
+        idle: bool,
     ) -> tuple[Block, ast.expr]:
         """The statements of a call, and the expression that is its value."""
         self._check(call, function)

@@ -35,7 +35,7 @@ def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt
     return body if idle or longer or any(map(_loops, found)) else found
 
 
-def elements_of(item: ast.expr, taken: Collection[str] = ()) -> list[ast.expr] | None:
+def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
     """What a comprehension, or a `map`, over values that the text lists gives; None of any other."""
     return _Steps(frozenset(), frozenset(taken), {}).elements(item)
 

@@ -171,7 +171,7 @@ def under_one_name(
     statements: Lines,
     origin: Iterable[tuple[str, str]],
     taken: Collection[str],
-    given: Collection[str] = (),
+    given: Collection[str],
 ) -> dict[str, str]:
     """The names to be given up for the user's, in straight lines: `scores` for `first_scores`, which is read last where `scores` is assigned.
 

@@ -220,7 +220,7 @@ class LoopWriter:
             listed, late = self.nodes.from_its_end(listed), not late
         return self.graph.node("subscript", "", (listed, self._since_start(int(late))))
 
-    def _since_start(self, more: int = 0) -> Node:
+    def _since_start(self, more: int) -> Node:
         """How many steps the index is behind the first one, and more: `t - 1 + more` of `range(1, T)`."""
         graph, index = self.graph, self.nodes.own(self.index)
         ends = (self.items.args[1] if self._goes_back else self.items).args

@@ -737,12 +737,8 @@ def unsliced(printer: Printer, op: Op) -> Node:
         if literal(item) is not None and not (name == "dim" and is_number(item, 0)):
             keywords.append(name)
             bound = name in ("start", "end")
-            args.append((_bound if bound else _plain)(printer, op, item))
+            args.append(_bound(printer, op, item) if bound else printer.node(item))
     return printer.function("torch.slice_scatter", *args, keywords=tuple(keywords))
-
-
-def _plain(printer: Printer, op: Op, item: Op) -> Node:
-    return printer.node(item)
 
 
 def _bound(printer: Printer, op: Op, bound: Op) -> Node:
