@@ -48,6 +48,7 @@ def test_the_default_style_passes_and_the_others_are_not_for_transforms(
     assert "'x' changes in place, and PyTorch gives a registered op" in said
 
 
+@pytest.mark.each_commit
 @pytest.mark.usefixtures("few")
 def test_a_wrong_gradient_is_a_failure(
     tmp_path: Path,

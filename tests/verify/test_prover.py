@@ -28,12 +28,12 @@ from tests.verify.ops import LINEAR, LINEAR_GRAD, texts
 
 as_a_users = pytest.mark.usefixtures("cold_processes")
 
+LAST = "import sys\nprint('last words', file=sys.stderr, flush=True)\n"
 ENDS = {
     "killed by SIGSEGV": "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
     "killed by SIGKILL": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
     "ended with exit code 3 and no verdict": "import os\nos._exit(3)\n",
     "ended with exit code 0 and no verdict": "import os\nos._exit(0)\n",
-    "still running after 4 seconds": "import time\ntime.sleep(60)\n",
 }
 
 
@@ -50,9 +50,8 @@ def ended(process: int) -> bool:
 
 
 def test_a_process_that_dies_is_a_failure() -> None:
-    last = "import sys\nprint('last words', file=sys.stderr, flush=True)\n"
-    requests = [Request(f"{last}{end}", "") for end in ENDS.values()]
-    for words, verdict in zip(ENDS, verify_many(requests, limit=4), strict=True):
+    requests = [Request(f"{LAST}{end}", "") for end in ENDS.values()]
+    for words, verdict in zip(ENDS, verify_many(requests), strict=True):
         found = verdict.failure
         assert found is not None
         assert (found.subject, found.words) == ("process", words)
@@ -184,7 +183,7 @@ def test_many_are_proven_in_one_process_and_none_knows_of_another(
         Request("import os\nos._exit(3)\n", ""),
         Request("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", ""),
         Request(op, checks),
-        Request("import time\ntime.sleep(60)\n", ""),
+        Request(f"{LAST}import time\ntime.sleep(60)\n", ""),
         Request(wrong, its_checks),
     ]
     found = list(verify_many(requests, limit=5))
@@ -196,6 +195,7 @@ def test_many_are_proven_in_one_process_and_none_knows_of_another(
     assert words[3] == "killed by SIGKILL"
     assert words[5] == "still running after 5 seconds"
     assert found[5].failure and found[5].failure.hint == "give it longer: --limit 10"
+    assert found[5].failure.lines == ("last words",)
     assert found[6].failure and found[6].failure.subject == "grad_bias"
     assert {item.torch for item in found} == {version("torch")}
 

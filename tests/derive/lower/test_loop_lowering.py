@@ -24,6 +24,7 @@ def backward(forward: str, inputs: str = INPUTS) -> str:
     return backward_of(draft_of(spec, derivation))
 
 
+@pytest.mark.each_commit
 def test_published_loops_are_derived() -> None:
     whole = set()
     for case in LOOPS:
