@@ -61,14 +61,20 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
     if literal(causal) is True:
         below = make("tril", make.ones_like(scores))
         hidden.append(make("eq", below, make.const(0)))
-    if mask.is_tensor:
-        found = _masked(make, scores, mask, hidden)
-        scores = _where_given(make, mask, found, scores)
-    for item in hidden:
-        scores = make.masked_fill(scores, item, make.const(float("-inf")))
-    probs = make("softmax", scores, minus)
-    for item in hidden:
-        probs = make.masked_fill(probs, item, make.const(0))
+    if mask.is_tensor and mask.kind != "bool":
+        scores = _where_given(make, mask, make.add(scores, mask), scores)
+
+    def without_hidden(values: Op, number: float) -> Op:
+        for item in hidden:
+            values = make.masked_fill(values, item, make.const(number))
+        if not mask.is_tensor or mask.kind != "bool":
+            return values
+        hides = make("bitwise_not", mask)
+        found = make.masked_fill(values, hides, make.const(number))
+        return _where_given(make, mask, found, values)
+
+    scores = without_hidden(scores, float("-inf"))
+    probs = without_hidden(make("softmax", scores, minus), 0)
     of_probs = make.matmul(g, make.mT(value))
     total = make.sum(make.mul(of_probs, probs), minus, make.const(True))
     of_scores = make.mul(probs, make.sub(of_probs, total))
@@ -90,14 +96,6 @@ def _scale(make: Maker, query: Op, scale: Op) -> Op:
         return scale
     given = make.program.python("compare", "is not", scale, make.const(None))
     return make.choose(given, scale, usual)
-
-
-def _masked(make: Maker, scores: Op, mask: Op, hidden: list[Op]) -> Op:
-    """The scores with a mask that is added to them; one that hides joins the hidden."""
-    if mask.kind == "bool":
-        hidden.append(make("bitwise_not", mask))
-        return scores
-    return make.add(scores, mask)
 
 
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:

@@ -1,6 +1,7 @@
 """Contractions in which a size of 1 is broadcast: the gradient has its operand's shape, and is right."""
 
 import pytest
+import torch
 
 from scaffold.derive import derive
 from tests.derive.against_autograd import check_forward, tensor
@@ -130,3 +131,17 @@ def test_the_gradient_of_a_linear_with_a_vector_for_a_matrix_is_no_other_product
     x, w, y = (tensor(*sizes).requires_grad_() for sizes in ((2, 2), (2,), (2, 2)))
     with pytest.raises(RuntimeError, match="matrices"):
         function.apply(x, w, y).sum().backward()
+
+
+@pytest.mark.parametrize("mask", ["mask[T, S; bool]?", "mask[T, S]?"])
+@pytest.mark.parametrize("causal", ["False", "True"])
+def test_of_attention_with_a_mask_that_may_be_absent(mask: str, causal: str) -> None:
+    forward = f"F.scaled_dot_product_attention(q, k, v, mask, is_causal={causal})"
+    inputs = f"q[B, T, D], k[B, S, D], v[B, S, E], {mask}"
+    values = tensor(2, 3, 4), tensor(2, 5, 4), tensor(2, 5, 6)
+    hides = torch.tensor([[True] * 5, [True, False] * 2 + [True], [False] * 4 + [True]])
+    given = hides if "bool" in mask else tensor(3, 5)
+    calls = [
+        (*values, item) for item in ((None,) if causal == "True" else (given, None))
+    ]
+    check_forward(inputs, forward, calls, derive=True)
