@@ -128,7 +128,9 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     if new and value.shape.rank is not None:
         others = [part for part in parts if not _is_new_dim(part)]
         picks = [at for at, part in enumerate(parts) if _picks(part)]
-        if not any(picks[0] < at < picks[-1] for at in new):
+        # What is picked apart comes first, and a mask picks of several dims.
+        together = picks == [*range(picks[0], picks[-1] + 1)]
+        if together and not any(part.kind == "bool" for part in parts):
             return _with_new_dims(applier, taken(applier, value, others), parts, value)
     if sum(part.is_tensor for part in parts) == 1 and _is_plain(parts):
         value, parts = _one_tensor(applier, value, parts)

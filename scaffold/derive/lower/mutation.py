@@ -232,7 +232,7 @@ CHANGES = "it changes a tensor in place"
 
 def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
     """What `value` is after `value[parts] = new`."""
-    if not _keeps_kind(value, new):
+    if not _keeps_kind(value, new) or any(part.rule == "list" for part in parts):
         raise UnsupportedError(CHANGES)
     if any(part.is_tensor for part in parts):
         done = _picked(applier, value, parts, new)

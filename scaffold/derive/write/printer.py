@@ -687,6 +687,11 @@ class Printer:
             for part in parts
         )
         index = nodes[0] if len(nodes) == 1 else self.graph.node("tuple", "", nodes)
+        numbers = parts[0].rule == "list" and not any(
+            item.is_tensor for item in parts[0].args
+        )
+        if len(nodes) == 1 and numbers:  # `x[[0, 1]]` is no `x[0, 1]`
+            index = self.graph.node("list", "", nodes[0].args)
         return self.graph.node("subscript", "", (self.node(value), index))
 
     def _unsliced(self, op: Op) -> Node:

@@ -55,6 +55,7 @@ def test_parts_have_the_gradient_of_autograd(
         "return x[:, None, i, i].sin(), x[:, None, None, i, i, None, None].cos()",
         "return x[..., j, None, :].sin() * x[:, j, None, 1:2]",
         "return x[None, ..., None, i, 0, None].sin()",
+        "return x[[1, 0], None].sin() * x[..., [1, 0], None].mT.sum()",
     ],
 )
 def test_new_dims_around_what_an_index_picks(forward: str) -> None:
@@ -66,6 +67,37 @@ def test_new_dims_around_what_an_index_picks(forward: str) -> None:
     outputs = {"outputs": "a, b"} if "," in forward.split("sin()")[-1][:1] else {}
     check_forward(inputs, forward, calls, derive=True, **outputs)
     assert not derive(spec_of(inputs, forward=forward, derive=True, **outputs)).notes
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x[None, i, :, i].sin()",
+        "return x[None, 0, :, i].sin()",
+        "return x[m, None].sin() * x[:, None, m2].sum()",
+        "return x[..., m2, None].sin() + x[m2.any(1), :, None].cos().sum()",
+    ],
+)
+def test_new_dims_beside_masks_and_indices_that_stand_apart(forward: str) -> None:
+    masks = torch.tensor([[True, False], [True, True]])
+    inputs = "x[A, A, A], i[K; index(2)], m[A, A; bool], m2[A, A; bool]"
+    index = torch.tensor([1, 0, 1])
+    check_forward(inputs, forward, [(tensor(2, 2, 2), index, masks, masks.t())])
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x[[1, 0]].sin()",
+        "return (x * x)[[-1, 0]].sin() * x[[0],].exp()",
+        "at = (0, 1)\nreturn x[at].sin()",
+        "at = [0, 1]\nreturn x[at].sin()",
+        "h = x * 2\nh[[0, 1]] = 3\nreturn h * x",
+        "h = x * 2\nh[[0, 1], 1:] *= x[[1, 0], 1:]\nreturn h * h",
+    ],
+)
+def test_lists_as_indices(forward: str) -> None:
+    check_forward("x[A, B, C]", forward, [(tensor(3, 3, 4),), (tensor(2, 2, 2),)])
 
 
 @pytest.mark.parametrize(
