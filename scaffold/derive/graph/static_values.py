@@ -6,6 +6,7 @@ in it as a placeholder, until the printer knows where it can be read.
 """
 
 import math
+from collections.abc import Sequence
 
 from scaffold.derive.graph.op import (
     Constant,
@@ -185,6 +186,23 @@ def part_of(program: Program, op: Op) -> Dim | None:
     return None
 
 
+def item_of_sequence(program: Program, op: Op) -> Op:
+    """What `rows[0]` is of a list that is written out; any other value as it is."""
+    if not op.is_python("subscript"):
+        return op
+    whole, index = op.args
+    items, at = _items(program, whole), literal(index)
+    known = isinstance(at, int) and -len(items) <= at < len(items)
+    return items[at] if known and isinstance(at, int) else op
+
+
+def _items(program: Program, op: Op) -> Sequence[Op]:
+    """The items of a list or tuple that is written out, none of any other value."""
+    value = program.value_of(item_of_sequence(program, op))
+    written_out = value.is_python("tuple") or value.is_python("list")
+    return value.args if value.rule == "list" or written_out else ()
+
+
 def is_int(program: Program, op: Op) -> bool:
     """Whether a static value is sure to be one int, and no tuple."""
     if op.rule in ("size", "rank", "count", "ratio") or isinstance(number(op), int):
@@ -250,7 +268,9 @@ def is_sequence(program: Program, op: Op) -> bool:
             return dotted(as_text(op.args[0])) in ("tuple", "list")
         case Operator("subscript"):
             whole, index = op.args
-            return index.is_python("slice") and is_sequence(program, whole)
+            if index.is_python("slice"):
+                return is_sequence(program, whole)
+            return any(is_sequence(program, item) for item in _items(program, whole))
         case Operator("tuple" | "list" | "comprehension"):
             return True
         case Operator("binary", "+" | "*"):

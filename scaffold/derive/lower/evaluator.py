@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from scaffold.derive.graph.application import Applier, constant
 from scaffold.derive.graph.conditions import choose
 from scaffold.derive.graph.op import Op, literal, tensors
-from scaffold.derive.graph.static_values import UnsupportedError, is_sequence
+from scaffold.derive.graph.static_values import (
+    UnsupportedError,
+    is_sequence,
+    item_of_sequence,
+)
 from scaffold.derive.lower import indexing
 from scaffold.formula import Node
 
@@ -202,7 +206,7 @@ class Evaluator(ABC):
                     for part in node.args
                 ],
             )
-        part = self.value(node)
+        part = item_of_sequence(self.program, self.value(node))
         several = part.kind == "static" and is_sequence(self.program, part)
         if part.kind == "group" or several and part.rule != "list":
             raise UnsupportedError("an index that is a tuple")
