@@ -254,6 +254,8 @@ class _Views:
         self.root: dict[str, str] = {}  # a view -> the input
         self.at: dict[int, tuple[str, ...]] = {}
         counts = Counter(name for line in lines for name in written(line.statement))
+        # A gradient that is a view of an input, `--grad 'w=w'`, is returned.
+        counts.update(f"grad_{item.name}" for item in spec.differentiable)
         for at, line in enumerate(lines):
             pairs = [*_one_by_one(graph, line.statement)]
             for name, value in pairs:
