@@ -15,6 +15,9 @@ FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 FLAGS |= getattr(os, "O_NONBLOCK", 0)  # a pipe is opened though nobody writes
 FLAGS |= getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 
+# The hint where somebody's configuration cannot be read.
+NOT_TEXT = "mend it, or take it away: it is a text file in UTF-8"
+
 Path = str | os.PathLike[str]
 
 

@@ -29,7 +29,7 @@ from scaffold.cli.options import (
 )
 from scaffold.cli.output import TERMINAL, tell
 from scaffold.errors import Location, ScaffoldError, raise_all
-from scaffold.files import read_bytes
+from scaffold.files import NOT_TEXT, read_bytes
 from scaffold.project.writing import Known, look, undisturbed, write_once
 from scaffold.spec import Configuration
 from scaffold.spec.config import (
@@ -217,7 +217,7 @@ def _read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
-        raise ScaffoldError(message, Location(path.name)) from None
+        raise ScaffoldError(message, Location(path.name), NOT_TEXT) from None
 
 
 def _text(data: bytes | None, name: str) -> str:
@@ -225,7 +225,7 @@ def _text(data: bytes | None, name: str) -> str:
         return (data or b"").decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
         message = "cannot be read: not UTF-8"
-        raise ScaffoldError(message, Location(name)) from None
+        raise ScaffoldError(message, Location(name), NOT_TEXT) from None
 
 
 def _in_git(directory: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.files import read_text
+from scaffold.files import NOT_TEXT, read_text
 from scaffold.spec.config_keys import KEYS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
 from scaffold.spec.keys import SavePolicy, Style
@@ -212,9 +212,8 @@ def _read(path: Path, shown: str) -> str:
         return read_text(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        hint = "mend it, or take it away: it is a text file in UTF-8"
         place = Location(shown)
-        raise ScaffoldError(f"cannot be read: {reason}", place, hint) from None
+        raise ScaffoldError(f"cannot be read: {reason}", place, NOT_TEXT) from None
 
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
