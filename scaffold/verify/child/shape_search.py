@@ -254,8 +254,6 @@ class _Search:
             and isinstance(self.usual[position], Tensor)
         ]
         self.every = tuple(checks.NAMES)
-        code = getattr(self.function, "__code__", None)
-        self.parameters = code.co_varnames[: code.co_argcount] if code else ()
         self.names = [checks.NAMES[position] for position in self.positions]
         self.declared = {
             dim for dims in checks.INPUT_SHAPES.values() for dim in dims or ()
@@ -268,7 +266,8 @@ class _Search:
         written = getattr(checks, "own_forward", None)
         self.written = written or checks.TESTS.surrogate or checks.TESTS.reference
         self.told = _told(self.written)
-        self.statements = _statements(self.function)
+        self.body = _body(self.function, self.every)
+        self.statements = self.body.statements
         self.optional = {
             name
             for name, item in inspect.signature(self.function).parameters.items()
@@ -313,11 +312,12 @@ class _Search:
         lines = [
             at.tb_lineno
             for at in _walked(error)
-            if at.tb_frame.f_code is getattr(self.function, "__code__", None)
+            if at.tb_frame.f_code.co_name == self.body.name
+            and at.tb_frame.f_code.co_filename.startswith(OF_MODULE)
         ]
         names = _names_before(self.statements, lines[0]) if lines else set[str]()
         own = {self.every[position] for position in self.positions}
-        given = dict(zip(self.parameters, self.every, strict=False))
+        given = self.body.inputs
         reached = {given[name] for name in names & given.keys()} & own
         numbers = enumerate(self.names)
         return frozenset(at for at, name in numbers if not reached or name in reached)
@@ -1078,7 +1078,50 @@ class _Statement(NamedTuple):
     again: int
 
 
-def _statements(function: Callable[..., Any]) -> list[_Statement]:
+class _Body(NamedTuple):
+    """The function that the user wrote: its name, its statements, and the inputs by the names that they have in it."""
+
+    name: str = ""
+    statements: Sequence[_Statement] = ()
+    inputs: Mapping[str, str] = {}
+
+
+def _body(function: Callable[..., Any], names: Sequence[str]) -> _Body:
+    """The text of a forward; of one that only calls a function that is defined in it, that of this function."""
+    try:
+        lines, start = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return _Body()
+    ast.increment_lineno(tree, max(start, 1) - 1)
+    match tree.body:
+        case [ast.FunctionDef() as own, *_]:
+            given = dict(zip(_parameters(own), names, strict=False))
+        case _:
+            return _Body()
+    match own.body[-1]:
+        case ast.Return(ast.Call(ast.Name(called), values, words)):
+            for inner in own.body:
+                if isinstance(inner, ast.FunctionDef) and inner.name == called:
+                    pairs = [*zip(_parameters(inner), values, strict=False)]
+                    pairs += [(word.arg or "", word.value) for word in words]
+                    named = [
+                        (one, item.id)
+                        for one, item in pairs
+                        if isinstance(item, ast.Name)
+                    ]
+                    given = {one: given[name] for one, name in named if name in given}
+                    own = inner
+    return _Body(own.name, _statements(own.body), given)
+
+
+def _parameters(node: ast.FunctionDef) -> list[str]:
+    arguments = node.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return [item.arg for item in every]
+
+
+def _statements(body: Sequence[ast.stmt]) -> list[_Statement]:
     """The statements of a forward in their order; what a test decides and a loop goes through is read by all that stands in it."""
     found: list[_Statement] = []
 
@@ -1101,15 +1144,7 @@ def _statements(function: Callable[..., Any]) -> list[_Statement]:
             for block in blocks:
                 add(block, read, until)
 
-    try:
-        lines, start = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return []
-    ast.increment_lineno(tree, max(start, 1) - 1)
-    for node in tree.body[:1]:
-        if isinstance(node, ast.FunctionDef):
-            add(node.body, frozenset(), 0)
+    add(body, frozenset(), 0)
     return found
 
 
