@@ -114,6 +114,9 @@ class LoopLowering:
         statics = {name: op for name, op in outer.items() if name not in tensors}
         taken = _Step(self.spec, self.graph, code, carries, parts, tensors, statics)
         shapes, step = self._steady(taken)
+        numbers = {name for name, op in carries.items() if op.rule == "number"}
+        if any(_asks_for_tensor(numbers, item.value) for item in code.lines):
+            raise UnsupportedError("a loop carries what is no tensor")
         carries = {
             name: self._started(op, shapes.get(name)) for name, op in carries.items()
         }
@@ -625,6 +628,16 @@ def _in_every_step(
         return node if shifted else read(node)
 
     return part
+
+
+def _asks_for_tensor(names: set[str], value: Node) -> bool:
+    """Whether a function, or a choice, reads one of the names: the backward then asks a function of what is a number at first."""
+    for node in value.walk():
+        if node.kind == "conditional" and node.names() & names:
+            return True
+        if node.kind == "call" and any(item.label in names for item in node.args):
+            return True
+    return False
 
 
 def _is_only(item: Assign, code: _Code) -> bool:

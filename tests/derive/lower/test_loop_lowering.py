@@ -233,6 +233,9 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
         "reversed = w * w\n" + SCAN + "return h * reversed",
         # it leaves nothing
         "for t in range(x.shape[1]):\n    y = x[:, t] * w\nreturn x * w",
+        # a choice, or a function, that reads a number at first
+        "h = 0\nfor t in range(x.shape[1]):\n    h = x[:, t] if t == 0 else torch.sin(h) * x[:, t]\nreturn h * w",
+        "h = 0\nfor t in range(x.shape[1]):\n    h = x[:, t] + torch.where(w > 0.5, w, h)\nreturn h",
     ],
 )
 def test_another_loop_is_left_to_autograd(forward: str) -> None:
