@@ -155,6 +155,7 @@ def test_a_dtype_is_fixed_for_a_call(dtype: torch.dtype) -> None:
         ("m = (x > 0) & ~y.isnan()\nreturn x[m].sum()", False),
         ("m = x > 0\nreturn x.exp()[..., m[0]].sum()", False),
         ("x.masked_select(x > 0).sum()", False),
+        ("torch.combinations(x[0]).sum() * y", False),
         ("rows = (x > 0).nonzero()\nreturn x[rows[:, 0], rows[:, 1]].sum()", False),
         ("h = x * y\nh[x > 0] = 0\nreturn h", False),
         ("m = x > 0\nreturn x[:, None][..., 0] * m[:, 1:].sum()", True),
