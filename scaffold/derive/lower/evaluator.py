@@ -149,9 +149,8 @@ class Evaluator(ABC):
             return self._of_list(value, index)
         several = index.args if index.kind == "tuple" else (index,)
         whole = [self.part(part) for part in several]
-        first, *_ = whole
-        named = index.kind not in ("tuple", "list") and first.rule == "list"
-        if named and not any(item.is_tensor for item in first.args):
+        named = index.kind not in ("tuple", "list") and whole[0].rule == "list"
+        if named and not any(item.is_tensor for item in whole[0].args):
             # `x[at]` of a tuple is `x[0, 1]`, of a list it is `x[[0, 1]]`.
             raise UnsupportedError("an index that is a tuple or a list")
         return indexing.taken(self.applier, value, whole)

@@ -88,6 +88,7 @@ def test_new_dims_beside_masks_and_indices_that_stand_apart(forward: str) -> Non
 @pytest.mark.parametrize(
     "forward",
     [
+        "return x[()].sin() * torch.exp(x)[()]",
         "return x[[1, 0]].sin()",
         "return (x * x)[[-1, 0]].sin() * x[[0],].exp()",
         "at = (0, 1)\nreturn x[at].sin()",
