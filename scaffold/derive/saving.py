@@ -99,9 +99,8 @@ class Origins(NamedTuple):
 
     outputs: dict[str, str]  # name in the formulas -> output
     intermediates: tuple[str, ...]
-    described: Mapping[str, str] = (
-        {}
-    )  # locals of which only metadata is read, as the forward has them
+    # Locals of which only metadata is read, as the forward has them.
+    described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> the output that has its shape
 
 

@@ -476,7 +476,8 @@ class _Uses:
             case [ast.Tuple(names)], ast.Name() if value.id not in self.bound:
                 for target in names:  # `row, col = edge_index`
                     self.assign([target], value)
-                    self.rows |= {target.id} if isinstance(target, ast.Name) else {*()}
+                    if isinstance(target, ast.Name):
+                        self.rows.add(target.id)
                 return
         inside = any(isinstance(item, ast.Subscript) for item in targets)
         self.expression(value, _tensor if inside else _unclear)

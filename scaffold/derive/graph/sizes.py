@@ -11,9 +11,8 @@ from math import gcd
 from scaffold.derive.graph.shapes import Dim, NamedSize, UnnamedSize, is_lead
 
 Monomial = tuple[Dim, ...]  # in the order of their text
-Terms = Mapping[
-    Monomial, int
-]  # whole multiples of products; the product of nothing is 1
+# Whole multiples of products; the product of nothing is 1.
+Terms = Mapping[Monomial, int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -47,9 +47,8 @@ NEAR = 0.01  # the part of a number by which values are off that are about it
 STEP = 1e-5  # to either side of a kink
 SMALL = 1e-3  # below this, steps are no smaller
 LOST = 1e-9  # the part of a gradient that float64 never loses to rounding, but for what cancels
-CANCELS = (
-    1e4  # times what autograd's changes by where the last digit of the inputs does
-)
+# Times what autograd's changes by where the last digit of the inputs does.
+CANCELS = 1e4
 BESIDE = 6  # points beside it, in which a gradient may be another one
 
 

@@ -1139,7 +1139,8 @@ def _statements(body: Sequence[ast.stmt]) -> list[_Statement]:
             last = node.end_lineno or node.lineno
             until = max(again, last) if isinstance(node, ast.For | ast.While) else again
             last = blocks[0][0].lineno - 1 if blocks else last
-            changed |= {node.name} if isinstance(node, ast.FunctionDef) else {*()}
+            if isinstance(node, ast.FunctionDef):
+                changed |= {node.name}
             found.append(_Statement(node.lineno, last, read, changed, until))
             for block in blocks:
                 add(block, read, until)
