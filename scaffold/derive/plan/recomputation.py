@@ -249,8 +249,19 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
         statements = again  # which has a name for all that is saved
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
-    cut_off = active_locals(statements, tensors) & set(chosen.saved)
+    data = _read_as_data((*chosen.repeated, *maths.program))  # a shape is constant
+    cut_off = active_locals(statements, tensors) & set(chosen.saved) & data
     return Reuse(chosen, forward, cut_off, described)
+
+
+def _read_as_data(statements: Lines) -> frozenset[str]:
+    """The names that no statement assigns before it reads more than their shape."""
+    return frozenset(
+        read.name
+        for read, _ in free_reads(statements)
+        # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
+        if read.element or not read.facets
+    )
 
 
 def _plan(
@@ -262,8 +273,7 @@ def _plan(
     locals_ = written(*statements) - inputs
     found = [read for read, _ in free_reads(maths.program) if read.name in locals_]
     wanted = frozenset(read.name for read in found)
-    # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
-    data = frozenset(read.name for read in found if read.element or not read.facets)
+    data = _read_as_data(maths.program) & locals_
     kinds = kinds_of_inputs(spec).after(statements)
     forward = Locals(
         statements,
