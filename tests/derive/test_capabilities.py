@@ -6,6 +6,7 @@ import pytest
 
 from scaffold.derive import derive
 from tests.derive.building import spec_of
+from tests.derive.published.training import TRAINING
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,12 @@ def test_a_combined_forward_is_not_transformed() -> None:
     options: dict[str, Any] = {"forward": "x * 2", "grad": {"x": "grad_output * 2"}}
     assert derive(spec_of("x", **options)).transforms
     assert not derive(spec_of("x", style="combined", **options)).transforms
+
+
+def test_a_local_of_which_only_the_shape_is_read_cuts_off_no_second_derivative() -> (
+    None
+):
+    """`n` is read of a matrix that cannot be computed again, since a view of it may be written over."""
+    forward = next(x.forward for x in TRAINING if x.name == "vicreg_covariance")
+    spec = spec_of("x, y", forward=forward, derive=True, once_differentiable=False)
+    assert not derive(spec).once_differentiable
