@@ -87,10 +87,15 @@ def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
 
 
 def _is_zero(make: Maker, g: Op) -> bool:
-    """Whether a sum is zero in exact arithmetic: that which reaches the maximum that a softmax subtracts."""
-    if g.rule == "neg":
+    """Whether it is a sum that is zero in exact arithmetic, or a multiple of one.
+
+    That is what reaches the maximum that a softmax subtracts, and the mean of `x` by way of `(x - x.mean()) * (y - y.mean())`.
+    """
+    if g.rule == "neg" or g.facts.operator == "/":
         return _is_zero(make, g.args[0])
-    if g.rule != "sum":
+    if g.facts.operator == "*":
+        return any(_is_zero(make, arg) for arg in g.args)
+    if not (g.facts.category == "reduction" and g.facts.linear):
         return False
     dims = dims_of(g.args[1])
     return dims is not None and sums_to_zero(make, g.args[0], dims)

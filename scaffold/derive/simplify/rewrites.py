@@ -47,6 +47,8 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
             _is_mean(rest, x, dims) or _is_share_of_sum(make, rest, x, dims)
             for x, rest in ((one, two), (two, one))
         )
+    if operator == "@":
+        return _product_sums_to_zero(make, op, dims)
     if operator not in ("*", "/"):
         return False
     left = shapes.reduced(op.shape, dims, True)
@@ -61,6 +63,19 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     return len(varying) == 1 and (
         varying[0].shape == op.shape and sums_to_zero(make, varying[0], dims)
     )
+
+
+def _product_sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
+    """Whether `x @ y` does along dims of `x` that `y` has not, or along the columns of `y`: the covariance of `x - x.mean(0)` has such a gradient."""
+    x, y = op.args
+    rank = op.shape.rank
+    places = {shapes.position(op.shape, dim) for dim in dims}
+    if rank is None or None in places:
+        return False
+    columns = rank - 1
+    if x.shape.rank == rank and y.shape.rank == 2 and columns not in places:
+        return sums_to_zero(make, x, dims)
+    return y.shape.rank == rank and places == {columns} and sums_to_zero(make, y, dims)
 
 
 def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:

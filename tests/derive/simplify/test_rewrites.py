@@ -55,6 +55,18 @@ CENTRED = {
         "c = x - x.mean(0)\nreturn (c**2).mean(0) * w[0] + v[0]",
         (".sum(0", "grad.mean"),
     ),
+    "the means of a covariance of two": (
+        "c = x - x.mean(1, keepdim=True)\nd = w - w.mean(1, True)\nreturn (c * d).mean(1) * v[:, 0]",
+        ("d.mean", "c.mean"),
+    ),
+    "the mean of a covariance matrix": (
+        "c = x - x.mean(0)\nreturn c.t() @ c * w[0] + v[0]",
+        ("grad_c",),
+    ),
+    "the mean of a matrix of inner products": (
+        "c = x - x.mean(1, keepdim=True)\nreturn c @ c.t() @ w * v",
+        ("grad_c",),
+    ),
 }
 
 
@@ -80,6 +92,9 @@ def test_what_sums_to_zero_is_not_computed(name: str, dims: str) -> None:
         "s = x * w\nreturn torch.log_softmax(s - s.amax(0, keepdim=True), -1) * v",
         "c = x - w.mean(0)\nreturn (c**2).sum(0) * w[0] + (c * v).sum(0)",
         "c = x - x.mean(0)\nreturn (c**2).sum(1) * w[:, 0] + (c * v).sum(1)",
+        "c = x - x.mean(0)\nreturn c @ c.t() @ w * v",
+        "c = x - x.mean(1, keepdim=True)\nreturn c.t() @ c * w[0] + v[0]",
+        "c = x - x.mean(0)\nreturn (c * w).mean(1) * v[:, 0]",
     ],
 )
 def test_what_sums_to_something_is_summed(forward: str) -> None:
