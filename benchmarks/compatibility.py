@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo import symbolic_convert
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
@@ -485,6 +484,8 @@ def _(op: Op) -> None:
 
 def _forget_modules() -> None:
     """See that Dynamo imports the op's module again: that of the style before has the same name."""
+    from torch._dynamo import symbolic_convert  # seconds, which tests need not take
+
     cached = getattr(symbolic_convert, "_import_module", None)  # not in every version
     if cached is not None:
         cached.cache_clear()

@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from scaffold.cli import main
+import typer
+
+from scaffold.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-P", "-m", "scaffold")  # as the installed command: no cwd
@@ -38,10 +41,17 @@ def _outcome(code: int, out: str, err: str) -> Outcome:
     return Outcome(code, out, PROVEN.sub("", err), "".join(PROVEN.findall(err)))
 
 
+# A run makes its command of what is declared once; hundreds of runs in this process would do it each time.
+_ONCE = (
+    patch.object(app, "application", cache(app.application)),
+    patch.object(typer.main, "get_command", cache(typer.main.get_command)),
+)
+
+
 def scaffold(directory: Path, *arguments: str) -> Outcome:
     """Run the command in this process; nobody is there to be asked."""
     typed = patch.object(sys, "argv", ["scaffold", *arguments])
-    with _captured() as (out, err), chdir(directory), typed:
+    with _captured() as (out, err), chdir(directory), typed, _ONCE[0], _ONCE[1]:
         code = _exit_code()
     return _outcome(code, _text(out), _text(err))
 

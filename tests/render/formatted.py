@@ -1,5 +1,7 @@
 """Generated tests, and what the tests of a project share, as a run writes them: formatted."""
 
+from functools import cache
+
 from scaffold.derive import Derivation
 from scaffold.render.file_style import PLAIN
 from scaffold.render.formatting import format_source
@@ -9,6 +11,7 @@ from scaffold.render.testfile import suite_draft
 from scaffold.spec import OpSpec
 
 
+@cache
 def op_testing_file() -> str:
     """The file that generated tests of a project import, without choices of a team."""
     return format_source(op_testing_draft(PLAIN))
