@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from scaffold.derive import derive
-from tests.derive.building import draft_of, load, reference, spec_of, text_of
+from scaffold.render.formatting import fold
+from scaffold.spec.other_tools import LINE_LENGTH
+from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_op
 
 POLICIES = ("recompute", "balanced")
@@ -22,13 +24,13 @@ def tensor(*shape: int, dtype: torch.dtype = torch.double) -> Tensor:
 def check_forward(
     inputs: str, forward: str, calls: Iterable[tuple[Any, ...]], **options: Any
 ) -> str:
-    """Forward, gradients and second ones for every call, under both policies; the text that saves least."""
-    made = []
+    """Forward, gradients and second ones for every call, under both policies; the text that saves least, as far as lines are broken."""
+    drafts = []
     for policy in POLICIES:
         spec = spec_of(inputs, forward=forward, save_policy=policy, **options)
         derivation = derive(spec)
-        made.append((spec, derivation))
-        module = load(draft_of(spec, derivation))
+        drafts.append(draft_of(spec, derivation))
+        module = load(drafts[-1])
         plain = reference([item.name for item in spec.inputs], forward)
         for values in calls:
             check_op(
@@ -39,4 +41,4 @@ def check_forward(
                 once=derivation.once_differentiable,
                 subset_limit=8,
             )
-    return text_of(*made[0])
+    return fold(drafts[0], LINE_LENGTH)

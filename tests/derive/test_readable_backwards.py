@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from scaffold.render.formatting import format_source
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, load, op_text, reference
 
@@ -14,6 +15,11 @@ def backward(
 ) -> str:
     """The body of the backward; forward and gradients are those of autograd, under both policies."""
     return backward_of(check_forward(inputs, forward, calls, **options))
+
+
+def formatted_backward(inputs: str, forward: str, *calls: tuple[object, ...]) -> str:
+    """The same as the formatter leaves it: where it breaks lines, and how it quotes."""
+    return backward_of(format_source(check_forward(inputs, forward, calls)))
 
 
 def locals_of(text: str) -> set[str]:
@@ -52,7 +58,7 @@ def test_a_product_with_the_cotangent_is_called_by_its_factor() -> None:
 
 
 def test_a_long_sum_has_a_line_for_each_term() -> None:
-    text = backward(
+    text = formatted_backward(
         "points[N, 4], theta[N]",
         "powers = torch.stack([theta, theta**3, theta**5, theta**7], dim=-1)\n"
         "return (points * powers).sum(-1)",
@@ -440,7 +446,7 @@ def test_a_tensor_that_most_gradients_need_is_saved_plainly() -> None:
 
 
 def test_parts_of_one_shape_are_equal_shares() -> None:
-    text = backward(
+    text = formatted_backward(
         "a, b",
         "return torch.cat((a * b, a + b, torch.atan2(a, b)), dim=-1)",
         (tensor(3, 4), tensor(4)),
@@ -782,7 +788,7 @@ def test_what_is_one_minus_a_gate_is_written_out_and_a_shared_chain_is_named() -
 
 
 def test_a_name_that_is_used_again_is_used_again_in_the_backward() -> None:
-    text = backward(
+    text = formatted_backward(
         "q[B, T, D], k[B, T, D], v[B, T, D], mask[T, T; bool]",
         """
 scores = q @ k.mT

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +70,17 @@ class Disk:
         return step
 
 
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    disk_with_steps = Disk()
+def disk_with_steps(patch: pytest.MonkeyPatch) -> Disk:
+    """The disk of this process, until the patch is undone."""
+    made = Disk()
     for name in STEPS:
-        monkeypatch.setattr(disk, name, disk_with_steps.wrap(name))
-    yield disk_with_steps
+        patch.setattr(disk, name, made.wrap(name))
+    return made
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return disk_with_steps(monkeypatch)
 
 
 def take_snapshot(root: Path) -> Snapshot:

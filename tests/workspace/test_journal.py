@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,29 +10,32 @@ import pytest
 from scaffold.errors import ScaffoldError
 from scaffold.workspace import apply, plan, recover, resolve
 from scaffold.workspace.transaction import NAME
+from tests.workspace.conftest import disk_with_steps, run_in_child
 
-InChild = Callable[[Callable[[], object]], int]
 FILES = {"a.py": "new a\n", "b.py": "new b\n", "d/c.py": "new c\n"}
 
 
-@pytest.fixture
-def interrupted(tmp_path: Path, failing: Any, in_child: InChild) -> Path:
-    """A tree whose run was killed after two of three files were in place."""
-    root = tmp_path / "root"
-    root.mkdir()
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `interrupted` is a copy of."""
+    root = tmp_path_factory.mktemp("killed")
     (root / "a.py").write_text("old a\n")
     made = resolve(plan(FILES, root), "overwrite")
-    failing.fail(lambda step: False)
     for number in range(100):
-        failing.kill(number, "before")
-        assert in_child(lambda: apply(made)) == 9
+        with pytest.MonkeyPatch.context() as patch:
+            disk_with_steps(patch).kill(number, "before")
+            assert run_in_child(lambda: apply(made)) == 9
         if (root / "b.py").exists():
             break
-        failing.fail(lambda step: False)
         recover(root)
-    failing.fail(lambda step: False)
     assert (root / "a.py").read_text() == "new a\n"
     return root
+
+
+@pytest.fixture
+def interrupted(killed: Path, tmp_path: Path) -> Path:
+    """A tree whose run was killed after two of three files were in place."""
+    return Path(shutil.copytree(killed, tmp_path / "root"))
 
 
 def test_nothing_to_recover(tmp_path: Path) -> None:
