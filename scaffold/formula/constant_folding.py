@@ -284,15 +284,58 @@ NONE: Names = frozenset()
 SYNTAX = {label: kind for kind, label in COMPARE.items()}
 
 
-def folded(body: Sequence[ast.stmt], there: Names = NONE) -> list[ast.stmt]:
-    """The statements that are left where tests of constants are settled; the names of `there` are never None."""
+def folded(
+    body: Sequence[ast.stmt], there: Names = NONE, nones: Names = NONE
+) -> list[ast.stmt]:
+    """The statements that are left where tests of constants are settled; the names of `there` are never None, those of `nones` are."""
     done: list[ast.stmt] = []
     for item in body:
-        found = _Folder(there).visit(item)
+        found = _Folder(there, nones).visit(item)
         done += found if isinstance(found, list) else [found]
         if done and isinstance(done[-1], ast.Return):
             break  # what follows never runs
     return done
+
+
+def with_nones_settled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements without choices whether a name is None that the lines above settle: `y = None`, then `if y is None: ...`."""
+    done: list[ast.stmt] = []
+    known: dict[str, bool] = {}  # whether it is None
+    for item in body:
+        nones = frozenset(name for name, is_none in known.items() if is_none)
+        lines = folded([item], frozenset(known) - nones, nones)
+        done += lines
+        for line in lines:
+            match line:
+                case ast.Assign([ast.Name(name)], value):
+                    is_none = _is_none(value, known)
+                    known.pop(name, None)
+                    if is_none is not None:
+                        known[name] = is_none
+                case _:
+                    for node in ast.walk(line):
+                        if isinstance(node, ast.Name) and isinstance(
+                            node.ctx, ast.Store
+                        ):
+                            known.pop(node.id, None)
+    return done
+
+
+def _is_none(value: ast.expr, known: Mapping[str, bool]) -> bool | None:
+    """Whether a value is None; the text does not tell of a call, unless it is one of torch."""
+    match value:
+        case ast.Constant(None):
+            return True
+        case ast.Name(name):
+            return known.get(name)
+        case ast.Constant() | ast.BinOp() | ast.UnaryOp() | ast.Tuple() | ast.List():
+            return False
+        case ast.Call(ast.Attribute(inner)):
+            while isinstance(inner, ast.Attribute):
+                inner = inner.value
+            of = inner.id if isinstance(inner, ast.Name) else ""
+            return False if of in ("torch", "F") or known.get(of) is False else None
+    return None
 
 
 def without_empty(item: ast.If) -> list[ast.stmt]:
@@ -316,7 +359,7 @@ def negated(test: ast.expr) -> ast.expr:
     return ast.copy_location(found, test)
 
 
-def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:
+def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool | None:
     """Whether a test holds; None if literals do not tell."""
     match test:
         case ast.Constant(value):
@@ -324,18 +367,18 @@ def truth_of(test: ast.expr, there: Names = NONE) -> bool | None:
         case ast.Tuple(items) if all(isinstance(one, ast.Constant) for one in items):
             return bool(items)
         case ast.UnaryOp(ast.Not(), inner):
-            truth = truth_of(inner, there)
+            truth = truth_of(inner, there, nones)
             return None if truth is None else not truth
         case ast.BoolOp(operation, items):
             settling = isinstance(operation, ast.Or)
-            found = [truth_of(one, there) for one in items]
+            found = [truth_of(one, there, nones) for one in items]
             if settling in found:
                 return settling
             return None if None in found else not settling
         case ast.Compare(
             ast.Name(name), [ast.Is() | ast.IsNot() as compare], [ast.Constant(None)]
-        ) if (name in there):
-            return isinstance(compare, ast.IsNot)
+        ) if (name in there | nones):
+            return isinstance(compare, ast.IsNot) == (name in there)
         case ast.Compare(left, [operation], [right]):
             return _compared(left, operation, right)
     return None
@@ -360,21 +403,21 @@ def _literal(item: ast.expr, several: bool = False) -> object:
 
 
 class _Folder(ast.NodeTransformer):
-    def __init__(self, there: Names) -> None:
-        self.there = there
+    def __init__(self, there: Names, nones: Names) -> None:
+        self.known = there, nones
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         node.test = self.visit(node.test)
-        truth = truth_of(node.test, self.there)
+        truth = truth_of(node.test, *self.known)
         if truth is not None:
-            return folded(node.body if truth else node.orelse, self.there)
-        node.body = folded(node.body, self.there)
-        node.orelse = folded(node.orelse, self.there)
+            return folded(node.body if truth else node.orelse, *self.known)
+        node.body = folded(node.body, *self.known)
+        node.orelse = folded(node.orelse, *self.known)
         return without_empty(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        truth = truth_of(node.test, self.there)
+        truth = truth_of(node.test, *self.known)
         if truth is None:
             return node
         return node.body if truth else node.orelse
@@ -385,7 +428,7 @@ class _Folder(ast.NodeTransformer):
         wanted = isinstance(node.op, ast.Or)  # the truth that settles it
         kept: list[ast.expr] = []
         for item in node.values:
-            truth = truth_of(item, self.there)
+            truth = truth_of(item, *self.known)
             if truth is None or truth is wanted or item is node.values[-1]:
                 kept.append(item)
             if truth is wanted:

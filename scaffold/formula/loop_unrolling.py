@@ -10,15 +10,21 @@ for: nobody would merge five copies of a body, so those are left to autograd.
 import ast
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from scaffold.formula.constant_folding import BINARY, computed, truth_of
-from scaffold.formula.substitution import names_in, stored
+from scaffold.formula.constant_folding import (
+    BINARY,
+    computed,
+    truth_of,
+    with_nones_settled,
+)
+from scaffold.formula.substitution import named, names_in, stored
 from scaffold.primitives.calls import is_sized
 
 ROUNDS = 4  # of one loop
 LINES = 24  # that all loops of a forward make
+Number = Callable[[ast.expr], int | None]  # what an expression is, if it is known
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
@@ -26,18 +32,18 @@ def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt
     """The statements without loops, or as they are; `taken` names hide the builtin functions."""
     if not any(map(_loops, body)):
         return body
-    steps = _Steps(_read_outside(body), frozenset(taken), _lists(body, taken))
-    found = steps.lines(copy.deepcopy(body))
+    lists, numbers = _lists(body, taken), _numbers(body, taken)
+    steps = _Steps(_read_outside(body), frozenset(taken), lists, numbers)
+    steps.used = {*names_in(body), *taken}
+    found = with_nones_settled(steps.lines(copy.deepcopy(body)))
     nodes = [node for item in found for node in ast.walk(item)]
-    # `for i in range(2): if i > 3: ...`: a choice that is left without a statement.
-    idle = any(isinstance(node, ast.If) and not node.body for node in nodes)
     longer = sum(isinstance(node, ast.stmt) for node in nodes) > LINES + len(body)
-    return body if idle or longer or any(map(_loops, found)) else found
+    return body if longer or any(map(_loops, found)) else found
 
 
 def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
     """What a comprehension, or a `map`, over values that the text lists gives; None of any other."""
-    return _Steps(frozenset(), frozenset(taken), {}).elements(item)
+    return _Steps(frozenset(), frozenset(taken), {}, {}).elements(item)
 
 
 def is_map(item: ast.AST) -> bool:
@@ -52,14 +58,35 @@ def _loops(item: ast.AST) -> bool:
     return any(isinstance(node, LOOPS) or is_map(node) for node in ast.walk(item))
 
 
+def _assignments(body: Sequence[ast.stmt], taken: Collection[str]) -> Counter[str]:
+    """How often each name is bound, those of inputs once more."""
+    nodes = (node for item in body for node in ast.walk(item))
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    bound = (node.id for node in names if isinstance(node.ctx, ast.Store))
+    return Counter([*bound, *taken])
+
+
+def _numbers(body: Sequence[ast.stmt], taken: Collection[str]) -> dict[str, ast.expr]:
+    """What names stand for that get a value once: `last = levels - 1`."""
+    counts = _assignments(body, taken)
+    return {
+        item.targets[0].id: item.value
+        for item in body
+        if isinstance(item, ast.Assign)
+        and isinstance(item.targets[0], ast.Name)
+        and counts[item.targets[0].id] == 1
+    }
+
+
 def _lists(
     body: Sequence[ast.stmt], taken: Collection[str]
 ) -> dict[str, list[ast.expr]]:
-    """What lists consist of that are written out, `xs = (x, y)`, and that stay as they are; so do the names in them."""
+    """What lists consist of that are written out, `xs = (x, y)`, and that stay as they are; so do the names in them.
+
+    The parts of others, `xs = [x + 1, y]`, are `xs[0]` and `xs[1]`.
+    """
     nodes = [node for item in body for node in ast.walk(item)]
-    names = (node for node in nodes if isinstance(node, ast.Name))
-    bound = (node.id for node in names if isinstance(node.ctx, ast.Store))
-    counts = Counter([*bound, *taken])
+    counts = _assignments(body, taken)
     changed = {
         node.value.id
         for node in nodes
@@ -71,9 +98,15 @@ def _lists(
     for item in body:
         match item:
             case ast.Assign([ast.Name(name)], ast.Tuple(elts) | ast.List(elts)):
-                fixed = all(counts[other] <= 1 for other in (name, *names_in(elts)))
-                if fixed and name not in changed and all(map(_is_repeatable, elts)):
+                if counts[name] > 1 or name in changed:
+                    continue
+                fixed = all(counts[other] <= 1 for other in names_in(elts))
+                whole = not any(isinstance(part, ast.Starred) for part in elts)
+                if fixed and all(map(_is_repeatable, elts)):
                     found[name] = elts
+                elif whole:
+                    known = ast.copy_location(ast.Name(name, ast.Load()), item)
+                    found[name] = [_part(known, at) for at in range(len(elts))]
     return found
 
 
@@ -125,9 +158,12 @@ class _Steps(ast.NodeTransformer):
         outside: frozenset[str],
         taken: frozenset[str],
         lists: Mapping[str, list[ast.expr]],
+        numbers: Mapping[str, ast.expr],
     ) -> None:
-        self.outside, self.taken, self.lists = outside, taken, lists
+        self.outside, self.taken = outside, taken
+        self.lists, self.numbers = lists, numbers
         self.rounds = ROUNDS  # of one loop
+        self.used: set[str] = set()  # names that no value may get
 
     def lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -137,7 +173,8 @@ class _Steps(ast.NodeTransformer):
         return found
 
     def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
-        values = self._values(item.iter)
+        above, iterable = self._with_names(item.iter, item.target)
+        values = self._values(iterable)
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
         leaves = _leaves(item.body)
@@ -151,11 +188,44 @@ class _Steps(ast.NodeTransformer):
         for known in rounds:
             if known is None:
                 return item
-            step = _step(item.body, known)
+            step = _step(item.body, known, self._number)
             if step is None:
                 return item
             found += step
-        return self.lines(found)
+        self.used.update(stored(above))
+        return [*above, *self.lines(found)]
+
+    def _with_names(
+        self, iterable: ast.expr, target: ast.expr
+    ) -> tuple[list[ast.stmt], ast.expr]:
+        """`zip((n, 2 * n), (x, y))` as `zip((n, size), (x, y))`, and `size = 2 * n` above: what a list has is computed once."""
+        match iterable, target:
+            case ast.Tuple(items) | ast.List(items), ast.Name(name):
+                pass
+            case (
+                ast.Call(ast.Name("zip"), several, []),
+                ast.Tuple(names),
+            ) if len(
+                several
+            ) == len(names):
+                above, made = list[ast.stmt](), list[ast.expr]()
+                for item, part in zip(several, names, strict=True):
+                    lines, inner = self._with_names(item, part)
+                    above, made = [*above, *lines], [*made, inner]
+                call = ast.Call(iterable.func, made, [])
+                return above, ast.copy_location(call, iterable)
+            case _:
+                return [], iterable
+        above, kept = [], list[ast.expr]()
+        for at, item in enumerate(items):
+            if _is_repeatable(item) or not isinstance(item, ast.BinOp | ast.Call):
+                kept.append(item)
+                continue
+            numbered = (f"{name}_{at + more}" for more in range(len(self.used) + 1))
+            own = next(one for one in numbered if one not in self.used)
+            above.append(named(own, item))
+            kept.append(ast.copy_location(ast.Name(own, ast.Load()), item))
+        return above, ast.copy_location(type(iterable)(kept, ast.Load()), iterable)
 
     def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
         elements = self.elements(item)
@@ -264,20 +334,34 @@ class _Steps(ast.NodeTransformer):
                 ast.Attribute(ast.Name(), name), [ast.List(sizes), *_]
             ) if is_sized(name) and None not in map(_integer, sizes):
                 return [_part(item, number) for number in range(len(sizes))]
+            case ast.Subscript(
+                ast.Attribute(ast.Name(), "shape") as sizes,
+                ast.Slice(first, None, None),
+            ):
+                number = 0 if first is None else _integer(first) or 0
+                return [_part(sizes, at) for at in range(number, 0)] or None
         return None
 
-    def _end(self, item: ast.expr) -> int | None:
-        """A bound of a range: a number, or the length of a list."""
+    def _number(self, item: ast.expr) -> int | None:
+        """A bound of a range: a number, the length of a list, a name that stands for one, or what is computed of those."""
         match item:
             case ast.Call(ast.Name("len"), [ast.Name(name)], []) if name in self.lists:
                 return None if "len" in self.taken else len(self.lists[name])
+            case ast.Name(name) if name in self.numbers:
+                return self._number(self.numbers[name])
+            case ast.BinOp(left, operation, right):
+                one, two = self._number(left), self._number(right)
+                if one is None or two is None:
+                    return None
+                value = computed(BINARY[type(operation)], one, two)
+                return value if isinstance(value, int) else None
         return _integer(item)
 
     def _called(
         self, name: str, args: list[ast.expr], at: ast.expr
     ) -> list[ast.expr] | None:
         if name == "range":
-            ends = [self._end(end) for end in args]
+            ends = [self._number(end) for end in args]
             known = [end for end in ends if end is not None]
             if not 1 <= len(known) <= 3 or len(known) < len(ends) or known[2:] == [0]:
                 return None
@@ -355,12 +439,12 @@ def _bound(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
 
 
 def _step(
-    body: Sequence[ast.stmt], known: Mapping[str, ast.expr]
+    body: Sequence[ast.stmt], known: Mapping[str, ast.expr], number: Number
 ) -> list[ast.stmt] | None:
     """The statements of one step, up to a `continue`; None where the data decide whether one is met."""
     found: list[ast.stmt] = []
     for line in body:
-        for made in _given(copy.deepcopy(line), known):
+        for made in _given(copy.deepcopy(line), known, number):
             if isinstance(made, ast.Continue):
                 return found
             if _continues(made):
@@ -369,16 +453,20 @@ def _step(
     return found
 
 
-def _given(line: ast.stmt, known: Mapping[str, ast.expr]) -> list[ast.stmt]:
-    made = _Known(known).visit(line)
+def _given(
+    line: ast.stmt, known: Mapping[str, ast.expr], number: Number
+) -> list[ast.stmt]:
+    made = _Known(known, number).visit(line)
     return made if isinstance(made, list) else [made]
 
 
 class _Known(ast.NodeTransformer):
     """Puts the values of one step in place of the loop's names, and folds what integers decide: `i + 1`, `if i == 0`."""
 
-    def __init__(self, known: Mapping[str, ast.expr]) -> None:
-        self.known = known
+    def __init__(
+        self, known: Mapping[str, ast.expr], number: Number = lambda item: None
+    ) -> None:
+        self.known, self.number = known, number
 
     def visit_Name(self, item: ast.Name) -> ast.expr:
         if isinstance(item.ctx, ast.Store) or item.id not in self.known:
@@ -389,12 +477,40 @@ class _Known(ast.NodeTransformer):
 
     def visit_BinOp(self, item: ast.BinOp) -> ast.expr:
         self.generic_visit(item)
+        match item:
+            case ast.BinOp(ast.Constant(str(one)), ast.Add(), ast.Constant(str(two))):
+                return _placed(ast.Constant(one + two), item)
         left, right = _integer(item.left), _integer(item.right)
         made = _is_made(item.left) or _is_made(item.right)
         if left is None or right is None or not made:
             return item
         value = computed(BINARY[type(item.op)], left, right)
         return _constant(value, item) if isinstance(value, int) else item
+
+    def visit_Call(self, item: ast.Call) -> ast.expr:
+        """`x[:, list(p)]` with `(0, 1)` for p as `x[:, [0, 1]]`."""
+        self.generic_visit(item)
+        match item:
+            case ast.Call(ast.Name("list"), [ast.Tuple(items)], []) if all(
+                _integer(one) is not None for one in items
+            ):
+                return _listed_as(ast.List, items, item)
+        return item
+
+    def visit_Compare(self, item: ast.Compare) -> ast.expr:
+        """`i < levels - 1` with numbers for names: only tests that these settle are folded."""
+        self.generic_visit(item)
+        match item:
+            case ast.Compare(left, [order], [right]):
+                sides = [self.number(side) for side in (left, right)]
+                one, two = (
+                    side if found is None else _constant(found, side)
+                    for found, side in zip(sides, (left, right), strict=True)
+                )
+                settled = truth_of(ast.Compare(one, [order], [two]))
+                if settled is not None:
+                    return ast.copy_location(ast.Constant(settled), item)
+        return item
 
     def visit_If(self, item: ast.If) -> ast.If | list[ast.stmt]:
         self.generic_visit(item)

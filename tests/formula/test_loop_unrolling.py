@@ -67,6 +67,26 @@ def lines(source: str, *taken: str) -> str:
             "xs = (x, y)\nz = z + xs[0]\nz = z + xs[1]",
         ),
         (
+            "for i in range(2):\n    if p:\n        if i > 0:\n            y = x",
+            "if p:\n    y = x",
+        ),
+        (
+            "a = None\nfor x in (p, q):\n    v = x * 2\n    if a is None:\n        a = v\n    else:\n        a = a + v",
+            "a = None\nv = p * 2\na = v\nv = q * 2\na = a + v",
+        ),
+        (
+            "for n, h in zip((k, 2 * k), (x, y)):\n    z = z + f(n, h)",
+            "n_1 = 2 * k\nz = z + f(k, x)\nz = z + f(n_1, y)",
+        ),
+        (
+            "ws = [0.4, 0.6]\nlast = len(ws) - 1\nfor i in range(last + 1):\n    if i < last:\n        y = y * ws[i]\n    z = z + y",
+            "ws = [0.4, 0.6]\nlast = len(ws) - 1\ny = y * ws[0]\nz = z + y\nz = z + y",
+        ),
+        (
+            "for p in ((0, 1), (1, 0)):\n    y = y + x[:, list(p)]",
+            "y = y + x[:, [0, 1]]\ny = y + x[:, [1, 0]]",
+        ),
+        (
             "if p:\n    for i in range(2):\n        y = y * x",
             "if p:\n    y = y * x\n    y = y * x",
         ),
@@ -102,7 +122,6 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "a, b = map(lambda v, *w: v, (x, y))",
         "y = max(x[i] for i in range(2))",
         "for i in range(2):\n    y = y * x\nfor row in x:\n    y = y * row",
-        "for i in range(2):\n    if p:\n        if i > 0:\n            y = x",
         "for i in range(2):\n    y = [i for i in z]",
     ],
 )
@@ -120,7 +139,8 @@ def test_a_name_that_is_no_builtin() -> None:
 
 def test_a_list_of_an_input_that_is_assigned_anew() -> None:
     source = "xs = [x, y]\nx = x * 2\nfor a in xs:\n    z = z + a"
-    assert lines(source, "x", "y") == source
+    made = "xs = [x, y]\nx = x * 2\nz = z + xs[0]\nz = z + xs[1]"
+    assert lines(source, "x", "y") == made
 
 
 def test_a_loop_whose_name_another_loop_has() -> None:

@@ -161,7 +161,7 @@ def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
         return range_shape(program, args)
     if name == "linspace" and len(args) == 3:
         return Shape((program.size_of(args[2]),))
-    if name.endswith("_window") and args:
+    if (name.endswith("_window") or name == "fftfreq") and args:
         return Shape((program.size_of(args[0]),))
     if name == "eye" and args:
         return Shape((program.size_of(args[0]), program.size_of(args[-1])))

@@ -75,7 +75,7 @@ def creates(node: Node) -> bool:
     path = dotted(node.args[0]) if node.kind == "call" else None
     if path is None or not path.startswith("torch."):
         return False
-    word = path.removeprefix("torch.")
+    word = path.rpartition(".")[2]  # of `torch.fft.fftfreq` too
     made = is_made_of_numbers(word) and not draws_random(word)
     return made or may_be_argument(word)  # `torch.as_tensor(2.0)`
 
