@@ -32,14 +32,10 @@ class FocalLossFunction(Function):
         margin = torch.where(target, logits, -logits)
         sigmoid = torch.sigmoid(-margin)
         weight = sigmoid**ctx.gamma
-        g = grad_output / margin.numel()
-        if ctx.gamma == 0:
-            grad_margin = -g * weight * sigmoid
-        else:
-            logsigmoid = F.logsigmoid(margin)
-            power = sigmoid ** (ctx.gamma - 1)
-            product = ctx.gamma * logsigmoid * power * (1 - sigmoid)
-            grad_margin = g * sigmoid * (product - weight)
+        logsigmoid = F.logsigmoid(margin)
+        power = sigmoid ** (0 if ctx.gamma == 0 else ctx.gamma - 1)
+        diff = ctx.gamma * logsigmoid * power * (1 - sigmoid) - weight
+        grad_margin = grad_output / margin.numel() * sigmoid * diff
         selected_grad = torch.where(target, grad_margin, -grad_margin)
         return selected_grad.sum_to_size(logits.shape), None, None
 

@@ -4,7 +4,7 @@ In: what the passes found. Out: all that `render` knows of the maths.
 Invariant: names in it are those of the generated code; a gradient in `missing` is not written yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -69,6 +69,13 @@ class Forward(NamedTuple):
         yield from self.results
 
 
+class Traits(NamedTuple):
+    """What two tensors have in common where one can tell the shape of the other, or its dtype and device."""
+
+    shape: Hashable
+    dtype: Hashable
+
+
 class GradientStatements(NamedTuple):
     """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
 
@@ -81,6 +88,7 @@ class GradientStatements(NamedTuple):
     once: bool = False  # the statements cannot be differentiated
     again: Lines | None = None  # the forward for what comes again
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
+    traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
 
 
 class Maths(NamedTuple):
@@ -100,6 +108,7 @@ class Maths(NamedTuple):
     versions: tuple[tuple[str, str], ...]  # a name of the forward -> the user's
     again: Lines | None  # the forward as it comes again in the backward
     like: tuple[tuple[str, str], ...]  # input -> the output that has its shape
+    traits: Mapping[str, Traits]  # of the tensors that are surely there
 
 
 class ShapeCheck(NamedTuple):

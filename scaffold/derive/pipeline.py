@@ -293,7 +293,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    origins = Origins(outputs, reuse.plan.saved, views, like)
+    origins = Origins(outputs, reuse.plan.saved, views, like, maths.traits)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(wanted, handed.lines)
     context = context_of(spec, handed, names, missing)
@@ -498,6 +498,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         once=derived.once,
         again=derived.again,
         like=derived.like,
+        traits=derived.traits,
     )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.analysis.metadata import (
+    ATTRIBUTES,
     Read,
     kept_form,
     kept_name,
@@ -18,7 +19,7 @@ from scaffold.derive.analysis.metadata import (
     reads,
 )
 from scaffold.derive.backward_program import Line, free_reads, read_names
-from scaffold.derive.derivation import Filled, Kept, Saved, Source
+from scaffold.derive.derivation import Filled, Kept, Saved, Source, Traits
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.name_collisions import fresh
 from scaffold.errors import Location, ScaffoldError
@@ -102,6 +103,7 @@ class Origins(NamedTuple):
     # Locals of which only metadata is read, as the forward has them.
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> the output that has its shape
+    traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
 
 
 def transfer(
@@ -442,7 +444,10 @@ class _Rewriter:
             return None
         output = self._output_with(read)
         if output is not None and self._gradient_has_it(output):
-            return self._of_gradient(node, read, output, serves)
+            gradient = grad_name(self.spec, output.name)
+            return self._of_another(node, read, gradient, serves)
+        if saved := self._saved_with(read, serves):
+            return self._of_another(node, read, saved, serves)
         if output is not None and read.name in self.origins.outputs:
             self._keep_of_output(read, output)
         elif read.name in self.inputs:
@@ -474,15 +479,30 @@ class _Rewriter:
         name = grad_name(self.spec, output.name)
         return name in self.coming and name not in self.assigned
 
-    def _of_gradient(
-        self, node: Node, read: Read, output: Output, serves: frozenset[str]
+    def _saved_with(self, read: Read, serves: frozenset[str]) -> str | None:
+        """A tensor that is saved, and surely has what is read of another."""
+        own, facets = self.origins.traits.get(read.name), {*read.facets}
+        absent = read.name not in self.assigned and not read.element
+        if own is None or not (absent and facets <= ATTRIBUTES):
+            return None
+        for name, gradients in self.there.items():
+            other = self.origins.traits.get(name)
+            alike = other is not None and other.shape == own.shape
+            if facets - {"shape", "ndim"}:
+                alike = other == own
+            if alike and serves <= gradients:
+                return name
+        return None
+
+    def _of_another(
+        self, node: Node, read: Read, name: str, serves: frozenset[str]
     ) -> Node:
-        gradient = self.graph.name(grad_name(self.spec, output.name))
-        named = self.graph.name(read.name)
+        """The same of another tensor."""
+        other, named = self.graph.name(name), self.graph.name(read.name)
 
         def change(part: Node) -> Node | None:
             if part is named:
-                return gradient
+                return other
             return None if part is node else self._changed(part, serves)
 
         return self.graph.rewrite(node, change)

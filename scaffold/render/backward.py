@@ -341,8 +341,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
             f"return {target}",
         ]
     inline, apart = (f"return {', '.join(each)}" for each in (values, named))
-    width = RETURN_WIDTH - 4 * (derivation.autocast.amp == "region")
-    if len(inline) > width >= len(apart):
+    if len(inline) > _width(derivation) >= len(apart):
         return [*emit_lines(before), f"{target} = {own}", apart]
     return [*emit_lines(before), inline]
 
@@ -364,12 +363,30 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
     open_ = [item for item in spec.differentiable if f"grad_{item.name}" not in sure]
     names = [f"grad_{item.name}" for item in open_ if not item.variadic]
     note = ": Tensor | None" if len(spec.inputs) == 1 else ""
-    lines = [f"{' = '.join(names)}{note} = None"] if names else []
+    lines = [
+        f"{' = '.join(row)}{note} = None" for row in _rows(names, _width(derivation))
+    ]
     for item in open_:
         if item.variadic:
             nothing = f"[None for _ in {needed(spec, item.name)}]"
             lines.append(f"grad_{item.name}: Sequence[Tensor | None] = {nothing}")
     return lines
+
+
+def _rows(names: Iterable[str], width: int) -> list[list[str]]:
+    """The names in as few lines `grad_x = grad_y = None` as they fit in."""
+    rows: list[list[str]] = []
+    for name in names:
+        if rows and len(" = ".join([*rows[-1], name, "None"])) <= width:
+            rows[-1].append(name)
+        else:
+            rows.append([name])
+    return rows
+
+
+def _width(derivation: Derivation) -> int:
+    """The characters of a line of the body, which may stand under `with ctx.autocast:`."""
+    return RETURN_WIDTH - 4 * (derivation.autocast.amp == "region")
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:

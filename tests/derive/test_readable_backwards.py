@@ -1131,7 +1131,7 @@ def test_a_mask_is_of_what_is_before_the_relu_and_numbers_that_differ_in_sign_ar
         (tensor(4, 5).t(), tensor(1, 4).expand(5, 4), tensor(5, 4), 0.5),
     )
     assert "mask = d_pos - d_neg + ctx.margin <= 0" in text
-    assert "* (diff - diff_anchor)" in text
+    assert "diff_positive - diff_negative" in text
     assert "torch.relu" not in text
 
 
@@ -1169,7 +1169,7 @@ def test_a_number_over_a_tensor_times_another_is_that_one_over_it() -> None:
         (tensor(3, 4), tensor(3, 4) + 1, tensor(3, 4)),
         (tensor(4, 3).t(), tensor(1, 4).expand(3, 4), tensor(3, 4)),
     )
-    assert "* diff / exp" in text
+    assert "* diff / var" in text
 
 
 def test_one_number_is_multiplied_where_it_is_read() -> None:
@@ -1226,3 +1226,84 @@ def test_a_gradient_that_is_written_over_keeps_its_name() -> None:
     lines = [line.strip() for line in text.splitlines()]
     at = lines.index("grad_x = grad_x.sub_(mean_grad).mul_(rstd)")
     assert lines[at - 1].startswith("grad_x = torch.addcmul(grad_x_hat, ")
+
+
+def test_a_power_of_zero_takes_no_branches() -> None:
+    text = backward(
+        "x[N, D], t[N, D], gamma: float = 2.0",
+        "p = torch.sigmoid(x)\nreturn (t * (1 - p) ** gamma * F.softplus(-x)).sum()",
+        (tensor(3, 4), tensor(3, 4) + 1, 2.0),
+        (tensor(3, 4) * 100, tensor(3, 4) + 1, 0.0),  # 1 - p is 0
+        (tensor(3, 4), tensor(3, 4) + 1, 1.0),
+        (tensor(0, 4), tensor(0, 4), 0.0),
+    )
+    assert text.count("if ctx.gamma") == 1
+    assert "zeros" not in text and "elif" not in text
+
+
+def test_projections_are_called_after_their_weights() -> None:
+    text = backward(
+        "x[N, D], w_gate[H, D], up_proj[H, D], wv[H, D]",
+        "return F.linear(x, wv) * F.silu(F.linear(x, w_gate)) * F.linear(x, up_proj)",
+        (tensor(3, 4), tensor(2, 4), tensor(2, 4) + 1, tensor(2, 4) - 1),
+        (tensor(0, 4), tensor(2, 4), tensor(2, 4) + 1, tensor(2, 4) - 1),
+    )
+    assert {"gate", "v", "grad_gate", "grad_up", "grad_v"} <= locals_of(text)
+
+
+def test_exponentials_of_logarithms_are_called_after_what_they_are() -> None:
+    text = backward(
+        "mu[N], logvar[N], logvar2[N], ref_logps[N], logps[N]",
+        "return mu**2 * torch.exp(-logvar2) + torch.exp(logvar) * torch.exp(ref_logps - logps)",
+        (tensor(4), tensor(4) + 1, tensor(4) - 1, tensor(4) / 2, tensor(4) / 3),
+        (tensor(0),) * 5,
+    )
+    assert {"inv_var2", "var", "ratio"} <= locals_of(text)
+
+
+def test_values_of_one_role_are_told_apart_by_what_only_one_is_computed_of() -> None:
+    text = backward(
+        "anchor[N, D], positive[N, D], negative[N, D]",
+        "return (anchor - positive).pow(4).sum(-1) * (anchor - negative).pow(4).sum(-1)",
+        (tensor(3, 4), tensor(3, 4) + 1, tensor(3, 4) - 1),
+        (tensor(0, 4), tensor(0, 4), tensor(0, 4)),
+    )
+    assert {"diff_positive", "diff_negative"} <= locals_of(text)
+
+
+def test_a_sum_over_all_but_the_channels_counts_from_the_start() -> None:
+    text = backward(
+        "x[B, C, H, W], weight[C]",
+        "return torch.tanh(x) * weight.view(1, -1, 1, 1)",
+        (tensor(2, 3, 4, 5), tensor(3)),
+        (tensor(0, 3, 4, 5), tensor(3)),
+    )
+    assert ".sum((0, 2, 3))" in text
+
+
+def test_zeros_are_made_of_the_gradient_that_comes_in() -> None:
+    text = backward(
+        "z[N, N], labels[N; index(N)]",
+        "return (F.cross_entropy(z, labels) + F.cross_entropy(z.t(), labels)) / 2",
+        (tensor(4, 4), torch.tensor([0, 3, 1, 1])),
+    )
+    assert "grad_output.new_zeros(z.shape)" in text and "grad_total" not in text
+
+
+def test_a_tensor_that_is_saved_tells_the_shape_of_one_that_is_not() -> None:
+    text = op_text(
+        "a[N], b[N], beta: float = 0.1",
+        forward="-F.logsigmoid(beta * (a - b)).mean()",
+        derive=True,
+        save_policy="balanced",
+    )
+    assert "product.numel()" in text and "_shape" not in text
+
+
+def test_many_gradients_begin_on_lines_that_are_not_broken() -> None:
+    names = [f"a_rather_long_name_{k}" for k in range(4)]
+    text = op_text(", ".join(names), forward=" * ".join(names), derive=True)
+    begun = re.findall(r"(?m)^ +(grad_.*) = None$", text)
+    assert [name for line in begun for name in line.split(" = ")] == [
+        f"grad_{name}" for name in names
+    ]

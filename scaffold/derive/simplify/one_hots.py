@@ -23,6 +23,20 @@ from scaffold.derive.simplify.rebuilding import (
 ONE_HOTS = Registry()
 
 
+@ONE_HOTS.on("scatter")
+def _of_what_comes_in(make: Maker, a: Op, dim: Op, index: Op, value: Op) -> Op | None:
+    """A one-hot in zeros like the gradient that comes in, in place of one that is computed of it."""
+    if not (make.is_(a, "zeros") and is_number(value, 1)):
+        return None
+    (like,) = a.args
+    coming = make.precision.of_gradients(like)
+    seed = next(iter(coming), like)
+    alike = make.precision(seed) == make.precision(like) and seed.kind == like.kind
+    if seed is like or len(coming) > 1 or not alike:
+        return None
+    return make("scatter", make.zeros(seed, a.shape), dim, index, value)
+
+
 @ONE_HOTS.on("div")
 def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
     """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by."""

@@ -36,12 +36,18 @@ class Dialect(NamedTuple):
     ways: Mapping[str, Way] = {}  # rule -> `x.transpose(-2, -1)` of `x.mT`
 
     def counted(self, dims: object, rank: int | None) -> object:
-        """Dims as the forward counts them."""
-        if not self.from_start or rank is None:
+        """Dims as the forward counts them; several, with the first among them, from the start."""
+        with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
+        if not (self.from_start or with_first) or rank is None:
             return dims
         if isinstance(dims, tuple):
-            return tuple(self.counted(dim, rank) for dim in dims)
-        return dims + rank if isinstance(dims, int) and dims < 0 else dims
+            return tuple(_from_start(dim, rank) for dim in dims)
+        return _from_start(dims, rank)
+
+
+def _from_start(dim: object, rank: int) -> object:
+    """A dim that is counted from the start."""
+    return dim + rank if isinstance(dim, int) and dim < 0 else dim
 
 
 PLAIN = Dialect()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import pullback_of
 from scaffold.derive.backward_program import free_reads, needed_for, read_names
-from scaffold.derive.derivation import Forward, GradientStatements
+from scaffold.derive.derivation import Forward, GradientStatements, Traits
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
@@ -75,7 +75,23 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         kept=_kept(backward, names.all, saved, attempt.statements),
         once=once or attempt.over > 0,
         again=names.forward_again(),
+        traits=_traits(backward, names.all),
     )
+
+
+def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Traits]:
+    """Shape, kind and dtype of each tensor that has a name, and is surely there."""
+    inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
+    tensors = backward.spec.tensors
+    given = (item.name for item in tensors if not (item.optional or item.variadic))
+    several = {op: name for op, name in names.items() if op.rule != "input"}
+    several |= {inputs[name]: name for name in given}
+    precision = Precision(backward.seeds)
+    return {
+        name: Traits(op.shape, (op.kind, precision(op)))
+        for op, name in several.items()
+        if op not in inside and is_there(op) and (op.shape.least or op.shape.dims)
+    }
 
 
 def _kept(

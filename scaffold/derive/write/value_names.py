@@ -5,6 +5,8 @@ and none is a builtin's or a keyword's. An expression that stands twice in the f
 `common_subexpressions`.
 """
 
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
@@ -39,6 +41,11 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 }
 
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
+OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
+LOGARITHM = re.compile(r"(?:logit_|log_|log(?!it))([a-z]\w*)")
+WEIGHT = re.compile(
+    r"(?:w|W|weight)_([a-z]\w*)|[wW]([qkvo])|([a-z]\w*?)_(?:proj|w|weight)"
+)
 LONGEST = 18  # characters of a name made of several
 
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
@@ -105,6 +112,16 @@ class Namer:
             if len(alike) == 1:
                 continue
             names = {op: list(self._more_exact(op)) for op in alike}
+            alike_too = (
+                len({name for found in names.values() for name in found[:1]}) == 1
+            )
+            if alike_too and not self._is_gradient(alike[0]):
+                # `diff_pos` and `diff_neg` of `x - pos` and `x - neg`, not `diff` and `diff_x`
+                counts = Counter(name for found in names.values() for name in found)
+                names = {
+                    op: [name for name in found if counts[name] == 1]
+                    for op, found in names.items()
+                }
             if len({name for found in names.values() for name in found[:1]}) > 1:
                 for op, found in names.items():
                     if (self._value(op) or self.negated.get(op)) in self.held:
@@ -233,6 +250,8 @@ class Namer:
         for end in (*words, "_".join(words)):
             if end:
                 yield from (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles)
+        if reduced and len(words) == 1:  # where the user has a `x_norm`
+            yield from (f"{role}_{words[0]}" for role in roles)
 
     def _of_both(self, op: Op) -> str | None:
         """`x_cos` for `x * cos`, where both have names."""
@@ -272,7 +291,7 @@ class Namer:
         if not name:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
-        yield from (f"grad_{name}_via_{role}" for role in roles)
+        yield from (f"grad_{name}_via_{role}" for role in roles if role != name)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
         """What the cotangent of a forward value is called."""
@@ -338,7 +357,37 @@ class Namer:
             return [*self._as_argument(op), *VALUE[op.rule]]
         plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
-        return list(words)
+        return [*self._by_argument(op), *words]
+
+    def _by_argument(self, op: Op) -> Iterator[str]:
+        """What the name of what it is computed of says: `var` is `exp(logvar)`, `gate` is `F.linear(x, w_gate)`, `scaled_logits` is `beta * logits`."""
+        if op.facts.argument == "exponent":
+            yield from self._without_log(op.args[0])
+        elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
+            yield found[found.lastindex or 0]
+        elif op.facts.operator == "*":
+            one, two = op.args
+            for by, value in ((one, two), (two, one)):
+                name = self._exact(value)
+                if not by.is_tensor and name and name not in self._roles(value):
+                    yield from self._with_name("scaled_{}", value)
+                elif _is_of_lower_rank(by, value) and (both := self._of_both(op)):
+                    yield both
+
+    def _without_log(self, op: Op) -> Iterator[str]:
+        """What the exponential of a logarithm is called: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
+        if op.facts.operator == "-" and len(op.args) == 2:
+            one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
+            if two and two[2]:
+                yield "probs"  # the logarithm of a sum
+            elif one and two:
+                yield "ratio"
+                yield from (f"{before}_ratio" for before in (one[1],) if before)
+            return
+        inverse = "inv_" if _is_negative(op) else ""
+        found = LOGARITHM.fullmatch(self._exact(op.args[0] if inverse else op))
+        if found:
+            yield f"{inverse}{found[1]}"
 
     def _with_name(self, word: str, op: Op) -> tuple[str, ...]:
         """The word with the name of a value, if it has one and is not long."""
@@ -465,6 +514,12 @@ def _is_layer(op: Op) -> bool:
     if op.facts.category != "contraction" or len(op.args) < 2:
         return False
     return _viewed(op.args[1]).rule == "input"
+
+
+def _is_of_lower_rank(by: Op, value: Op) -> bool:
+    """Whether a parameter is broadcast over a value, as one of each channel is."""
+    one, two = by.shape.rank, value.shape.rank
+    return one is not None and two is not None and one < two
 
 
 def _is_multiple(op: Op, value: Op) -> bool:

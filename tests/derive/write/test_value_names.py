@@ -279,10 +279,12 @@ def test_a_gradient_is_called_as_its_value_is() -> None:
         "x[*batch, D], w1[H, D], w3[H, D], w2[D, H]",
         "F.linear(F.silu(F.linear(x, w1)) * F.linear(x, w3), w2)",
     )
-    assert {"projected = F.linear(x, w1)", "projected_x = F.linear(x, w3)"} <= {*lines}
+    assert {"projected_w1 = F.linear(x, w1)", "projected_w3 = F.linear(x, w3)"} <= {
+        *lines
+    }
     text = "\n".join(lines)
-    assert "grad_w1 = torch.tensordot(grad_projected, x" in text
-    assert "grad_w3 = torch.tensordot(grad_projected_x, x" in text
+    assert "grad_w1 = torch.tensordot(grad_projected_w1, x" in text
+    assert "grad_w3 = torch.tensordot(grad_projected_w3, x" in text
     assert "# w.r.t." not in text
 
 
