@@ -1,7 +1,7 @@
 """`scaffold rules`: the table that backwards are derived by, and the check of a team's own.
 
 In: a rule's name, or files. Out: text on stdout, or one JSON object. Invariant: exit 0 of `check` means that every formula gives
-what autograd gives on every sample; no file is changed.
+what autograd gives on every sample, or differences where it gives nothing; no file is changed.
 """
 
 import json
@@ -188,7 +188,12 @@ def _show_key(key: str, value: object) -> None:
 
 def _verdict(found: "Checked") -> dict[str, object]:
     problems = [item._asdict() for item in found.problems]
-    return {"runs": found.runs, "problems": problems, "died": found.died or None}
+    return {
+        "runs": found.runs,
+        "problems": problems,
+        "by_differences": list(found.opaque),
+        "died": found.died or None,
+    }
 
 
 def _show_verdict(file: "RuleFile", found: "Checked") -> None:
@@ -207,4 +212,8 @@ def _show_verdict(file: "RuleFile", found: "Checked") -> None:
         return
     failing = f"{len(found.problems)} of {found.runs} checks fail"
     right = f"all {found.runs} checks agree with autograd"
+    if found.opaque:
+        how = f"with differences in float64, as autograd has no gradient of {', '.join(found.opaque)}"
+        others = found.by_differences < found.runs
+        right = f"all {found.runs} checks agree{f', {found.by_differences} of them' * others} {how}"
     typer.echo(f"{file.path}: {failing if found.problems else right}")

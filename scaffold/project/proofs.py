@@ -246,7 +246,8 @@ def prove(
         _refuse_misdeclared(generated, verdict.failure)
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
-    proven = f"{verdict.cases} calls and gradients are those of PyTorch's autograd"
+    whose = "finite differences" if verdict.by_differences else "PyTorch's autograd"
+    proven = f"{verdict.cases} calls and gradients are those of {whose}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
     proven += f", torch {version}" if version else ""
     generated = generated._replace(proof=proof, proven=proven)

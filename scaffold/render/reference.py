@@ -2,7 +2,7 @@
 
 In: an `OpSpec` and its `Derivation`. Out: the body of a function of the op's inputs, or None.
 Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a reference, and nothing that autograd takes for a constant
-where a rule of the user's has its gradient.
+where a rule has its gradient.
 """
 
 from collections.abc import Collection, Iterator
@@ -106,17 +106,21 @@ def _leaves_torch(spec: OpSpec, forward: Forward) -> bool:
 
 
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
-    """Whether a rule of the user's is for a function that autograd has no gradient of: `torch.special.bessel_j0`."""
-    if not spec.rules:
+    """Whether a rule is for a function that autograd has no gradient of: `torch.special.bessel_j0`, a kernel of the user's."""
+    called = [
+        item.args[0]
+        for node in forward.expressions()
+        for item in node.walk()
+        if item.kind == "call" and (spec.rules or is_undifferentiated(item))
+    ]
+    if not called:
         return False
     from scaffold.derive.graph.static_values import dotted  # the engine
     from scaffold.derive.rules.team_tables import table_of
 
-    called = (
-        dotted(item.args[0])
-        for node in forward.expressions()
-        for item in node.walk()
-        if is_undifferentiated(item)
-    )
     table = table_of(spec)
-    return any(name and table.find("function", name) for name in called)
+    return any(
+        found.rule.undifferentiated
+        for callee in called
+        for found in table.find("function", dotted(callee) or "")
+    )

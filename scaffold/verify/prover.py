@@ -62,6 +62,7 @@ class Verdict(NamedTuple):
     wanted: tuple[str, ...] = ()  # conditions on sizes that it turns out to have
     torch: str = ""  # the version that ran; none where it did not come to that
     shapes: Mapping[str, str] = {}  # of undeclared inputs that the forward takes
+    by_differences: bool = False  # since autograd has no gradient of the forward
 
 
 class Original(NamedTuple):
@@ -266,8 +267,9 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
         notes, skipped = tuple(answer["notes"]), tuple(answer["skipped"])
         wanted = tuple(answer["wanted"])
         shapes = dict(answer.get("shapes", {}))
-        cases = int(answer["cases"])
-        return Verdict(cases, failure, notes, skipped, wanted, shapes=shapes)
+        cases, differences = int(answer["cases"]), bool(answer.get("by_differences"))
+        found = Verdict(cases, failure, notes, skipped, wanted, shapes=shapes)
+        return found._replace(by_differences=differences)
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -16,7 +16,7 @@ LIMIT = 300.0  # seconds for all rules of a table
 
 
 class Problem(NamedTuple):
-    """A formula that does not give what autograd gives, or a rule that cannot be run."""
+    """A formula that does not give the right gradient, or a rule that cannot be run."""
 
     rule: str
     formula: str
@@ -29,6 +29,8 @@ class Checked(NamedTuple):
 
     runs: int  # of a formula on a sample
     problems: tuple[Problem, ...] = ()
+    by_differences: int = 0  # of the runs: held against differences, not autograd
+    opaque: tuple[str, ...] = ()  # the rules of these: autograd has no gradient
     died: str = ""  # what the process said if it gave no answer
 
 
@@ -46,7 +48,8 @@ def check_rules(
     try:
         found = answer or {}
         problems = tuple(Problem(**item) for item in found["problems"])
-        return Checked(found["runs"], problems)
+        opaque = tuple(found["opaque"])
+        return Checked(found["runs"], problems, found["by_differences"], opaque)
     except (TypeError, KeyError):
         said = process.said.splitlines()
         return Checked(0, died=said[-1] if said else "it ended without an answer")

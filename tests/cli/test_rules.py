@@ -144,7 +144,7 @@ def own(directory: Path, number: int) -> None:
 def test_a_function_of_the_team_s_has_a_rule(tmp_path: Path) -> None:
     own(tmp_path, 2)
     assert rules(tmp_path, "check").out == (
-        "rules.toml: all 2 checks agree with autograd\n"
+        "rules.toml: all 2 checks agree with differences in float64, as autograd has no gradient of scaled\n"
     )
     used = ("--import", "my_kernels:scaled", "--inputs", "x")
     outcome = scaffold(
@@ -161,6 +161,46 @@ def test_a_rule_of_a_kernel_is_checked_by_differences(tmp_path: Path) -> None:
     outcome = rules(tmp_path, "check")
     assert outcome.code == 1
     assert "factor 2" in outcome.err
+
+
+BESIDE_AUTOGRAD = """\
+[airy]
+call = "torch.special.airy_ai(x)"
+category = "elementwise"
+complex = false
+grad.x = "grad * result"
+samples = ["x[3]"]
+
+[kept]
+call = "x.detach()"
+category = "elementwise"
+complex = false
+grad.x = "grad"
+samples = ["x[3]"]
+
+[own_exp]
+call = "torch.exp(x)"
+category = "elementwise"
+complex = false
+grad.x = "grad * result"
+samples = ["x[3]"]
+"""
+
+
+def test_what_autograd_has_no_gradient_of_is_held_against_differences(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "rules.toml").write_text(BESIDE_AUTOGRAD)
+    outcome = rules(tmp_path, "check", "rules.toml")
+    assert "'airy': grad.x = grad * result on x[3] in" in outcome.err
+    assert "differs from finite differences by up to" in outcome.err
+    assert "'kept': autograd has no gradient of it" in outcome.err
+    said = BESIDE_AUTOGRAD.partition("[kept]")[2]
+    text = f"[kept]{said}".replace('"grad"', '"grad"\nundifferentiated = true')
+    (tmp_path / "rules.toml").write_text(text)
+    assert rules(tmp_path, "check", "rules.toml").out == (
+        "rules.toml: all 2 checks agree, 1 of them with differences in float64, as autograd has no gradient of kept\n"
+    )
 
 
 def test_a_rule_is_about_the_function_of_its_module(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Each primitive as an op of one call, on PyTorch's own samples: `python -m tests.derive.opinfo [--write FILE] [NAME ...]`.
 
 In: the rule table and `op_db`. Out: a table of how many samples pass for each primitive, in float64 and complex128. Invariant: a
-sample passes if forward, gradients, what backward returns and second derivatives are those of autograd.
+sample passes if forward, gradients, what backward returns and second derivatives are those of autograd; of what autograd has no
+gradient of, if the gradients are those of differences.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from torch import Tensor
 from scaffold.derive import derive
 from scaffold.derive.rules.table import Rule, built_in
 from tests.derive.building import draft_of, load, spec_of
-from tests.derive.checking import check_needs, tuple_of
+from tests.derive.checking import check_by_differences, check_needs, tuple_of
 
 TRAITS = {torch.int64: "int", torch.int32: "int", torch.bool: "bool"}
 LETTERS = "ABCDEGIJKLMNOPQRSUVWXYZ"
@@ -163,7 +164,7 @@ def entry(name: str, value: Tensor, letters: dict[int, str], typed: bool) -> str
 
 @cache
 def made(inputs: str, forward: str, outputs: str) -> Any:
-    """The Function, its wrapper, the plain forward, and the verdict if it is right."""
+    """The Function, its wrapper, the plain forward, the verdict if it is right, and whether it refuses a second derivative."""
     spec = spec_of(inputs, derive=True, forward=forward, outputs=outputs)
     derivation = derive(spec)
     if derivation.missing:
@@ -176,7 +177,8 @@ def made(inputs: str, forward: str, outputs: str) -> Any:
     verdict = "fallback" if "torch.func.vjp" in text else "direct"
     function = getattr(module, spec.function_name)
     reference = getattr(plain, spec.function_name).forward
-    return function, getattr(module, spec.name), reference, verdict
+    once = derivation.once_differentiable
+    return function, getattr(module, spec.name), reference, verdict, once
 
 
 def finite(
@@ -208,12 +210,21 @@ def _gradients(ends: list[Tensor], wanted: list[Tensor], graph: bool) -> list[Te
     return [item for item in found if item is not None]
 
 
-def verdict_of(call: Call, once: bool) -> str | None:
-    """How a call fares; None where eager itself has no gradient."""
+def verdict_of(call: Call, once: bool, by_differences: bool) -> str | None:
+    """How a call fares; None where eager itself has no gradient that is finite."""
     op = made(call.inputs, call.forward, call.outputs)
     if op is None:
         return "refused"
-    function, wrapper, reference, verdict = op
+    function, wrapper, reference, verdict, only_once = op
+    if by_differences:
+        results = tuple_of(wrapper(*call.values))
+        if not all(bool(item.isfinite().all()) for item in results):
+            return None
+        try:
+            check_by_differences(wrapper, call.values, only_once)
+        except (AssertionError, RuntimeError) as error:
+            return f"wrong: {error}"
+        return str(verdict)
     needs = tuple(item.requires_grad for item in call.values)
     try:
         if not any(needs) or not finite(reference, call.values, needs, False):
@@ -229,10 +240,12 @@ def verdict_of(call: Call, once: bool) -> str | None:
 
 
 def verdicts(
-    name: str, info: Any, dtype: torch.dtype, limit: int | None
+    name: str, info: Any, dtype: torch.dtype, limit: int | None, by_differences: bool
 ) -> Iterator[tuple[str, Call | None, str]]:
     """The verdict of each sample, typed and untyped in turns."""
-    if dtype not in info.supported_backward_dtypes("cpu"):
+    if by_differences and dtype != torch.float64:
+        return
+    if not by_differences and dtype not in info.supported_backward_dtypes("cpu"):
         return
     torch.manual_seed(0)
     samples = info.sample_inputs("cpu", dtype, requires_grad=True)
@@ -240,7 +253,7 @@ def verdicts(
         call = None
         try:
             call = call_of(name, sample, at % 2 == 0)
-            found = verdict_of(call, not info.supports_gradgrad)
+            found = verdict_of(call, not info.supports_gradgrad, by_differences)
         except Unwritable:
             continue
         except Exception as error:  # noqa: BLE001
@@ -263,7 +276,9 @@ def measured(rule: Rule, limit: int | None) -> dict[str, Counter[str]]:
             done.add(id(info))
             for word, count in counts.items():
                 dtype = getattr(torch, word)
-                for verdict, call, what in verdicts(name, info, dtype, limit):
+                for verdict, call, what in verdicts(
+                    name, info, dtype, limit, rule.undifferentiated
+                ):
                     count[verdict] += 1
                     if verdict in ("wrong", "error", "refused"):
                         shown = f"{call.inputs} | {call.forward}" if call else name

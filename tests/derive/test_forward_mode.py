@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 from scaffold.derive import derive
 from scaffold.derive.rules.table import Rule
 from tests.derive.building import draft_of, load, spec_of
+from tests.derive.checking import with_needs
 from tests.derive.rules.test_table import halved
 from tests.derive.rules.test_table_ops import BY_NAME, COMPLEX, REAL, Op, eager, kind
 from tests.derive.rules.test_table_ops import ops as ops_of
@@ -69,6 +70,12 @@ def check(op: Op, rule: Rule) -> str:
     spec = spec_of(op.inputs, forward=op.forward, outputs=op.outputs, forward_ad=True)
     text = draft_of(spec, derive(spec))
     wrapper = load(text).some_op
+    if rule.undifferentiated:
+        needs = [item.is_floating_point() for item in op.values]
+        given = with_needs(op.values, needs)
+        ways = {"check_forward_ad": True, "check_backward_ad": False}
+        assert torch.autograd.gradcheck(wrapper, given, **ways)
+        return text
     names = [item.name for item in spec.inputs]
     wanted = {item.name for item in spec.differentiable}
     tangents = directions(rule, dict(zip(names, op.values, strict=True)), wanted)

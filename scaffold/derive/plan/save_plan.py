@@ -23,7 +23,6 @@ from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction, is_view
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula import Assign, Lines
-from scaffold.primitives.calls import may_be
 from scaffold.spec import OpSpec
 
 DEAR = 2  # passes from which on a value is not computed a second time
@@ -73,9 +72,8 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
 
 
 def _ends_at(rule: Rule) -> bool:
-    """Whether autograd does not differentiate a call in the backward: nor a function that only a rule of the user's has a gradient of."""
-    word = rule.spelled.name.rpartition(".")[2]
-    return rule.once or bool(rule.formulas) and may_be(word, "undifferentiated")
+    """Whether autograd does not differentiate a call in the backward."""
+    return rule.once or rule.undifferentiated
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:

@@ -21,6 +21,7 @@ from scaffold.primitives import (
     facts_of,
     inheriting,
 )
+from scaffold.primitives.calls import may_be
 from scaffold.primitives.facts import several
 
 Wanted = dict[str, tuple[str, ...]]  # an operand of a primitive -> its sizes
@@ -67,6 +68,13 @@ class Rule(NamedTuple):
     def tensors(self) -> frozenset[str]:
         """The parameters that may be tensors; any other is fixed for a call."""
         return frozenset(self.facts.differentiable) | frozenset(self.facts.nondiff)
+
+    @property
+    def undifferentiated(self) -> bool:
+        """Whether autograd has no gradient of it, and takes its result for a constant: `torch.special.bessel_j0`."""
+        word = self.spelled.name.rpartition(".")[2]
+        known = self.module is None and may_be(word, "undifferentiated")
+        return known or "undifferentiated" in self.facts.flags
 
     @property
     def cotangents(self) -> tuple[str, ...]:

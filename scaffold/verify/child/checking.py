@@ -125,7 +125,8 @@ def check(checks: Any) -> dict[str, Any]:
         run.notes += notes_on(checks)
     found = {"cases": run.cases, "failure": run.failure}
     told = {"notes": run.notes, "skipped": run.skipped, "wanted": run.wanted}
-    return found | told | {"shapes": run.shapes}
+    by_differences = checks.REFERENCE is None and not checks.SURROGATE
+    return found | told | {"shapes": run.shapes, "by_differences": by_differences}
 
 
 WATCHED = ("reference", "surrogate")  # functions of the checks that are the forward

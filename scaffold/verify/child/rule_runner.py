@@ -1,6 +1,7 @@
 """The process that checks tables of rules against PyTorch's autograd.
 
-In: on stdin, one JSON object on a line: the tables, each with its path and text. Out: on stdout, likewise: how many runs there were, and what failed.
+In: on stdin, one JSON object on a line: the tables, each with its path and text. Out: on stdout, likewise: how many runs there were, what failed, and
+how many were held against differences, of which rules, since autograd has no gradient of the call.
 Invariant: the rules of the last table alone are checked; one that fails does not keep the others from it.
 """
 
@@ -36,37 +37,50 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
     table = table_with(tuple(RuleFile(path, text) for path, text in tables))
     problems: list[Problem] = []
     count = 0
+    opaque: list[str] = []  # the rule of each run that autograd says nothing of
     for name in table.heads:
-        rule = table.rule(name)
-        for found in _of_rule(table, rule):
+        for found, by_differences in _of_rule(table, table.rule(name)):
             count += 1
             problems += found
-    return {"runs": count, "problems": problems}
+            opaque += [name] * by_differences
+    names = list(dict.fromkeys(opaque))
+    return {
+        "runs": count,
+        "problems": problems,
+        "by_differences": len(opaque),
+        "opaque": names,
+    }
 
 
-def _of_rule(table: Any, rule: Any) -> Iterator[list[Problem]]:
-    """The problems of each formula on each sample; a rule without formulas need only be called."""
-    from scaffold.verify.child.rule_runs import comparisons
+def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
+    """The problems of each formula on each sample, and whether it is held against differences; a rule without formulas need only be called."""
+    from scaffold.verify.child.rule_runs import NoGradient, comparisons
     from scaffold.verify.child.rule_values import IMPORTED
 
     try:
         if rule.module is not None:
             module = importlib.import_module(rule.module)
             IMPORTED[rule.spelled.name] = getattr(module, rule.spelled.name)
-        for place, formula, got, wanted in comparisons(table, rule):
-            words = _difference(got, wanted)
-            about = {"rule": rule.name, "formula": formula, "sample": place}
-            yield [about | {"words": words}] if words else []
+        for sample, formula, got, wanted, opaque in comparisons(table, rule):
+            words = _difference(got, wanted, "finite differences" if opaque else "autograd's")
+            about = {"rule": rule.name, "formula": formula, "sample": sample}
+            yield [about | {"words": words}] if words else [], opaque
+    except NoGradient as error:
+        yield [_of_call(rule, str(error))], False
     except Exception as error:  # noqa: BLE001 (whatever torch raises of a rule)
         said = (str(error).splitlines() or [""])[0]
         words = f"{type(error).__name__}: {said}"
         if "Complex" in said:
             words += "; if it is for real arguments alone, say: complex = false"
-        yield [{"rule": rule.name, "formula": "", "sample": "", "words": words}]
+        yield [_of_call(rule, words)], False
 
 
-def _difference(got: Any, wanted: Any) -> str:
-    """How a gradient differs from autograd's; nothing if it does not."""
+def _of_call(rule: Any, words: str) -> Problem:
+    return {"rule": rule.name, "formula": "", "sample": "", "words": words}
+
+
+def _difference(got: Any, wanted: Any, whose: str) -> str:
+    """How a gradient differs from the right one, in words that say whose that is; nothing if it does not."""
     import torch
 
     if got.shape != wanted.shape:
@@ -75,10 +89,10 @@ def _difference(got: Any, wanted: Any) -> str:
         return f"{got.dtype} instead of {wanted.dtype}"
     if torch.allclose(got, wanted, equal_nan=True):
         return ""
-    return _diagnosed(got.detach(), wanted.detach())
+    return _diagnosed(got.detach(), wanted.detach(), whose)
 
 
-def _diagnosed(got: Any, wanted: Any) -> str:
+def _diagnosed(got: Any, wanted: Any, whose: str) -> str:
     """The difference in a word where there is one for it, else how large it is."""
     import torch
 
@@ -89,4 +103,4 @@ def _diagnosed(got: Any, wanted: Any) -> str:
         if torch.allclose(factor, factor[:1].expand_as(factor)):
             return f"factor {factor[0].item():.4g}"
     largest = (got - wanted).abs().max().item()
-    return f"differs from autograd's by up to {largest:.3g}"
+    return f"differs from {whose} by up to {largest:.3g}"

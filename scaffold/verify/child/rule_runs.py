@@ -1,11 +1,13 @@
-"""Rules on their samples: what their formulas say beside what autograd says of the call.
+"""Rules on their samples: what their formulas say beside what autograd says of the call, and differences where it says nothing.
 
 In: a table and a rule of it. Out: for each sample and dtype a `Run`. Invariant: formulas are computed as they stand, on values of
 the rule's domain that lie away from its kinks, the same on every run.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -109,6 +111,12 @@ def away(value: Any, interpret: Interpreter, kink: Node) -> Any:
 
 
 STEP = 1e-6
+
+
+class NoGradient(Exception):
+    """Autograd has no gradient of a call, and the section does not say so."""
+
+
 BROADCASTING = {"elementwise", "loss"}
 
 
@@ -137,8 +145,8 @@ class Run:
         self.table, self.rule, self.given = table, rule, given
         self.active = _active(rule, given)
         outputs = tuple_of(called(rule.spelled, given))
-        opaque = not any(out.requires_grad for out in outputs)
-        if opaque:  # a kernel, of which autograd knows nothing
+        self.opaque = _is_opaque(rule, self.inputs, outputs)
+        if self.opaque:
             outputs = tuple(map(_recordable, outputs))
         self.outputs = outputs
         grads = _cotangents(rule, outputs)
@@ -150,8 +158,8 @@ class Run:
         ]
         differentiable = [out for out in outputs if out.requires_grad]
         self.wanted = (
-            tuple(self._by_differences(name) for name in self.active)
-            if opaque
+            by_differences(self._outputs, self.inputs, self.grads)
+            if self.opaque
             else torch.autograd.grad(
                 differentiable, self.inputs, self.grads, create_graph=True
             )
@@ -163,22 +171,10 @@ class Run:
     def inputs(self) -> list[Tensor]:
         return [self.given[name] for name in self.active]
 
-    def _by_differences(self, name: str) -> Tensor:
-        """The gradient of one input by central differences."""
-        value = self.given[name].detach()
-        found = torch.zeros_like(value)
-        for index in range(value.numel()):
-            step = torch.zeros_like(value)
-            step.view(-1)[index] = STEP
-            sums = [self._weighted(name, value + sign * step) for sign in (1, -1)]
-            found.view(-1)[index] = (sums[0] - sums[1]) / (2 * STEP)
-        return found
-
-    def _weighted(self, name: str, value: Tensor) -> float:
-        with torch.no_grad():
-            outputs = tuple_of(called(self.rule.spelled, {**self.given, name: value}))
-        pairs = zip(outputs, self.grads, strict=True)
-        return sum(float((out * grad).sum()) for out, grad in pairs)
+    def _outputs(self) -> tuple[Tensor, ...]:
+        """The results that have a cotangent."""
+        outputs = tuple_of(called(self.rule.spelled, self.given))
+        return tuple(out for out in outputs if _is_smooth(out))
 
     def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Each formula, what it gives and what autograd gives."""
@@ -209,7 +205,14 @@ def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
             yield f"{text} in {dtype}", Run(table, rule, given)
 
 
-Comparison = tuple[str, str, Tensor, Tensor]  # the sample, the formula, got, wanted
+class Comparison(NamedTuple):
+    """What a formula of a rule gives on a sample, and what it should."""
+
+    sample: str
+    formula: str
+    got: Tensor
+    wanted: Tensor
+    opaque: bool  # by differences, as autograd has no gradient of the call
 
 
 def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
@@ -219,7 +222,7 @@ def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
         return
     for place, run in runs(table, rule):
         for formula, got, wanted in (*run.variants(), *run.fused()):
-            yield place, formula, got, wanted
+            yield Comparison(place, formula, got, wanted, run.opaque)
 
 
 def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
@@ -233,12 +236,25 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
             mine = tuple_of(value_of(table, rule, given))
             theirs = tuple_of(called(rule.spelled, given))
             for got, wanted in zip(mine, theirs, strict=True):
-                yield f"{said} in {dtype}", text, got.detach(), wanted.detach()
+                got, wanted = got.detach(), wanted.detach()
+                yield Comparison(f"{said} in {dtype}", text, got, wanted, False)
             weights = [torch.randn_like(item) for item in theirs]
             over = [x for item in given.values() for x in _tensors(item)]
-            pairs = (_gradients(results, over, weights) for results in (mine, theirs))
-            for got, wanted in zip(*pairs, strict=True):
-                yield f"{said} in {dtype}", f"the gradient of {text}", got, wanted
+            grads, opaque = _gradients(mine, over, weights), _is_opaque(
+                rule, over, theirs
+            )
+            wanted_grads = (
+                by_differences(
+                    lambda given=given: tuple_of(called(rule.spelled, given)),
+                    over,
+                    weights,
+                )
+                if opaque
+                else _gradients(theirs, over, weights)
+            )
+            for got, wanted in zip(grads, wanted_grads, strict=True):
+                said_of = f"the gradient of {text}"
+                yield Comparison(f"{said} in {dtype}", said_of, got, wanted, opaque)
 
 
 def _recorded(rule: Rule, name: str, value: Any) -> Any:
@@ -266,10 +282,52 @@ def _gradients(
     )
 
 
+def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> bool:
+    """Whether autograd has no gradient of a call; of PyTorch's functions the section says it."""
+    if any(out.requires_grad for out in outputs):
+        return False
+    if inputs and rule.module is None and not rule.undifferentiated:
+        raise NoGradient(
+            "autograd has no gradient of it; if there is one all the same, say: undifferentiated = true, and it is held against differences"
+        )
+    return True
+
+
+def by_differences(
+    call: Callable[[], Sequence[Tensor]],
+    inputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+) -> tuple[Tensor, ...]:
+    """The gradients of the inputs that a call reads, by central differences; NaN where an input is infinite or NaN, if a result is."""
+    found = tuple(torch.zeros_like(x) for x in inputs)
+    for x, grad in zip(inputs, found, strict=True):
+        for index in product(*map(range, x.shape)):
+            middle = x.data[index].item()
+            ends = []
+            for step in (STEP, -STEP):
+                x.data[index] = middle + step
+                ends.append([out.detach().clone() for out in call()])
+            x.data[index] = middle
+            numbers = all(bool(out.isfinite().all()) for out in ends[0])
+            told = numbers or math.isfinite(middle)
+            total = sum(map(_weighted, *ends, weights), start=0.0)
+            grad[index] = total / (2 * STEP) if told else math.nan
+    return found
+
+
+def _weighted(more: Tensor, less: Tensor, weight: Tensor) -> float:
+    """The sum of a result's differences; an infinity or NaN on both sides is none."""
+    differs = (more != less) & ~(more.isnan() & less.isnan())
+    return float(((more - less) * weight.detach())[differs].sum())
+
+
+def _is_smooth(out: Tensor) -> bool:
+    """Whether autograd may ask a cotangent of a result; positions and masks have none."""
+    return out.is_floating_point() or out.is_complex()
+
+
 def _recordable(out: Tensor) -> Tensor:
-    """A result of which autograd may ask a cotangent; positions and masks have none."""
-    smooth = out.is_floating_point() or out.is_complex()
-    return out.clone().requires_grad_() if smooth else out
+    return out.clone().requires_grad_() if _is_smooth(out) else out
 
 
 def _active(rule: Rule, values: Values) -> list[str]:

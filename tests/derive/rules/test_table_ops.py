@@ -15,7 +15,7 @@ from scaffold.derive.rules.table import Rule, built_in
 from scaffold.verify.child.rule_runs import drawn_values
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
-from tests.derive.checking import check_needs
+from tests.derive.checking import check_by_differences, check_needs
 from tests.sweeps import in_every_run, one_of_each
 
 TABLE = built_in()
@@ -127,6 +127,9 @@ def check(op: Op, rule: Rule) -> None:
     left = LEFT_TO_AUTOGRAD | (set() if declared else BY_RANK)
     assert ruled or rule.name in left, derivation.notes
     module = load(draft_of(spec, derivation))
+    if rule.undifferentiated:
+        wrapper = getattr(module, spec.name)
+        return check_by_differences(wrapper, op.values, derivation.once_differentiable)
     plain = getattr(load(draft_of(spec_of(op.inputs, **options))), spec.function_name)
     wanted = {item.name for item in spec.differentiable}
     can = [item.name in wanted for item in spec.inputs]

@@ -179,11 +179,11 @@ samples = ["x[3, 4]"]
 """
 
 
+@pytest.mark.parametrize("rules", [(), (RuleFile("rules.toml", BESSEL),)])
 def test_a_rule_for_what_autograd_takes_for_a_constant_is_proven_by_differences(
-    tmp_path: Path,
+    tmp_path: Path, rules: tuple[RuleFile, ...]
 ) -> None:
-    """Autograd neither tells what the gradient is, nor differentiates it."""
-    rules = (RuleFile("rules.toml", BESSEL),)
+    """Autograd neither tells what the gradient is, nor differentiates it: a rule of the built-in table, or of the team's."""
     forward = "torch.special.bessel_j0(x) * x"
     spec = replace(spec_of("x[N]", forward=forward, derive=True), rules=rules)
     found = write_op(tmp_path, lambda require: spec)
