@@ -62,7 +62,9 @@ def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
             module = importlib.import_module(rule.module)
             IMPORTED[rule.spelled.name] = getattr(module, rule.spelled.name)
         for sample, formula, got, wanted, opaque in comparisons(table, rule):
-            words = _difference(got, wanted, "finite differences" if opaque else "autograd's")
+            words = _difference(
+                got, wanted, "finite differences" if opaque else "autograd's"
+            )
             about = {"rule": rule.name, "formula": formula, "sample": sample}
             yield [about | {"words": words}] if words else [], opaque
     except NoGradient as error:

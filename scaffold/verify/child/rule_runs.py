@@ -6,6 +6,7 @@ the rule's domain that lie away from its kinks, the same on every run.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -144,7 +145,7 @@ class Run:
     def __init__(self, table: Table, rule: Rule, given: Values) -> None:
         self.table, self.rule, self.given = table, rule, given
         self.active = _active(rule, given)
-        outputs = tuple_of(called(rule.spelled, given))
+        outputs = _results(rule, given)
         self.opaque = _is_opaque(rule, self.inputs, outputs)
         if self.opaque:
             outputs = tuple(map(_recordable, outputs))
@@ -173,8 +174,7 @@ class Run:
 
     def _outputs(self) -> tuple[Tensor, ...]:
         """The results that have a cotangent."""
-        outputs = tuple_of(called(self.rule.spelled, self.given))
-        return tuple(out for out in outputs if _is_smooth(out))
+        return tuple(filter(_is_smooth, _results(self.rule, self.given)))
 
     def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Each formula, what it gives and what autograd gives."""
@@ -234,7 +234,7 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
             values = drawn_values(table, rule, sample, dtype)
             given = {name: _recorded(rule, name, item) for name, item in values.items()}
             mine = tuple_of(value_of(table, rule, given))
-            theirs = tuple_of(called(rule.spelled, given))
+            theirs = _results(rule, given)
             for got, wanted in zip(mine, theirs, strict=True):
                 got, wanted = got.detach(), wanted.detach()
                 yield Comparison(f"{said} in {dtype}", text, got, wanted, False)
@@ -244,11 +244,7 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
                 rule, over, theirs
             )
             wanted_grads = (
-                by_differences(
-                    lambda given=given: tuple_of(called(rule.spelled, given)),
-                    over,
-                    weights,
-                )
+                by_differences(partial(_results, rule, given), over, weights)
                 if opaque
                 else _gradients(theirs, over, weights)
             )
@@ -280,6 +276,10 @@ def _gradients(
         torch.zeros_like(x) if grad is None else grad
         for x, grad in zip(over, found, strict=True)
     )
+
+
+def _results(rule: Rule, given: Values) -> tuple[Any, ...]:
+    return tuple_of(called(rule.spelled, given))
 
 
 def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> bool:
