@@ -48,12 +48,16 @@ class _Plain:
     def __init__(self, taken: set[str]) -> None:
         self.taken = taken
 
-    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    def block(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
         found: list[ast.stmt] = []
         for item in body:
             match item:
                 case ast.Pass() | ast.AnnAssign(value=None):
                     pass
+                case ast.Assign(
+                    [ast.Tuple(targets)], ast.Tuple(values)
+                ) if star := _sizes_among(targets, values):
+                    found += self.block(_apart(item, targets, values, star))
                 case ast.Assign([target], value):
                     found += self._parted(item, target, value)
                 case ast.Assign([ast.Name(name) as first, *others], value):
@@ -106,6 +110,36 @@ class _Plain:
             name = f"{stem}_{count}"
         self.taken.add(name)
         return name
+
+
+def _sizes_among(
+    targets: Sequence[ast.expr], values: Sequence[ast.expr]
+) -> slice | None:
+    """Where the names of `*x.shape` stand among others, `b, t, n = *x.shape, 2`, if none of the values reads what is assigned."""
+    stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
+    plain = all(isinstance(one, ast.Name) for one in targets)
+    more = len(targets) - len(values)
+    if len(stars) != 1 or len(values) < 2 or more < 0 or not plain:
+        return None
+    if names_in(targets) & names_in(values) or not is_pure(values):
+        return None
+    return slice(stars[0], stars[0] + more + 1)
+
+
+def _apart(
+    item: ast.stmt, targets: list[ast.expr], values: list[ast.expr], star: slice
+) -> Iterator[ast.stmt]:
+    """`b, t = x.shape` and `n = 2` of `b, t, n = *x.shape, 2`."""
+    sizes = values[star.start]
+    assert isinstance(sizes, ast.Starred)
+    pairs: list[tuple[ast.expr, ast.expr]] = [
+        *zip(targets[: star.start], values[: star.start], strict=True),
+        (ast.Tuple(targets[star], ast.Store()), sizes.value),
+        *zip(targets[star.stop :], values[star.start + 1 :], strict=True),
+    ]
+    for target, value in pairs:
+        made = ast.copy_location(ast.Assign([target], value), item)
+        yield ast.fix_missing_locations(made)
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:

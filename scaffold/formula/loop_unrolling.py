@@ -30,15 +30,42 @@ LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
 def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt]:
     """The statements without loops, or as they are; `taken` names hide the builtin functions."""
+    found = _written_out(body, _Steps, taken)
+    return body if any(map(_loops, found)) else found
+
+
+def with_loops_alone(
+    body: list[ast.stmt], taken: Collection[str] = ()
+) -> list[ast.stmt]:
+    """The statements with what is short in a loop or beside it written out: `a, b = (f(x) for x in (y, z))`; loops at the top level stay."""
+    return _written_out(body, _Inside, taken)
+
+
+def with_maps_written_out(
+    body: list[ast.stmt], taken: Collection[str] = ()
+) -> list[ast.stmt]:
+    """The statements without `map`, which no formula has: `map(f, (x, y))` is `[f(x), f(y)]`."""
+    return _written_out(body, _Maps, taken)
+
+
+def _written_out(
+    body: list[ast.stmt], steps: "type[_Steps]", taken: Collection[str]
+) -> list[ast.stmt]:
+    """The statements without what is written out, or as they are where that makes too many."""
     if not any(map(_loops, body)):
         return body
     lists, numbers = _lists(body, taken), _numbers(body, taken)
-    steps = _Steps(_read_outside(body), frozenset(taken), lists, numbers)
-    steps.used = {*names_in(body), *taken}
-    found = with_nones_settled(steps.lines(copy.deepcopy(body)))
+    writer = steps(_read_outside(body), frozenset(taken), lists, numbers)
+    writer.used = {*names_in(body), *taken}
+    found = writer.lines(copy.deepcopy(body))
+    if not any(map(_loops, found)):  # in one that stays, a name may be None at first
+        found, before = with_nones_settled(found), len(body)
+    else:
+        before = sum(map(_count, body))
     nodes = [node for item in found for node in ast.walk(item)]
-    longer = sum(isinstance(node, ast.stmt) for node in nodes) > LINES + len(body)
-    return body if longer or any(map(_loops, found)) else found
+    # `for i in range(2): if i > 3: ...`: a choice that is left without a statement.
+    idle = any(isinstance(node, ast.If) and not node.body for node in nodes)
+    return body if idle or sum(map(_count, found)) > LINES + before else found
 
 
 def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
@@ -52,6 +79,11 @@ def is_map(item: ast.AST) -> bool:
         case ast.Call(ast.Name("map"), [_, _, *_], []):
             return True
     return False
+
+
+def _count(item: ast.stmt) -> int:
+    """How many statements there are in a statement, itself among them."""
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(item))
 
 
 def _loops(item: ast.AST) -> bool:
@@ -380,6 +412,35 @@ class _Steps(ast.NodeTransformer):
         elif name != "zip":
             return None
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
+
+
+class _Inside(_Steps):
+    """The same for all but loops at the top level, which stay."""
+
+    def lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for item in body:
+            if isinstance(item, ast.For):
+                item.body = super().lines(item.body)
+                found.append(item)
+            else:
+                found += super().lines([item])
+        return found
+
+
+class _Maps(_Steps):
+    """The same for calls of `map` alone."""
+
+    def visit_For(self, item: ast.For) -> ast.For | list[ast.stmt]:
+        item.iter = self.visit(item.iter)
+        item.body = self.lines(item.body)
+        return item
+
+    def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
+        return item
+
+    def _yielded(self, item: ast.expr) -> list[ast.expr] | None:
+        return self.elements(item) if is_map(item) else None
 
 
 def _listed_as(

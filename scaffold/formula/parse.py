@@ -12,7 +12,11 @@ from itertools import chain
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_parsing import obstacle, with_loops_as_assignments
-from scaffold.formula.loop_unrolling import unrolled
+from scaffold.formula.loop_unrolling import (
+    unrolled,
+    with_loops_alone,
+    with_maps_written_out,
+)
 from scaffold.formula.operators import not_operators, with_functions
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
@@ -53,6 +57,10 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
             straight = straightened(program.body)
         found = _reason(straight)
         if found is not None:
+            program = program._replace(
+                body=with_maps_written_out(program.body, scope.names)
+            )
+            straight = straightened(with_loops_alone(program.body, scope.names))
             body = VerbatimParser(text, program, scope, graph)
             body.refuse(named)
             formula = body.kept(REASONS[type(found)], found)

@@ -4,7 +4,11 @@ import ast
 
 import pytest
 
-from scaffold.formula.loop_unrolling import unrolled
+from scaffold.formula.loop_unrolling import (
+    unrolled,
+    with_loops_alone,
+    with_maps_written_out,
+)
 
 
 def lines(source: str, *taken: str) -> str:
@@ -151,3 +155,34 @@ def test_a_loop_whose_name_another_loop_has() -> None:
 def test_as_many_values_as_there_are_names() -> None:
     source = "a, b, c, d, e = [f(x) for x in (a, b, c, d, e)]"
     assert lines(source) == "a, b, c, d, e = [f(a), f(b), f(c), f(d), f(e)]"
+
+
+def test_what_is_short_beside_a_loop() -> None:
+    """Of such a forward the loop over time is left, which is derived as a loop."""
+    source = (
+        "q, k = [x.transpose(1, 2) for x in (q, k)]\n"
+        "for w in (a, b):\n    h = h @ w\n"
+        "for t in range(T):\n    for w in (a, b):\n        h = h @ w[t]"
+    )
+    straight = (
+        "q, k = [q.transpose(1, 2), k.transpose(1, 2)]\n"
+        "for w in (a, b):\n    h = h @ w\n"
+        "for t in range(T):\n    h = h @ a[t]\n    h = h @ b[t]"
+    )
+    body = ast.parse(source).body
+    assert unrolled(body) is body
+    assert "\n".join(map(ast.unparse, with_loops_alone(body))) == straight
+
+
+def test_no_map_is_left_beside_a_loop() -> None:
+    source = (
+        "q, k = map(lambda x: x * s, (q, k))\n"
+        "xs = [x for x in (q, k)]\n"
+        "for t in range(T):\n    h = h + sum(map(torch.sin, (q, k)))"
+    )
+    straight = source.replace("map(lambda x: x * s, (q, k))", "(q * s, k * s)")
+    straight = straight.replace(
+        "map(torch.sin, (q, k))", "[torch.sin(q), torch.sin(k)]"
+    )
+    found = with_maps_written_out(ast.parse(source).body)
+    assert "\n".join(map(ast.unparse, found)) == straight
