@@ -41,6 +41,7 @@ TYPES = frozenset(
 # Modules whose words of this kind are no primitives of PyTorch's, and what they are.
 OTHER_WORDS = {
     "scaffold.formula.numpy_numbers": "functions of Python's `math`, by their names in NumPy",
+    "scaffold.formula.einops": "functions of einops, and the calls of PyTorch that they stand for",
     "scaffold.derive.input_domains": "where values lie: positive",
     "scaffold.spec.module": "arguments of `nn.init`: mean, std, mode",
     "scaffold.cli.new_op": "an answer to a question: diff",

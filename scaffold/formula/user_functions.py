@@ -32,6 +32,7 @@ from scaffold.formula.definitions import (
     reachable,
     without_docstring,
 )
+from scaffold.formula.einops import with_patterns_written_out
 from scaffold.formula.module_forward import ModuleForward, module_forward, modules_named
 from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.substitution import names_in
@@ -75,7 +76,7 @@ def function_in(
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
     if role != "samples":  # which stand in a test as they are written
-        module = with_math(module)
+        module = with_patterns_written_out(with_math(module), elsewhere)
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }
@@ -529,7 +530,7 @@ class OtherFiles:
             message = f"cannot read '{path}': {reason}"
             raise ScaffoldError(message, place_in(self.text, statement)) from None
         text = with_plain_newlines(Text(source, Location(str(path))))
-        module = with_math(parse_source(text))
+        module = with_patterns_written_out(with_math(parse_source(text)))
         above = self.text.value.count("\n") + 1
         ast.increment_lineno(module, above)
         self.text = self.text._replace(

@@ -1,0 +1,294 @@
+"""The patterns of einops -> PyTorch's own calls: `rearrange(x, "b n (h d) -> b h n d", h=8)`.
+
+In: the syntax of a file. Out: the same, in which a call of einops whose pattern stands there is what it does: `x.unflatten(2, (8, -1)).transpose(1, 2)`.
+Invariant: a call that is not understood in full stays einops'.
+
+A side of a pattern is a list of groups of axes, each of one dim. The place of an axis is counted from the front before `...`, and from the end
+behind it, since nothing says how many dims that stands for.
+"""
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from scaffold.formula.definitions import imported
+
+FUNCTIONS = ("rearrange", "repeat", "reduce", "einsum")
+REDUCTIONS = {"mean": "mean", "sum": "sum", "max": "amax", "min": "amin"}
+MORE = "..."
+TOKENS = re.compile(r"\.\.\.|\w+|[()]|\S")
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Group(NamedTuple):
+    """The axes of one dim; none of a 1."""
+
+    axes: list[str]
+    joined: bool  # they stand in parentheses
+
+
+def with_patterns_written_out(
+    module: ast.Module, kept: Collection[str] = ()
+) -> ast.Module:
+    """The file with PyTorch's calls for those of einops, but for names that are `kept`."""
+    names = {
+        item.name: item.dotted
+        for item in imported(module)
+        if item.dotted.partition(".")[0] == "einops" and item.name not in kept
+    }
+    if not names or names.keys() & set(_bound(module)):
+        return module
+    writer = _Writer(names)
+    module.body = [writer.visit(item) for item in module.body]
+    return module
+
+
+def _bound(module: ast.Module) -> Iterator[str]:
+    """What a file gives names beside its imports."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Name(name, ast.Store()) | ast.arg(name) | ast.FunctionDef(name):
+                yield name
+
+
+class _Writer(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Name(name) if name in self.names:
+                dotted = self.names[name]
+            case ast.Attribute(ast.Name(name), word) if name in self.names:
+                dotted = f"{self.names[name]}.{word}"
+            case _:
+                return node
+        function = dotted.removeprefix("einops.")
+        if function not in FUNCTIONS:
+            return node
+        found = _einsum(node) if function == "einsum" else _moved(node, function)
+        return node if found is None else _at(found, node)
+
+
+def _at(made: ast.expr, place: ast.expr) -> ast.expr:
+    """An expression that stands where another did; what is new in it ends on another line, since it is nowhere in the text."""
+    for node in ast.walk(made):
+        if isinstance(node, ast.expr) and not hasattr(node, "lineno"):
+            ast.copy_location(node, place)
+            node.end_lineno = place.lineno + 1
+    return ast.fix_missing_locations(made)
+
+
+def _einsum(node: ast.Call) -> ast.expr | None:
+    """`einsum(x, y, "b i, b j -> b i j")`: PyTorch's, where an axis is one letter."""
+    match node:
+        case ast.Call(_, [*tensors, ast.Constant(str(pattern))], []) if (
+            "(" not in pattern and pattern.count("->") == 1
+        ):
+            words = [word for word in TOKENS.findall(pattern) if word.isidentifier()]
+            letters = dict(zip(dict.fromkeys(words), LETTERS, strict=False))
+            if len(letters) < len({*words}):
+                return None
+            parts = (letters.get(word, word) for word in TOKENS.findall(pattern))
+            torch = ast.Name("torch", ast.Load())
+            callee = ast.Attribute(torch, "einsum", ast.Load())
+            return ast.Call(callee, [ast.Constant("".join(parts)), *tensors], [])
+    return None
+
+
+def _moved(node: ast.Call, function: str) -> ast.expr | None:
+    """What `rearrange`, `repeat` or `reduce` computes."""
+    reduction = ""
+    match node.args:
+        case [x, ast.Constant(str(pattern)), ast.Constant(str(kind))]:
+            reduction = REDUCTIONS.get(kind, "")
+        case [x, ast.Constant(str(pattern))]:
+            pass
+        case _:
+            return None
+    if bool(reduction) != (function == "reduce"):
+        return None
+    if isinstance(x, ast.List | ast.Tuple):
+        torch = ast.Name("torch", ast.Load())
+        x = ast.Call(ast.Attribute(torch, "stack", ast.Load()), [x], [])
+    sides = [_groups(side) for side in pattern.split("->")]
+    sizes = {word.arg: word.value for word in node.keywords if word.arg}
+    if len(sides) != 2 or len(sizes) < len(node.keywords):
+        return None
+    left, right = sides
+    if left is None or right is None:
+        return None
+    moving = _Moving(x, sizes)
+    done = moving.split(left) and moving.moved(_flat(right), function, reduction)
+    return moving.joined(right) if done else None
+
+
+def _groups(side: str) -> list[Group] | None:
+    """The axes of one side of a pattern; None where it is not written as one."""
+    found, inner = list[Group](), False
+    for word in TOKENS.findall(side):
+        if word == "(" and not inner:
+            found.append(Group([], True))
+            inner = True
+        elif word == ")" and inner:
+            inner = False
+        elif word == MORE or word.isidentifier():
+            if not inner:
+                found.append(Group([], False))
+            found[-1].axes.append(word)
+        elif word == "1":
+            found += [] if inner else [Group([], False)]
+        else:
+            return None
+    axes = _flat(found)
+    return None if inner or len(axes) > len({*axes}) else found
+
+
+def _flat(groups: Sequence[Group]) -> list[str]:
+    return [axis for group in groups for axis in group.axes]
+
+
+def _places(axes: Sequence[str]) -> dict[str, int]:
+    """Where each axis stands: behind `...` counted from the end."""
+    more = axes.index(MORE) if MORE in axes else len(axes)
+    return {
+        axis: at if at < more else at - len(axes)
+        for at, axis in enumerate(axes)
+        if axis != MORE
+    }
+
+
+def _in_turn(several: Sequence[int]) -> list[int]:
+    """Places in an order in which none moves when one before it becomes two: from the last to the first, then those from the end."""
+    front = [at for at in several if at >= 0]
+    return [*sorted(front, reverse=True), *sorted({*several} - {*front})]
+
+
+class _Moving:
+    """A tensor on its way, with the axes that it has."""
+
+    def __init__(self, x: ast.expr, sizes: Mapping[str, ast.expr]) -> None:
+        self.x, self.sizes = x, sizes
+        self.axes: list[str] = []
+
+    def _call(self, name: str, *args: "int | ast.expr | Sequence[ast.expr]") -> None:
+        given = [_argument(item) for item in args]
+        self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
+
+    def split(self, left: list[Group]) -> bool:
+        """Give each axis a dim of its own; whether that can be said."""
+        for at, group in _by_place(left):
+            if (
+                MORE in group.axes
+                or sum(axis not in self.sizes for axis in group.axes) > 1
+            ):
+                return False
+            if not group.axes:
+                self._call("squeeze", at)
+            elif len(group.axes) > 1:
+                parts = [self.sizes.get(axis) or _number(-1) for axis in group.axes]
+                self._call("unflatten", at, parts)
+        self.axes = _flat(left)
+        return True
+
+    def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
+        """Bring the axes into the order that is wanted, without those that are reduced and with those that are new."""
+        gone = [axis for axis in self.axes if axis not in wanted]
+        new = [axis for axis in wanted if axis not in self.axes]
+        if MORE in (*gone, *new) or new and function != "repeat":
+            return False
+        if gone and not reduction or not {*new} <= self.sizes.keys():
+            return False
+        if gone:
+            places = _places(self.axes)
+            self._call(reduction, _one_or_several([places[axis] for axis in gone]))
+        self._put(
+            [axis for axis in self.axes if axis not in gone],
+            [axis for axis in wanted if axis not in new],
+        )
+        self._grow(wanted, new)
+        self.axes = wanted
+        return True
+
+    def _put(self, axes: list[str], wanted: list[str]) -> None:
+        """In another order."""
+        before, after = _places(axes), _places(wanted)
+        moves = [
+            axis for axis in wanted if axis != MORE and before[axis] != after[axis]
+        ]
+        if not moves:
+            return
+        if len(moves) == 2 and after[moves[0]] == before[moves[1]]:
+            self._call("transpose", *sorted(before[axis] for axis in moves))
+        elif MORE in axes:
+            ends = [[places[axis] for axis in moves] for places in (before, after)]
+            self._call("movedim", *map(_one_or_several, ends))
+        else:
+            self._call("permute", *(before[axis] for axis in wanted))
+
+    def _grow(self, wanted: list[str], new: list[str]) -> None:
+        """With new axes, along which it is repeated."""
+        places = _places(wanted)
+        for at in reversed(_in_turn([places[axis] for axis in new])):
+            self._call("unsqueeze", at)
+            if MORE in wanted:
+                axis = next(axis for axis in new if places[axis] == at)
+                self._call("repeat_interleave", self.sizes[axis], at)
+        if new and MORE not in wanted:
+            self._call(
+                "expand", *(self.sizes[axis] if axis in new else -1 for axis in wanted)
+            )
+
+    def joined(self, right: list[Group]) -> ast.expr:
+        """The tensor with a dim for each group."""
+        whole = len(self.axes)
+        more = self.axes.index(MORE) if MORE in self.axes else whole
+        several = [group.axes for group in right if group.joined and group.axes]
+        ends = {
+            (
+                first if first <= more else first - whole,
+                last if last < more else last - whole,
+            )
+            for axes in several
+            for first in [self.axes.index(axes[0])]
+            for last in [first + len(axes) - 1]
+            if last > first or first == more
+        }
+        # First what has `...` in it: of all others both ends are counted from the same side.
+        mixed = [pair for pair in ends if pair[0] >= 0 > pair[1]]
+        pairs = {pair[0]: pair for pair in ends if pair not in mixed}
+        for pair in (*mixed, *(pairs[at] for at in _in_turn([*pairs]))):
+            self._call("flatten", *pair)
+        for at, group in reversed(_by_place(right)):
+            if not group.axes:
+                self._call("unsqueeze", at)
+        return self.x
+
+
+def _by_place(groups: Sequence[Group]) -> list[tuple[int, Group]]:
+    """The groups but for `...`, in an order in which none moves when one before it becomes two."""
+    names = [
+        MORE if group == ([MORE], False) else str(at) for at, group in enumerate(groups)
+    ]
+    found = {place: groups[int(name)] for name, place in _places(names).items()}
+    return [(at, found[at]) for at in _in_turn([*found])]
+
+
+def _one_or_several(places: list[int]) -> int | list[ast.expr]:
+    return places[0] if len(places) == 1 else [_number(at) for at in places]
+
+
+def _argument(item: int | ast.expr | Sequence[ast.expr]) -> ast.expr:
+    match item:
+        case int():
+            return _number(item)
+        case ast.expr():
+            return item
+    return ast.Tuple([*item], ast.Load())
+
+
+def _number(value: int) -> ast.expr:
+    made: ast.expr = ast.Constant(abs(value))
+    return ast.UnaryOp(ast.USub(), made) if value < 0 else made
