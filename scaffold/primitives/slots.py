@@ -5,7 +5,6 @@ for each argument. Invariant: all of it follows from the sections of the table; 
 """
 
 import ast
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
@@ -16,7 +15,6 @@ from scaffold.primitives.spelling import is_bare
 Taken = Literal["tensor", "positions", "mask", "value", "either"]
 Argument = int | str  # a position, or a keyword
 Given = list[tuple[str, ast.expr]]  # of a sample: parameters and what they get
-SIZES = "NCKLMPQR"  # names for the sizes of samples
 
 
 class Slot(NamedTuple):
@@ -30,11 +28,7 @@ class Slot(NamedTuple):
     type: str = ""
 
 
-class Call(NamedTuple):
-    """What a call takes, if it is that primitive; `shapes` are those of a sample, with names for the sizes."""
-
-    slots: Mapping[Argument, Slot]
-    shapes: Mapping[str, str]
+Call = Mapping[Argument, Slot]  # what a call takes, if it is that primitive
 
 
 def calls_of(
@@ -48,7 +42,7 @@ def calls_of(
     known = table.find(kind, name)
     for words in ([*keywords], _shared(table, known, keywords)):
         fitting = tuple(
-            Call(slots, _shapes(table.section(found)))
+            slots
             for found, head in known
             if (slots := _slots(table, found, head, count, words)) is not None
         )
@@ -76,7 +70,7 @@ class _Parameter(NamedTuple):
 
 def _slots(
     table: Primitives, primitive: str, head: str, count: int, keywords: Collection[str]
-) -> dict[Argument, Slot] | None:
+) -> Call | None:
     """The slots of a spelling; None where the arguments do not fit it."""
     call = table.heads[primitive][0]
     own = list(_parameters(call if is_bare(head) else head))
@@ -178,27 +172,3 @@ def _samples(section: Section) -> list[Given]:
         words = [(str(word.arg), word.value) for word in call.keywords]
         found.append([*zip(own, call.args, strict=False), *words])
     return found
-
-
-def _shapes(section: Section) -> dict[str, str]:
-    """The shape of each tensor of the first sample, as an entry of `--inputs` has it: `[N; index(C)]` of a target."""
-    found: dict[str, list[int]] = {}
-    for name, value in next(iter(_samples(section)), []):
-        match value:
-            case ast.Subscript(_, ast.Constant(int(size))):
-                found[name] = [size]
-            case ast.Subscript(_, ast.Tuple(dims)):
-                found[name] = [int(ast.unparse(dim)) for dim in dims]
-    numbers = dict.fromkeys(size for sizes in found.values() for size in sizes)
-    names = dict(zip(numbers, SIZES, strict=False))
-    if len(names) < len(numbers):
-        return {}
-    shapes = {}
-    for name, sizes in found.items():
-        shown = ", ".join(names[size] for size in sizes)
-        domain = re.match(r"index\((\d+)\)", section.get("domain", {}).get(name, ""))
-        if domain and int(domain[1]) not in names:
-            return {}
-        trait = f"; index({names[int(domain[1])]})" if domain else ""
-        shapes[name] = f"[{shown}{trait}]"
-    return shapes

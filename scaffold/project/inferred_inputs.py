@@ -34,7 +34,8 @@ from scaffold.formula.text import RESERVED, WELL_KNOWN, Meanings, Origin, place_
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.trial_inputs import NAMED
 from scaffold.primitives import normalized
-from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
+from scaffold.primitives.calls import facts_of_call, is_constant, is_made_of_numbers
+from scaffold.primitives.facts import MOVING
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of
 from scaffold.spec.config import PARAMETERS
 from scaffold.spec.grammar import Entry, parse_entries
@@ -313,9 +314,9 @@ class _Judged(NamedTuple):
     entry: str
     refused: str = ""
     node: ast.AST | None = None
-    shapes: Mapping[str, str] = {}  # of a sample call, by name of an input
     owned: str = ""  # params or buffers: what an nn.Module has of it
     shape: str = ""  # and the sizes that its `__init__` gives it
+    said: str = ""  # what proves what it is
 
 
 def _declared(
@@ -380,16 +381,24 @@ def _source(default: ast.expr, origin: Origin) -> str:
 # --- How the names of a forward are used.
 
 
-class _Use(NamedTuple):
-    """What is taken where a name stands, and by what; `shapes` are those of a sample of that call, by names."""
+Takes = (
+    Taken
+    | Literal[
+        "index", "constant", "moved", "operand", "optional", "assigned", "unclear"
+    ]
+)
 
-    takes: Taken | Literal["index", "operand", "optional", "unclear"]
+
+class _Use(NamedTuple):
+    """What is taken where a name stands, and by what."""
+
+    takes: Takes
     node: ast.AST
     where: str
     type: str = ""
-    shapes: Mapping[str, str] = {}
 
 
+ByKind = Mapping[Takes, _Use]
 Expected = Callable[[ast.expr], _Use]  # what is taken where an expression stands
 
 
@@ -410,6 +419,20 @@ def _operand(node: ast.expr) -> _Use:
     return _Use("operand", node, "")
 
 
+def _moved(node: ast.expr) -> _Use:
+    """Of a tensor, whatever its elements are: `x.shape`, `x.view(-1)`, `x.long()`."""
+    return _Use("moved", node, "")
+
+
+def _assigned(node: ast.expr) -> _Use:
+    """What it is assigned to tells what it is."""
+    return _Use("assigned", node, "")
+
+
+def _constant(node: ast.expr) -> _Use:
+    return _Use("constant", node, "")
+
+
 def _index(node: ast.expr) -> _Use:
     return _Use("index", node, "an index")
 
@@ -427,6 +450,8 @@ class _Uses:
         self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
         self.of: dict[str, list[_Use]] = {}
         self.aliases: dict[str, frozenset[str]] = {}  # a name may be one of several
+        # Inputs whose elements a name has, moved or computed with: `labels.view(-1)`.
+        self.elements: dict[str, frozenset[str]] = {}
         self.rows = set[str]()  # what a name is unpacked to, which may be a tuple
 
     def block(self, body: Sequence[ast.stmt]) -> None:
@@ -480,25 +505,30 @@ class _Uses:
                         self.rows.add(target.id)
                 return
         inside = any(isinstance(item, ast.Subscript) for item in targets)
-        self.expression(value, _tensor if inside else _unclear)
+        self.expression(value, _tensor if inside else _assigned)
+        elements = self.elements_of(value)
         self.bind(*targets)
+        for item in targets:
+            for target in item.elts if isinstance(item, ast.Tuple) else (item,):
+                if isinstance(target, ast.Name) and elements:
+                    self.elements[target.id] = elements
 
     def branches(self, *blocks: Sequence[ast.stmt]) -> None:
         """Blocks of which one runs: a parameter that not all of them assign may be what it was."""
         before, aliases = {*self.bound}, dict(self.aliases)
+        elements = dict(self.elements)
         bound, ways = list[set[str]](), list[dict[str, frozenset[str]]]()
+        moved = list[dict[str, frozenset[str]]]()
         for block in blocks:
             self.bound, self.aliases = {*before}, dict(aliases)
+            self.elements = dict(elements)
             self.block(block)
             bound.append(self.bound)
             ways.append(self.aliases)
+            moved.append(self.elements)
         everywhere, anywhere = bound[0].intersection(*bound), bound[0].union(*bound)
         self.bound = anywhere - (self.own - everywhere)
-        names = {name for way in ways for name in way}
-        self.aliases = {
-            name: frozenset().union(*(way.get(name, ()) for way in ways))
-            for name in names
-        }
+        self.aliases, self.elements = _of_either(ways), _of_either(moved)
 
     def bind(self, *targets: ast.expr) -> None:
         """Names that are assigned; in `y[i] = x` the names are read."""
@@ -507,6 +537,7 @@ class _Uses:
                 case ast.Name(name):
                     self.bound.add(name)
                     self.aliases.pop(name, None)
+                    self.elements.pop(name, None)
                 case ast.Tuple(items) | ast.List(items):
                     self.bind(*items)
                 case ast.Starred(inner):
@@ -516,18 +547,27 @@ class _Uses:
 
     def expression(self, node: ast.expr, expected: Expected) -> None:
         """Note the names of an expression that stands where something is expected."""
+        use = expected(node)
+        self.parts(node, use, expected)
+        if isinstance(node, COMPUTED):
+            self.computed(node, use)
+
+    def parts(self, node: ast.expr, use: _Use, expected: Expected) -> None:
         match node:
             case ast.Name(name):
-                self.name(name, expected(node))
+                self.name(name, use)
             case ast.Attribute():
                 self.attribute(node)
             case ast.Call():
-                self.call(node, expected)
+                self.call(node)
             case ast.BinOp(left, operator, right):
-                self.binary(node, left, right, BINARY[type(operator)], expected)
-            case ast.UnaryOp(operator, inner):
-                use = expected(node)
-                plain = use.takes == "tensor" or use == _unclear(node)
+                self.binary(left, right, BINARY[type(operator)], use, expected)
+            case ast.UnaryOp(ast.Invert(), inner):
+                self.expression(inner, _taken_by("~", inner))
+            case ast.UnaryOp(_, inner):
+                plain = use.takes in ("tensor", "assigned", "moved") or use == _unclear(
+                    node
+                )
                 self.expression(inner, _operand if plain else expected)
             case ast.Compare(left, operators, others):
                 self.compare([left, *others], operators)
@@ -539,8 +579,7 @@ class _Uses:
                 self.expression(body, expected)
                 self.expression(orelse, expected)
             case ast.Subscript(value, index):
-                inherited = expected(node).takes in ("positions", "mask")
-                self.expression(value, expected if inherited else _tensor)
+                self.expression(value, _tensor)
                 self.expression(index, _index)
             case ast.Slice():
                 for part in (node.lower, node.upper, node.step):
@@ -554,13 +593,57 @@ class _Uses:
             case _:
                 self.other(node)
 
+    def computed(self, node: ast.expr, use: _Use) -> None:
+        """Note what the elements of inputs are, where something is computed of them."""
+        takes: Takes = use.takes
+        if takes in WHOLE:
+            takes = "mask" if takes == "mask" else "index"
+        elif takes != "constant":
+            if takes in ("assigned", "moved", "value"):
+                return
+            if isinstance(node, ast.BinOp | ast.UnaryOp):
+                return  # which says itself what it takes
+            takes = "unclear"
+        for name in self.elements_of(node):
+            last = self.of.get(name, [use])[-1]
+            self.note(name, _Use(takes, last.node, use.where))
+
     def name(self, name: str, use: _Use) -> None:
         """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
-        if name in self.rows and use.takes == "operand":
+        if name in self.rows and use.takes == "operand" or use.takes == "assigned":
             use = use._replace(takes="unclear")
         for meant in self.aliases.get(name, (name,)):
             if meant not in self.bound:
-                self.of.setdefault(meant, []).append(use)
+                self.note(meant, use)
+        for meant in self.elements.get(name, ()):
+            known = use.takes in (*WHOLE, "constant", "moved")
+            self.note(meant, use if known else use._replace(takes="unclear"))
+
+    def note(self, name: str, use: _Use) -> None:
+        self.of.setdefault(name, []).append(use)
+
+    def elements_of(self, node: ast.expr) -> frozenset[str]:
+        """The inputs that are integers or masks if the value is: those whose elements it has, and what it computes of them \
+gives no other kind of number."""
+        match node:
+            case ast.Name(name):
+                own = self.aliases.get(name, frozenset((name,))) - self.bound
+                return own | self.elements.get(name, frozenset())
+            case ast.Attribute(value, "T" | "mT" | "data") | ast.Subscript(value):
+                return self.elements_of(value)
+            case ast.UnaryOp(_, value) | ast.Starred(value):
+                return self.elements_of(value)
+            case ast.BinOp(left, operator, right) if not isinstance(operator, ast.Div):
+                return self.elements_of(left) | self.elements_of(right)
+            case ast.IfExp(_, left, right):
+                return self.elements_of(left) | self.elements_of(right)
+            case ast.Tuple(items) | ast.List(items):
+                return frozenset().union(*map(self.elements_of, items))
+            case ast.Call():
+                found = self.parsed(node)
+                operands = found.elements() if found else ()
+                return frozenset().union(*map(self.elements_of, operands))
+        return frozenset()
 
     def other(self, node: ast.expr) -> None:
         """A comprehension or a lambda: what it binds is bound inside of it."""
@@ -589,7 +672,7 @@ class _Uses:
         """`x.shape`; what no tensor has is read of an object."""
         if self._module(node) is None:
             of_object = not is_tensor_word(node.attr)
-            what = _value("object", f"'.{node.attr}' is read") if of_object else _tensor
+            what = _value("object", f"'.{node.attr}' is read") if of_object else _moved
             self.expression(node.value, what)
 
     def _module(self, node: ast.expr) -> str | None:
@@ -602,13 +685,13 @@ class _Uses:
 
     def binary(
         self,
-        node: ast.expr,
         left: ast.expr,
         right: ast.expr,
         operator: str,
+        use: _Use,
         expected: Expected,
     ) -> None:
-        if expected(node).takes in ("value", "index"):  # arithmetic with numbers
+        if use.takes in ("value", "index"):  # arithmetic with numbers
             self.expression(left, expected)
             self.expression(right, expected)
             return
@@ -619,13 +702,13 @@ class _Uses:
             for inner in (left, right):  # `x^2` is no mask, and is refused later
                 self.expression(inner, _operand)
             return
-        calls = calls_of("operator", operator, 2, ())
         for argument, inner in given.items():
-            self.expression(inner, _taken(calls, argument, given, f"'{operator}'"))
+            self.expression(inner, _taken_by(operator, *given.values(), at=argument))
 
     def compare(self, values: list[ast.expr], operators: list[ast.cmpop]) -> None:
         literals = [item.value for item in values if isinstance(item, ast.Constant)]
-        what: Expected = _operand
+        equal = all(isinstance(item, ast.Eq | ast.NotEq) for item in operators)
+        what: Expected = _constant if equal else _operand
         if any(isinstance(item, ast.In | ast.NotIn) for item in operators):
             what = _unclear
         elif any(isinstance(value, str) for value in literals):
@@ -635,30 +718,32 @@ class _Uses:
         for value in values:
             self.expression(value, what)
 
-    def call(self, node: ast.Call, expected: Expected) -> None:
+    def parsed(self, node: ast.Call) -> "_Parsed | None":
+        """A call of PyTorch; None of any other."""
         given: dict[Argument, ast.expr] = dict(enumerate(node.args))
         function = self._module(node.func)
-        words = [(str(word.arg), word.value) for word in node.keywords]
-        if function is not None:
-            kind, name, shown = "function", function, function
-        elif isinstance(node.func, ast.Attribute):
-            word = node.func.attr
-            kind, name, shown = "method", word, f"Tensor.{word}"
-            receiver, moved = node.func.value, _moves(word)
-            inherited = moved and expected(node).takes in ("positions", "mask", "index")
+        words = {str(word.arg): word.value for word in node.keywords}
+        kind, name, shown = "function", function or "", function or ""
+        if function is None:
+            if not isinstance(node.func, ast.Attribute):
+                return None
+            receiver, word = node.func.value, node.func.attr
             if isinstance(receiver, ast.Name) and _is_of_module(receiver, word):
-                self.own_call(node)
-                return
-            self.expression(receiver, expected if inherited else _tensor)
+                return None
+            kind, name, shown = "method", word, f"Tensor.{word}"
             given = dict(enumerate([receiver, *node.args]))
-        else:
+        calls = calls_of(kind, name, len(given), words)
+        calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
+        given.update(words)
+        return _Parsed(given, calls, shown)
+
+    def call(self, node: ast.Call) -> None:
+        found = self.parsed(node)
+        if found is None:
             self.own_call(node)
             return
-        given |= words
-        calls = calls_of(kind, name, len(node.args) + (kind == "method"), dict(words))
-        for argument, value in given.items():
-            if kind == "function" or argument != 0:
-                self.expression(value, _taken(calls, argument, given, shown))
+        for argument, value in found.given.items():
+            self.expression(value, found.taken(argument))
 
     def own_call(self, node: ast.Call) -> None:
         """A call of Python's or of the user's own: of a name that nobody knows others complain."""
@@ -671,6 +756,72 @@ class _Uses:
 
 
 KNOWN = {"torch", "F", "math", "nn"}
+COMPARED = "it is only compared for equality, or turned into integers"
+WHOLE = ("positions", "mask", "index")  # what takes integers or booleans alone
+COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
+EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls through which no gradient goes
+WHOLE_DTYPE = re.compile(r"torch\.(u?int\d*|long|bool)")
+
+
+class _Parsed(NamedTuple):
+    """A call of PyTorch: what it is given, of a method the receiver first, and what it may mean."""
+
+    given: Arguments
+    calls: Sequence[Call]
+    shown: str
+
+    @property
+    def word(self) -> str:
+        return self.shown.rpartition(".")[2]
+
+    def elements(self) -> Iterator[ast.expr]:
+        """The arguments whose elements, or what is computed of them in their own dtype, the result has."""
+        known = facts_of_call(self.word) or facts_of_call(self.word.removesuffix("_"))
+        kept = {facts.kind() for facts in known} == {"kept"}
+        made = any("creates" in facts.flags for facts in known)
+        if not kept or made or self.converts():
+            return
+        others = {name for facts in known for _, name in facts.constants}
+        plain = set[str]() if is_constant(self.word) else others
+        for argument, value in self.given.items():
+            slots = [item[argument] for item in self.calls if argument in item]
+            if (
+                not slots
+                and argument == 0
+                or any(
+                    slot.takes in ("tensor", "either") and slot.parameter not in plain
+                    for slot in slots
+                )
+            ):
+                yield value
+
+    def converts(self) -> bool:
+        """Whether it gives integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`."""
+        values = map(ast.unparse, [*self.given.values()][1:])
+        return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
+
+    def taken(self, argument: Argument) -> Expected:
+        """What is taken where an argument stands."""
+        receiver = argument == 0 and self.shown.startswith("Tensor.")
+        slots = [item[argument] for item in self.calls if argument in item]
+        tensor = receiver or any(slot.takes == "tensor" for slot in slots)
+        if tensor and self.converts() and (argument == 0 or self.word in EQUAL):
+            return _constant
+        if tensor and argument == 0 and _is_of_any(self.word):
+            return _moved
+        if receiver:
+            return _tensor
+        return _taken(self.calls, argument, self.given, self.shown)
+
+
+def _of_either(
+    ways: Sequence[Mapping[str, frozenset[str]]],
+) -> dict[str, frozenset[str]]:
+    """What each name may be after one of several blocks."""
+    names = {name for way in ways for name in way}
+    return {
+        name: frozenset().union(*(way.get(name, ()) for way in ways)) for name in names
+    }
 
 
 def _are_of_their_own(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
@@ -699,11 +850,22 @@ def _is_of_module(receiver: ast.Name, word: str) -> bool:
     )
 
 
-def _moves(word: str) -> bool:
-    """Whether a method only moves elements: `unsqueeze`."""
-    return any(
-        facts.category in ("view", "structural") for facts in facts_of_call(word)
+def _is_of_any(word: str) -> bool:
+    """Whether what is called so says nothing of the elements of its tensor: `unsqueeze`, `size`, `new_zeros`."""
+    return all(
+        facts.category in MOVING or facts.memory == "same" or "creates" in facts.flags
+        for facts in facts_of_call(word)
     )
+
+
+def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
+    """What an operator takes; of integers `codes & 1` has the bits."""
+    if operator in ("&", "|", "^", "~") and any(
+        isinstance(item, ast.Constant) for item in values
+    ):
+        return _index
+    calls = calls_of("operator", operator, len(values), ())
+    return _taken(calls, at, dict(enumerate(values)), f"'{operator}'")
 
 
 def _element_of(expected: Expected) -> Expected:
@@ -725,12 +887,10 @@ def _taken(
     may_be = [
         call
         for call in calls
-        if not any(
-            call.slots[at].takes == "tensor" for at in numbers & call.slots.keys()
-        )
+        if not any(call[at].takes == "tensor" for at in numbers & call.keys())
     ]
     fitting = may_be or calls
-    slots = [call.slots[argument] for call in fitting if argument in call.slots]
+    slots = [call[argument] for call in fitting if argument in call]
     takes = {slot.takes for slot in slots}
 
     def use(node: ast.expr) -> _Use:
@@ -755,22 +915,9 @@ def _taken(
             return _Use("value", node, where, value.type)
         if shown.startswith("'") and takes == {"tensor"}:
             return _operand(node)
-        return _Use(slots[0].takes, node, shown, "", _shapes(calls[0], given))
+        return _Use(slots[0].takes, node, shown)
 
     return use
-
-
-def _shapes(call: Call, given: Arguments) -> dict[str, str]:
-    """The shapes of a sample by the names that stand in the call; none unless all tensors of it are names."""
-    found = {}
-    for argument, slot in call.slots.items():
-        value = given[argument]
-        if slot.takes == "value":
-            continue
-        if not isinstance(value, ast.Name) or slot.parameter not in call.shapes:
-            return {}
-        found[value.id] = call.shapes[slot.parameter]
-    return found
 
 
 # --- What that makes of a name.
@@ -782,26 +929,22 @@ def _judged(
     """The entry of one of the inputs, and why it cannot be taken for that, if so; `by_name`: `eps` is rather a number."""
     by_kind = {use.takes: use for use in reversed(uses)}
     optional = "?" if "optional" in by_kind else ""
-    if use := by_kind.get("positions"):
-        shapes = use.shapes if use.shapes.keys() <= {*names} else {}
-        shape = shapes.get(name, "[; int]")
-        said = f"'{name}' holds positions in {use.where}"
-        return _Judged(f"{name}{shape}{optional}", said, use.node, shapes)
-    if "mask" in by_kind:
-        return _Judged(f"{name}[; bool]{optional}")
-    use = by_kind.get("index")
-    if use and "mask" in name.lower().split("_"):
-        return _Judged(f"{name}[; bool]{optional}")
-    if use:
+    is_tensor = {"tensor", "moved"} & by_kind.keys()
+    if whole := _whole(name, by_kind):
+        return whole
+    if use := by_kind.get("index"):
         said = f"'{name}' stands in an index: positions, a mask or a number"
-        return _Judged(f"{name}[; int]{optional}", said, use.node)
-    if "tensor" in by_kind:
+        refused = "" if is_tensor else said
+        return _Judged(f"{name}[; int]{optional}", refused, use.node)
+    if is_tensor and _is_only_compared(by_kind):
+        return _Judged(f"{name}[; int]{optional}", said=COMPARED)
+    if is_tensor:
         return _Judged(f"{name}{optional}")
     if use := by_kind.get("value"):
         return _Judged(
             _number(name, use.type, optional), _is_value(name, use), use.node
         )
-    if use := by_kind.get("operand"):
+    if use := by_kind.get("operand") or by_kind.get("constant"):
         if by_name and _is_called_as_a_number(name):
             said = f"'{name}' is rather a number than a tensor"
             return _Judged(_number(name, "", optional), said, use.node)
@@ -812,6 +955,27 @@ def _judged(
     said = f"whether '{name}' is a tensor cannot be told"
     entry = _number(name, use.type, "") if use.type else name
     return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
+
+
+def _whole(name: str, by_kind: ByKind) -> _Judged | None:
+    """The entry of what is surely a tensor of integers or booleans."""
+    optional = "?" if "optional" in by_kind else ""
+    if use := by_kind.get("positions"):
+        said = f"it holds positions in {use.where}"
+        return _Judged(f"{name}[; int]{optional}", node=use.node, said=said)
+    use = by_kind.get("mask")
+    if not use and "mask" in name.lower().split("_"):
+        use = by_kind.get("index")
+    if use:
+        said = f"it is a mask in {use.where}"
+        return _Judged(f"{name}[; bool]{optional}", node=use.node, said=said)
+    return None
+
+
+def _is_only_compared(by_kind: ByKind) -> bool:
+    """Whether no gradient goes to an input, so that it is rather integers: labels."""
+    known = by_kind.keys() <= {"constant", "moved", "optional"}
+    return known and "constant" in by_kind
 
 
 def _is_called_as_a_number(name: str) -> bool:
@@ -855,11 +1019,9 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     # Of parameters that are given by keyword one without a default may come last.
     ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
     known = dict(ordered)
-    shapes = {
-        name: shape for item in known.values() for name, shape in item.shapes.items()
-    }
+    floating = any({name, f"{name}?"} & {item.entry} for name, item in known.items())
     entries = [
-        f"{name}{shapes[name]}" if name == item.entry and name in shapes else item.entry
+        item.entry if floating or item.said != COMPARED else name
         for name, item in known.items()
     ]
     whole = ", ".join(entries)
@@ -889,69 +1051,74 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     return Inferred(whole, params, buffers, entries=(*entries,), shapes=shapes)
 
 
-# --- Inputs that are stated, and used as what they are not declared to be.
+# --- Inputs that are stated as bare names, and used as what is no floating tensor.
 
 
-def refuse_misdeclared(
+def of_bare_names(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
-) -> None:
-    """Raise for bare names, which are floating tensors, where PyTorch takes positions, a mask or a number alone.
+) -> tuple[str, tuple[str, ...]] | None:
+    """Stated inputs in which a bare name is what its use proves it to be, where that is no floating tensor, and a note of it.
 
-    It is asked of a forward that raised. The hint has the whole of `--inputs`: nobody needs to know how these are written.
+    None where there is no such name. What is amiss in inputs or forward is told when the op is built.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
-    if not isinstance(stated, str) or not isinstance(inputs, str) or "\n" in inputs:
-        return
-    place = locate(("inputs",))
-    entries = parse_entries(inputs, place)
-    text = Text(stated, locate(("forward",)))
-    if stated.lstrip().startswith("@"):
-        text = read_reference(stated, "forward", text.location, read).text
-    every = frozenset(entry.name.text for entry in entries)
-    program = program_of(text, Scope(every))
-    uses = _Uses((), every)
-    uses.block(program.body)
-    bare = {entry.name.text: entry.name.place for entry in entries if _is_bare(entry)}
-    found = {
-        name: judged
-        for name, used in uses.of.items()
-        if name in bare and (judged := _misdeclared(name, used))
-    }
-    whole = inputs
-    for name, stands in reversed(bare.items()):
-        if name in found:
-            at = stands.column - place.column
-            whole = f"{whole[:at]}{found[name].entry}{whole[at + len(name) :]}"
-    quoted = f'"{whole}"' if "'" in whole else f"'{whole}'"
-    problems: list[ScaffoldError] = []
-    for item in found.values():
-        assert item.node is not None  # where it stands
-        last = len(problems) + 1 == len(found)
-        hint = f"write: --inputs {quoted}" if last else None
-        where = place_in(program.text, item.node)
-        problems.append(ScaffoldError(item.refused, where, hint))
-    raise_all(problems)
+    if not isinstance(stated, str) or not isinstance(inputs, str):
+        return None
+    whole = " ".join(inputs.split())
+    try:
+        entries = parse_entries(whole, locate(("inputs",)))
+        text = Text(stated, locate(("forward",)))
+        if stated.lstrip().startswith("@"):
+            text = read_reference(stated, "forward", text.location, read).text
+        every = frozenset(entry.name.text for entry in entries)
+        uses = _Uses((), every)
+        uses.block(program_of(text, Scope(every)).body)
+    except ScaffoldError:
+        return None
+    spoken = {*raw.get("params", ()), *raw.get("buffers", ()), *raw.get("dirty", ())}
+    spoken |= {*raw.get("nondiff", ()), *raw.get("grad", ())}
+    bare = [
+        entry.name.text
+        for entry in entries
+        if _is_bare(entry) and entry.name.text not in spoken
+    ]
+    judged = {name: _of_bare(name, uses.of.get(name, ())) for name in bare}
+    known = {name: found for name, found in judged.items() if found}
+    floating = any(
+        one.tensor and not one.traits and one.name.text not in known for one in entries
+    )
+    notes = list[str]()
+    for entry in reversed(entries):
+        name = entry.name.text
+        found = known.get(name)
+        if found and (floating or found.said != COMPARED):
+            at = entry.name.place.column - locate(("inputs",)).column
+            whole = f"{whole[:at]}{found.entry}{whole[at + len(name) :]}"
+            notes.append(f"{found.entry} in --inputs: {found.said}")
+    return (whole, (*reversed(notes),)) if notes else None
+
+
+def _of_bare(name: str, uses: Sequence[_Use]) -> _Judged | None:
+    """What a tensor, or what stands for one, has to be by its uses; None where it may be a floating tensor."""
+    by_kind = {use.takes: use for use in reversed(uses)}
+    if whole := _whole(name, by_kind):
+        return whole
+    value = by_kind.get("value")
+    is_tensor = {"tensor", "moved"} & by_kind.keys()
+    if value and value.type in ("int", "bool") and not is_tensor:
+        return _Judged(f"{name}: {value.type}", said=value.where)
+    if use := by_kind.get("index"):
+        said = f"it stands in {use.where} (bool, if it is a mask)"
+        return _Judged(f"{name}[; int]", said=said)
+    if _is_only_compared(by_kind):
+        return _Judged(f"{name}[; int]", said=COMPARED)
+    return None
 
 
 def _is_bare(entry: Entry) -> bool:
     """Whether nothing is said of an input but the name."""
     more = entry.variadic or entry.optional or entry.default
     return entry.tensor and entry.dims is None and not entry.traits and not more
-
-
-def _misdeclared(name: str, uses: Sequence[_Use]) -> _Judged | None:
-    """What an input has to be by its uses, where that is no floating tensor; None where it may be one."""
-    by_kind = {use.takes: use for use in reversed(uses)}
-    if use := by_kind.get("positions"):
-        said = f"'{name}' holds positions in {use.where}: it is an integer tensor"
-        return _Judged(f"{name}[...; int]", said, use.node)
-    if use := by_kind.get("mask"):
-        said = f"'{name}' is a mask in {use.where}: it is a bool tensor"
-        return _Judged(f"{name}[...; bool]", said, use.node)
-    use = by_kind.get("value")
-    if use and use.type == "int" and not {"tensor", "operand"} & by_kind.keys():
-        return _Judged(f"{name}: int", _is_value(name, use), use.node)
-    return None
 
 
 def with_dims(inputs: str, shapes: Mapping[str, str]) -> str:

@@ -35,7 +35,7 @@ from scaffold.project.rendering import Generated, generate, provable_of
 from scaffold.project.specification import Values
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
-from scaffold.verify import Failure, Request, Verdict, import_path
+from scaffold.verify import Request, Verdict, import_path
 from scaffold.version import __version__
 from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.reconcile import Standing, decoded, present
@@ -243,7 +243,6 @@ def prove(
         generated = _fitted(verdict, again)
         verdict, ran = _verdict(generated, proving)
     if verdict.failure is not None:
-        _refuse_misdeclared(generated, verdict.failure)
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
     whose = "finite differences" if verdict.by_differences else "PyTorch's autograd"
@@ -264,16 +263,6 @@ def _fitted(verdict: Verdict, again: Again) -> Generated:
         return _noting(again({"require": [*verdict.wanted]}), said)
     text = test_shapes(verdict)
     return _noting(again({"test-shapes": text}), USED.format(text))
-
-
-def _refuse_misdeclared(generated: Generated, failure: Failure) -> None:
-    """Say of a forward that raised which of its inputs are declared as what they cannot be."""
-    raised = failure.subject == "forward" and failure.words.startswith("raised")
-    given = generated.specified
-    if raised and given.locate(("inputs",)).source.startswith("--"):
-        from scaffold.project.inferred_inputs import refuse_misdeclared
-
-        refuse_misdeclared(given.raw, given.locate, given.reads)
 
 
 def _is_written(generated: Generated, ran: str) -> bool:

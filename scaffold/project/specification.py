@@ -322,8 +322,9 @@ def _specified(
     where = problems.attempt(lambda: find_places(known, settings))
     package = where.directories.package if where is not None else None
     said = problems.attempt(lambda: say(known, package is not None))
-    inferred = None
+    inferred, bare = None, tuple[str, ...]()
     if said is not None and "spec" not in settings:  # a file says all that it means
+        said, bare = _of_bare_names(said, read)
         before = len(problems)
         inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
@@ -343,6 +344,7 @@ def _specified(
     spec, (raw, notes) = found
     stated = (raw, known, said.name, said.locate)
     joins = _joins(known, settings)
+    notes = (*bare, *notes)
     return Specified(spec, where, *stated, read, joins, inferred, notes)
 
 
@@ -377,6 +379,19 @@ def _built(
     notes = (*before.notes, *after.notes)
     spec = built(after.raw) if after.notes else spec
     return spec, Completed(after.raw, notes)
+
+
+def _of_bare_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
+    """What is said, with inputs that are bare names as their use proves them to be, and notes of it."""
+    if not {"inputs", "forward"} <= said.raw.keys():
+        return said, ()
+    from scaffold.project.inferred_inputs import of_bare_names
+
+    found = of_bare_names(said.raw, said.locate, read)
+    if found is None:
+        return said, ()
+    inputs, notes = found
+    return said._replace(raw={**said.raw, "inputs": inputs}), notes
 
 
 def _inferred(said: Said, read: Reader) -> "Inferred | None":

@@ -26,22 +26,22 @@ def test_each_argument_takes_what_the_section_says(
     call: tuple[str, str, int, tuple[str, ...]], takes: list[str]
 ) -> None:
     found, *_ = calls_of(*call)
-    assert [slot.takes for slot in found.slots.values()] == takes
+    assert [slot.takes for slot in found.values()] == takes
 
 
 def test_a_python_value_has_the_type_of_the_samples() -> None:
     (call,) = calls_of("method", "sum", 2, ("keepdim",))
-    assert call.slots[1].type == "int"
-    assert call.slots["keepdim"].type == "bool"
+    assert call[1].type == "int"
+    assert call["keepdim"].type == "bool"
     (call,) = calls_of("method", "view", 3, ())
-    assert call.slots[1].type == "int"
+    assert call[1].type == "int"
     (call,) = calls_of("method", "view", 2, ())
-    assert call.slots[1].type == "tuple[int, ...]"
+    assert call[1].type == "tuple[int, ...]"
 
 
 def test_a_call_that_may_mean_several_primitives_has_them_all() -> None:
     found = calls_of("method", "max", 2, ())
-    assert [call.slots[1].takes for call in found] == ["value", "tensor"]
+    assert [call[1].takes for call in found] == ["value", "tensor"]
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,6 @@ def test_what_fits_no_primitive_has_no_slots(
     assert calls_of("function", name, count, keywords) == ()
 
 
-def test_the_shapes_of_a_sample_have_names() -> None:
-    call, *_ = calls_of("function", "F.cross_entropy", 2, ())
-    assert call.shapes == {"input": "[N, C]", "target": "[N; index(C)]"}
-
-
 def test_a_keyword_that_no_section_has_has_no_slot() -> None:
     (call,) = calls_of("function", "F.softmax", 1, ("dim", "dtype"))
-    assert [*call.slots] == [0, "dim"]
+    assert [*call] == [0, "dim"]

@@ -8,7 +8,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.project.inferred_inputs import (
     Unsaid,
     inferred_inputs,
-    refuse_misdeclared,
+    of_bare_names,
 )
 from scaffold.spec.arguments import read_arguments
 from scaffold.spec.problems import KeyPath, Problems
@@ -75,6 +75,25 @@ def rows(x, edges):
     return x.new_zeros(3).index_add(0, col, x[row])
 
 
+def edges(x, edge_index, weight):
+    src, dst = edge_index[0], edge_index[1]
+    out = torch.zeros_like(x)
+    out.index_add_(0, dst, weight * x[src])
+    return out
+
+
+def shifted(hidden, weight, labels):
+    logits = hidden @ weight.t()
+    labels = labels[..., 1:].contiguous()
+    return F.nll_loss(logits.view(-1, logits.size(-1)), labels.view(-1))
+
+
+def chosen(x, labels, on=False):
+    if on:
+        labels = labels.masked_fill(labels < 0, 0)
+    return x.gather(1, labels[:, None])
+
+
 def coefficients(x, pair):
     a, b = pair
     return a * x.exp() + b
@@ -129,6 +148,16 @@ def inferred(forward: str, *imports: str) -> str | None:
         ("F.softmax(x, dim=-1, dtype=torch.float32)", "x"),
         ("torch.sigmoid(x * beta) * gamma", "x, beta, gamma"),
         ("math.pi * x / math.sqrt(x.shape[-1])", "x"),
+        ("F.cross_entropy(x @ w, target)", "x, w, target[; int]"),
+        (
+            "B = points.shape[0]\nreturn points[idx.view(B, -1), :] + idx.shape[1]",
+            "points, idx[; int]",
+        ),
+        ("x[torch.cat([a, b]).clamp(min=0)]", "x, a[; int], b[; int]"),
+        ("torch.eq(y, y.T).to(x.dtype) * x", "y[; int], x"),
+        ("(y.view(-1) == 0) * y.view(-1) * x", "y, x"),
+        ("~m.unsqueeze(-1) * x", "m[; bool], x"),
+        ("z = F.relu(y.view(-1))\nreturn z * (y.view(-1) == 0)", "y"),
     ],
 )
 def test_the_free_names_of_an_expression_that_are_tensors(
@@ -155,6 +184,10 @@ def test_what_the_op_imports_is_no_input() -> None:
         ("rebound", "delta, bias, last, on: bool = False"),
         ("paired", "x, h0, c0"),
         ("closed", "x, valid_mask[; bool]"),
+        ("rows", "x, edges[; int]"),
+        ("edges", "x, edge_index[; int], weight"),
+        ("shifted", "hidden, weight, labels[; int]"),
+        ("chosen", "x, labels[; int], on: bool = False"),
         ("variadic", "*tensors, dim: int = 0"),
     ],
 )
@@ -170,8 +203,8 @@ def test_the_signature_of_a_function(function: str, inputs: str) -> None:
         ("x / (x.norm() + eps)", "rather a number", "x, eps: float"),
         ("F.layer_norm(x, (d,), w)", "normalized_shape", "x, d: int, w"),
         ("x[i]", "stands in an index", "x, i[; int]"),
+        ("x[i + n]", "stands in an index", "x, i[; int], n[; int]"),
         ("x[:n]", "stands in a slice", "x, n: int"),
-        ("@ops.py:rows", "positions in Tensor.index_add", "x, edges[; int]"),
         ("@ops.py:coefficients", "whether 'pair' is a tensor", "x, pair"),
         ("x if on else y", "it is a condition", "x, on: bool, y"),
         ("x if mode == 'a' else y", "with a string", "x, mode: str, y"),
@@ -179,26 +212,6 @@ def test_the_signature_of_a_function(function: str, inputs: str) -> None:
         ("x.clamp(-m, m)", "takes a tensor or a number", "x, m: float"),
         ("a @ b.t() / temperature", "rather a number", "a, b, temperature: float"),
         ("x + variance_epsilon", "rather a number", "x, variance_epsilon: float"),
-        (
-            "B = points.shape[0]\nreturn points[idx.view(B, -1), :] + idx.shape[1]",
-            "stands in an index",
-            "points, idx[; int]",
-        ),
-        (
-            "y = x @ w\nreturn F.cross_entropy(y, target)",
-            "positions in F.cross_entropy",
-            "x, w, target[; int]",
-        ),
-        (
-            "F.cross_entropy(x, target)",
-            "positions in F.cross_entropy",
-            "x[N, C], target[N; index(C)]",
-        ),
-        (
-            "F.cross_entropy(x @ w, target)",
-            "positions in F.cross_entropy",
-            "x, w, target[; int]",
-        ),
         ("math.sqrt(d) * x", "math.sqrt takes a number", "d: float, x"),
         ("torch.zeros(n) + x", "torch.zeros takes numbers", "n: int, x"),
         ("@ops.py:anything", "does not say what it takes", "*args"),
@@ -446,32 +459,37 @@ def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "forward", "proposed"),
+    ("inputs", "forward", "taken"),
     [
         (
             "x[N, D], index, count",
             "x.new_zeros(count, x.shape[1]).index_add(0, index, x)",
-            "x[N, D], index[...; int], count: int",
+            "x[N, D], index[; int], count: int",
         ),
-        (
-            "x, mask",
-            "x.masked_fill(~mask, -1e9).softmax(-1)",
-            "x, mask[...; bool]",
-        ),
+        ("x, mask", "x.masked_fill(~mask, -1e9).softmax(-1)", "x, mask[; bool]"),
         ("x, k", "x.sum(k)", "x, k: int"),
+        ("x,\n  on", "x.exp() if on else x", "x, on: bool"),
+        ("x, ids, offset", "x[ids + offset]", "x, ids[; int], offset[; int]"),
+        ("x, seen_mask", "x[seen_mask]", "x, seen_mask[; bool]"),
+        ("x, y", "(x * (y != -100)).sum() / (y != -100).sum()", "x, y[; int]"),
+        ("x, n", "B, D = x.shape\nreturn x.view(B, n, D // n)", "x, n: int"),
         ("x, w, eps=1e-6", "x * w + eps", None),
+        ("x, y", "x * (y == 0) + y", None),
+        ("x, i[; int]", "x[i]", None),
+        ("x, i", "x[i +", None),
     ],
 )
-def test_names_that_are_no_floating_tensors_are_told_with_the_inputs_to_copy(
-    inputs: str, forward: str, proposed: str | None
+def test_bare_names_are_what_their_use_proves(
+    inputs: str, forward: str, taken: str | None
 ) -> None:
     raw = {"inputs": inputs, "forward": forward}
-    if proposed is None:
-        refuse_misdeclared(raw, locate, str)
-        return
-    with pytest.raises(ScaffoldError) as caught:
-        refuse_misdeclared(raw, locate, str)
-    assert caught.value.problems[-1].hint == f"write: --inputs '{proposed}'"
+    found = of_bare_names(raw, locate, str)
+    assert (found[0] if found else None) == taken
+
+
+def test_a_name_of_which_an_option_speaks_is_left_as_it_is() -> None:
+    raw = {"inputs": "x, i", "forward": "x[i]", "nondiff": ["i"]}
+    assert of_bare_names(raw, locate, str) is None
 
 
 def test_an_attribute_that_stands_for_a_size_is_a_number(tmp_path: Path) -> None:
