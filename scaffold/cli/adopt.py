@@ -50,7 +50,6 @@ from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions
 from scaffold.project.hand_written import target as directory
 from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, proving
-from scaffold.project.interpreter import LIMIT as SECONDS
 from scaffold.project.places import Places, find_places
 from scaffold.project.proof_errors import untyped
 from scaffold.project.proofs import Run, prove, request_of
@@ -65,6 +64,7 @@ from scaffold.spec.build import build
 from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict
+from scaffold.verify.prover import LIMIT as SECONDS
 
 TARGET = Annotated[
     str, typer.Argument(metavar="PATH::CLASS", help="The Function to adopt.")

@@ -171,8 +171,8 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
 def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
     """How the project proves what is not the code that was proven; an op that was not, and could have been, stays so."""
-    from scaffold.project.interpreter import LIMIT
     from scaffold.project.proofs import Run
+    from scaffold.verify.prover import LIMIT
 
     known = generated.proof is not None or generated.missing
     if not known or not settings.get("verify", True):

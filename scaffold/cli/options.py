@@ -127,8 +127,9 @@ def proofs_wanted(
     python: str | None, limit: int | None, verify: bool | None, every: bool = False
 ) -> "Run | None":
     """How proofs are run; None where there are to be none."""
-    from scaffold.project.interpreter import LIMIT, check_limit
+    from scaffold.project.interpreter import check_limit
     from scaffold.project.proofs import Run
+    from scaffold.verify.prover import LIMIT
 
     limit = LIMIT if limit is None else limit
     problems = check_limit(limit)

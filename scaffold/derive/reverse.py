@@ -104,9 +104,7 @@ def _is_zero(make: Maker, g: Op) -> bool:
 class Reverse:
     """One walk back over the program."""
 
-    def __init__(
-        self, make: Maker, optional: Collection[Op] = (), fuse: bool = False
-    ) -> None:
+    def __init__(self, make: Maker, optional: Collection[Op], fuse: bool) -> None:
         self.make, self.program = make, make.program
         self.optional, self.fuse = optional, fuse
         self.composed = Composer(make.applier)

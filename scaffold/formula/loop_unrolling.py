@@ -28,7 +28,7 @@ Number = Callable[[ast.expr], int | None]  # what an expression is, if it is kno
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
-def unrolled(body: list[ast.stmt], taken: Collection[str] = ()) -> list[ast.stmt]:
+def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
     """The statements without loops, or as they are; `taken` names hide the builtin functions."""
     found = _written_out(body, _Steps, taken)
     return body if any(map(_loops, found)) else found

@@ -17,7 +17,7 @@ COLOURS = {
 }
 
 
-def as_html(title: str, code: str, notes: Sequence[str] = ()) -> str:
+def as_html(title: str, code: str, notes: Sequence[str]) -> str:
     """A title, what is said of it, and code that can be folded away."""
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
     listed = f"<ul>{said}</ul>" if said else ""

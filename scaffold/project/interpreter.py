@@ -130,16 +130,13 @@ def _commands(name: str) -> Iterator[str]:
             return
 
 
-LIMIT = 30  # seconds for the proof of an op
-
-
 class Proving:
     """An interpreter that has torch, and a process of it; both are there when they are needed."""
 
     def __init__(self, settings: Values, console: Console) -> None:
         self._console = console
         self._python: str | None = settings.get("python")
-        self._limit: int = settings.get("limit", LIMIT)
+        self._limit: int | None = settings.get("limit")
         self._asked = bool(settings.get("verify"))
         self._prover: Prover | None = None
 
@@ -150,7 +147,7 @@ class Proving:
 
     def start(self) -> list[ScaffoldError]:
         """Let torch be imported while the op is still being made; what stands in the way."""
-        found = check_limit(self._limit)
+        found = check_limit(self._limit) if self._limit is not None else []
         try:
             missing = self.interpreter is None
         except ScaffoldError as error:
@@ -168,11 +165,11 @@ class Proving:
             return self._started().prove(request)
 
     def _started(self) -> "Prover":
-        from scaffold.verify import Prover
+        from scaffold.verify.prover import LIMIT, Prover
 
         assert self.interpreter is not None, "nothing is proven without"
         if self._prover is None:
-            self._prover = Prover(self.interpreter.path, self._limit)
+            self._prover = Prover(self.interpreter.path, self._limit or LIMIT)
         return self._prover
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ from scaffold.errors import Location, ScaffoldError, VerificationError, raise_al
 from scaffold.project.console import Console
 from scaffold.project.interpreter import (
     ANOTHER,
-    LIMIT,
     NONE_FOUND,
     UNPROVEN,
     Proving,
@@ -36,6 +35,7 @@ from scaffold.project.specification import Values
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
 from scaffold.verify import Request, Verdict, import_path
+from scaffold.verify.prover import LIMIT
 from scaffold.version import __version__
 from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.reconcile import Standing, decoded, present

@@ -22,7 +22,7 @@ from scaffold.verify.processes import (
     work_through,
 )
 
-LIMIT = 30.0  # seconds for the proof of an op; it takes one, at most a few
+LIMIT = 30  # seconds for the proof of an op; it takes one, at most a few
 START_LIMIT = 120.0  # ... to import torch: from a slow disk it takes a minute
 SHOWN_LINES = 12  # of what a process said before it died
 

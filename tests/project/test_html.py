@@ -28,7 +28,7 @@ def test_the_code_is_all_there_and_escaped() -> None:
 
 
 def test_tokens_have_the_colours_of_the_notebook() -> None:
-    html = as_html("f(x)", CODE)
+    html = as_html("f(x)", CODE, ())
     coloured = re.findall(r'<span style="color: var\(--jp-mirror-editor-(\w+)-', html)
     assert coloured.count("keyword") == 5
     assert coloured.count("comment") == 2
