@@ -6,8 +6,10 @@ are, and none is repeated: where one return would need that, they come back unch
 """
 
 import ast
+import builtins
 import copy
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
@@ -24,8 +26,10 @@ from scaffold.primitives.calls import (
     draws_random,
     facts_of_attribute,
     is_in_place,
+    is_one_tensor,
     may_be_argument,
     may_be_several_tensors,
+    may_share_memory,
 )
 
 NAME = "result"  # what the branches assign
@@ -327,13 +331,107 @@ NEW_DIMS = {
     **dict.fromkeys(("x.unsqueeze(-1)", "x.unsqueeze(dim=-1)", "x[..., None]"), BEHIND),
     **dict.fromkeys(("x.unsqueeze(0)", "x.unsqueeze(dim=0)", "x[None]"), BEFORE),
 }
+BUILTINS = {"torch", "F", "math", *dir(builtins)}
+GROWS = ("append", "extend", "insert")
 RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
 
 # --- Statements that no formula has, as assignments that say the same.
 
 
-def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements with plain assignments for other statements that come to the same.
+def without_dicts(
+    body: Sequence[ast.stmt], taken: Collection[str] = ()
+) -> Sequence[ast.stmt]:
+    """The statements with a name for each entry of a dict whose keys are all written out: `out["rgb"]` is `out_rgb`."""
+    nodes = [node for item in body for node in ast.walk(item)]
+    made = {name for item in body for name, _ in _dicts(item)}
+    uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    stored_keys, read_keys = set[Entry](), set[Entry]()
+    for item in body:
+        for name, entries in _dicts(item):
+            stored_keys.update((name, key) for key, _ in entries)
+    for node in nodes:
+        match node:
+            case ast.Subscript(ast.Name(name), ast.Constant(key), ctx):
+                uses[name] -= 1
+                known = stored_keys if isinstance(ctx, ast.Store) else read_keys
+                known.add((name, key))
+    lost = {name for name, _ in read_keys - stored_keys}
+    lost |= {name for name in made if uses[name] != 1}
+    for item in body:  # of `a, b = {}, {}` both, or none
+        several = {name for name, _ in _dicts(item)}
+        lost |= several if several & lost else set()
+    names, own = dict[Entry, str](), {*taken, *uses}
+    for name, key in sorted(stored_keys, key=str):
+        if name in made - lost:
+            stem = f"{name}_{key}" if f"{name}_{key}".isidentifier() else name
+            numbered = (f"{stem}_{more}" for more in range(2, len(own) + 3))
+            names[name, key] = next(x for x in (stem, *numbered) if x not in own)
+            own.add(names[name, key])
+    if not names:
+        return body
+    return [line for item in body for line in _Entries(names).lines(item)]
+
+
+Entry = tuple[str, object]  # the name of a dict, and a key of it
+
+
+def _dicts(item: ast.stmt) -> list[tuple[str, list[tuple[object, ast.expr]]]]:
+    """The dicts that a statement makes and names, each with its entries: `out = {"x": x}`, `a, b = {}, dict()`."""
+    match item:
+        case ast.Assign([ast.Name(name)], value):
+            entries = _entries(value)
+            return [] if entries is None else [(name, entries)]
+        case ast.Assign([ast.Tuple(parts)], ast.Tuple(values)):
+            several = [part.id for part in parts if isinstance(part, ast.Name)]
+            if len(several) == len(values) and all(_entries(x) == [] for x in values):
+                return [(name, []) for name in several]
+    return []
+
+
+def _entries(value: ast.expr) -> list[tuple[object, ast.expr]] | None:
+    match value:
+        case ast.Dict(keys, values):
+            named = [key.value for key in keys if isinstance(key, ast.Constant)]
+            whole = len(named) == len(values)
+            return list(zip(named, values, strict=True)) if whole else None
+        case ast.Call(ast.Name("dict"), [], words) if all(word.arg for word in words):
+            return [(word.arg, word.value) for word in words]
+    return None
+
+
+class _Entries(ast.NodeTransformer):
+    """Puts names in the place of the entries of dicts."""
+
+    def __init__(self, names: Mapping[Entry, str]) -> None:
+        self.names, self.dicts = names, {name for name, _ in names}
+
+    def lines(self, item: ast.stmt) -> list[ast.stmt]:
+        made = [part for part in _dicts(item) if part[0] in self.dicts]
+        if not made:
+            found: ast.stmt = self.visit(copy.deepcopy(item))
+            return [found]
+        return [
+            _assigned(item, _stored(value, self.names[name, key]), self.visit(value))
+            for name, entries in made
+            for key, value in copy.deepcopy(entries)
+        ]
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Subscript(ast.Name(name), ast.Constant(key), context):
+                own = self.names.get((name, key))
+                if own is not None:
+                    return ast.copy_location(ast.Name(own, context), node)
+        return node
+
+
+def straightened(
+    body: Sequence[ast.stmt],
+    tensors: Collection[str] = (),
+    others: Collection[str] = (),
+) -> list[ast.stmt]:
+    """The statements with plain assignments for other statements that come to the same; `tensors` are inputs, as `others` are.
 
     `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`,
     `h[0].mul_(2)` is `h[0] = h[0].mul(2)`, and `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.
@@ -341,7 +439,166 @@ def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     nodes = [node for item in body for node in ast.walk(item)]
     if any(isinstance(node, ast.NamedExpr) for node in nodes):
         body = _with_named(body)
-    return _straightened(body, _lists(nodes))
+    found = _straightened(body, _lists(nodes))
+    known = _Known({*tensors}, {*others} | BUILTINS, names_in(found))
+    rest = [names_in(found[at + 1 :]) for at in range(len(found))]
+    return [
+        line
+        for item, after in zip(found, rest, strict=True)
+        for line in known.lines(item, after)
+    ]
+
+
+class _Known:
+    """What is known of the names of statements, one after another: which are tensors, and which are none."""
+
+    def __init__(self, tensors: set[str], others: set[str], taken: set[str]) -> None:
+        self.tensors, self.others, self.taken = tensors, others, taken
+        self.bound = tensors | others
+
+    def lines(self, item: ast.stmt, after: Collection[str]) -> list[ast.stmt]:
+        """The statement; `with torch.no_grad():` over more than assignments, a loop, as its lines, that read `x.detach()` of tensors above."""
+        match item:
+            case ast.With([ast.withitem(context, None)], inner):
+                if ast.unparse(context) == "torch.no_grad()":
+                    return self._constants(inner, after) or [item]
+            case ast.Assign([ast.Name(name)], value):
+                tensor, other = self._is_tensor(value), self._is_other(value)
+                self._forget([item])
+                self.tensors |= {name} if tensor else set()
+                self.others |= {name} if other else set()
+                return [item]
+            case ast.Assign([target], value) if self._is_other(value):
+                self._forget([item])
+                self.others |= {*stored([target])}
+                return [item]
+        self._forget([item])
+        return [item]
+
+    def _forget(self, body: Sequence[ast.stmt]) -> None:
+        self.bound.update(stored(body))
+        self.tensors.difference_update(stored(body))
+        self.others.difference_update(stored(body))
+
+    def _is_tensor(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Name(name):
+                return name in self.tensors
+            case ast.BinOp(left, _, right):
+                return self._is_tensor(left) or self._is_tensor(right)
+            case ast.UnaryOp(_, inner) | ast.Subscript(inner):
+                return self._is_tensor(inner)
+            case ast.Call(ast.Attribute(inner, word)):
+                of = _root(inner) in ("torch", "F") or self._is_tensor(inner)
+                return of and is_one_tensor(word)
+        return False
+
+    def _is_other(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Constant():
+                return True
+            case ast.Name(name):
+                return name in self.others
+            case ast.BinOp(left, _, right):
+                return self._is_other(left) and self._is_other(right)
+            case ast.Subscript(inner):
+                return self._is_other(inner)
+            case ast.Attribute(_, word) | ast.Call(ast.Attribute(_, word)):
+                return word in ("shape", "ndim", "size", "dim", "numel")
+            case ast.Call(ast.Name(name)):
+                return name in ("len", "int", "float")
+        return False
+
+    def _constants(
+        self, inner: Sequence[ast.stmt], after: Collection[str]
+    ) -> list[ast.stmt] | None:
+        nodes = [node for item in inner for node in ast.walk(item)]
+        own, loops = {*stored(inner)}, [x for x in nodes if isinstance(x, ast.For)]
+        above = names_in(inner) - own - self.others
+        again = own.difference(*(stored([loop.target]) for loop in loops)) & self.bound
+        given = list(_given(nodes))
+        changed = _changed_names(nodes)
+        doubtful, more = set[str](), {""}
+        while more:  # what may be a tensor from above under another name
+            more = {
+                name
+                for name, value in given
+                if name not in doubtful and not _is_new(value, own - doubtful)
+            }
+            doubtful |= more
+        made = {name: list[ast.expr]() for name, _ in given}
+        for name, value in given:
+            made[name].append(value)
+        sure = all(
+            made.get(name) and all(map(_is_fresh, made[name])) for name in changed
+        )
+        if again or doubtful & {*after} or not sure or not above <= self.tensors:
+            return None
+        if any(
+            isinstance(node, ast.With | ast.NamedExpr | ast.Return | ast.Lambda)
+            for node in nodes
+        ):
+            return None
+        self._forget(inner)
+        found, names = list[ast.stmt](), dict[str, ast.expr]()
+        for name in sorted(above):
+            numbered = (f"{name}_detached{more}" for more in ("", *range(2, 99)))
+            fresh = next(one for one in numbered if one not in self.taken)
+            self.taken.add(fresh)
+            names[name] = ast.copy_location(ast.Name(fresh, ast.Load()), inner[0])
+            target = _stored(inner[0], fresh)
+            value = ast.copy_location(ast.Name(name, ast.Load()), inner[0])
+            found.append(_constant(inner[0], target, value))
+        return [*found, *(substituted(copy.deepcopy(item), names) for item in inner)]
+
+
+def _given(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The names that statements give a value, or put it into, each with that value; a part of several is the whole."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+                    for name in stored([target]):
+                        yield from ((name, part) for part in parts)
+            case ast.For(target, iterable):
+                inside = [
+                    x for x in ast.walk(iterable) if isinstance(x, ast.Tuple | ast.List)
+                ]
+                for name in stored([target]):
+                    yield name, inside[0] if inside else ast.BinOp()
+            case ast.Call(ast.Attribute(ast.Name(name), word), args) if word in GROWS:
+                yield from ((name, value) for value in args)
+
+
+def _changed_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names of what statements change in place; "" is one that has none."""
+    found = set[str | None]()
+    for node in nodes:
+        match node:
+            case ast.Subscript(inner, ctx=ast.Store()):
+                found.add(_root(inner))
+            case ast.AugAssign(target):
+                found.add(_root(target))
+            case ast.Call(ast.Attribute(inner, word)) if is_in_place(word):
+                found.add(_root(inner))
+            case ast.Call(keywords=words) if any(
+                x.arg in ("out", "inplace") for x in words
+            ):
+                found.add(None)
+    return {name or "" for name in found}
+
+
+def _is_fresh(value: ast.expr) -> bool:
+    """Whether a value has memory of its own."""
+    match value:
+        case ast.Constant() | ast.BinOp() | ast.UnaryOp():
+            return True
+        case ast.List(items):
+            return not items
+        case ast.Call(ast.Attribute(_, word)):
+            return is_one_tensor(word) and not may_share_memory(word)
+    return False
 
 
 def _changed_part(item: ast.Expr, part: ast.Subscript, method: str) -> ast.stmt | None:
@@ -533,10 +790,12 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                 found.append(item)  # another name of what may have a gradient
                 made.difference_update(stored([item]))
                 continue
+            case ast.Raise() | ast.Assert():
+                lines, known = [item], True
             case ast.Assign([ast.Tuple(parts) as target], value):
                 lines = [item, *_each_constant(item, stored(parts))]
                 known = all(isinstance(part, ast.Name) for part in parts)
-                known = known and _is_new(value, made, several=True)
+                known = known and _are_new(value, made)
             case ast.Assign([ast.Name() as target], value):
                 lines, known = [_constant(item, target, value)], _is_new(value, made)
             case ast.Assign([ast.Subscript(ast.Name(name)) as target], value):
@@ -593,6 +852,13 @@ def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
         yield _constant(item, _stored(item, name), value)
 
 
+def _are_new(value: ast.expr, made: Collection[str]) -> bool:
+    """The same of what several names get."""
+    if isinstance(value, ast.Tuple | ast.List):
+        return all(_is_new(part, made) for part in value.elts)
+    return _is_new(value, made, several=True)
+
+
 def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bool:
     """Whether a value has no gradient where autograd is off: it is no tensor from above, and changes none; one, or several."""
     match value:
@@ -614,6 +880,8 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
             return all(facts.memory != "same" for facts in facts_of_attribute(name))
         case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
             return not several and not changes([value])
+        case ast.List([]):
+            return True
     return isinstance(value, ast.Subscript) and not changes([value])
 
 
@@ -634,7 +902,7 @@ def _root(item: ast.expr) -> str | None:
     match item:
         case ast.Name(name):
             return name
-        case ast.Attribute(inner) | ast.Call(inner):
+        case ast.Attribute(inner) | ast.Call(inner) | ast.Subscript(inner):
             return _root(inner)
     return None
 

@@ -556,6 +556,13 @@ class Sites(ast.NodeTransformer):
 
     def _written_out(self, node: ast.expr) -> ast.expr | None:
         """The elements, where they call functions of the file, as a list."""
+        match node:
+            case ast.ListComp(generators=[first, *_]) | ast.GeneratorExp(
+                generators=[first, *_]
+            ) if isinstance(first.iter, ast.Call) and self._functions_in(
+                first.iter.func
+            ):
+                first.iter = self._listed(self.visit(first.iter))
         calls = self._functions_in(node)
         if not calls:
             return None
@@ -568,6 +575,16 @@ class Sites(ast.NodeTransformer):
         listed = self.visit(ast.copy_location(ast.List(elements, ast.Load()), node))
         assert isinstance(listed, ast.expr)
         return listed
+
+    def _listed(self, value: ast.expr) -> ast.expr:
+        """What a function returns, `x / n, y`, with names for its parts, so that each may stand in several places."""
+        if not isinstance(value, ast.Tuple | ast.List) or self.conditional:
+            return value
+        for at, part in enumerate(value.elts):
+            if not is_simple(part):
+                lines, value.elts[at] = self._named([], part)
+                self.before += lines
+        return value
 
     def _functions_in(self, node: ast.expr) -> list[ast.Name]:
         """The functions of the file that an expression names."""

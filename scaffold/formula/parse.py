@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from scaffold.formula.desugar import straightened
+from scaffold.formula.desugar import straightened, without_dicts
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_parsing import obstacle, with_loops_as_assignments
 from scaffold.formula.loop_unrolling import (
@@ -50,11 +50,13 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
         program = program._replace(body=with_functions(program.body, scope.names))
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
-        straight = straightened(unrolled(program.body, scope.names))
+        lines = without_dicts(unrolled(program.body, scope.names), scope.names)
+        inputs = scope.tensors - scope.optional, scope.names - scope.tensors
+        straight = straightened(lines, *inputs)
         if any(
             map(_grows_a_list, straight)
         ):  # of which no straight line says what is in it
-            straight = straightened(program.body)
+            straight = straightened(program.body, *inputs)
         found = _reason(straight)
         if found is not None:
             program = program._replace(

@@ -7,6 +7,7 @@ import pytest
 from scaffold.formula.desugar import (
     plain,
     straightened,
+    without_dicts,
     with_modes_closed,
     with_one_return,
 )
@@ -223,3 +224,95 @@ def test_a_choice_between_modes_raises_in_another_mode() -> None:
     alone = "if mode == 'b':\n    y = x\nreturn y"
     found = with_modes_closed(ast.parse(alone).body, {"mode == 'b'"})
     assert ast.unparse(ast.Module(found, [])) == alone
+
+
+# --- Autograd switched off around more than assignments: the lines read constants.
+
+LOOP = "for t in range(n):\n        {0}"
+OFF = [
+    (
+        f"with torch.no_grad():\n    a = torch.zeros_like(x)\n    {LOOP.format('a[t] = x[t] * y')}\nz = a + x",
+        "x_detached = x.detach()\ny_detached = y.detach()\na = torch.zeros_like(x_detached)\n"
+        "for t in range(n):\n    a[t] = x_detached[t] * y_detached\nz = a + x",
+    ),
+    # A second name of a tensor that nothing behind reads.
+    (
+        f"with torch.no_grad():\n    {LOOP.format('v = x')}\nz = y",
+        "x_detached = x.detach()\nfor t in range(n):\n    v = x_detached\nz = y",
+    ),
+    (
+        f"m = x * 2\nk = len(m)\nwith torch.no_grad():\n    {LOOP.format('v = m[t] + k')}\nz = v",
+        "m = x * 2\nk = len(m)\nm_detached = m.detach()\nfor t in range(n):\n    v = m_detached[t] + k\nz = v",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), OFF)
+def test_lines_of_constants_read_what_has_no_gradient(text: str, wanted: str) -> None:
+    body = straightened(ast.parse(text).body, {"x", "y"}, {"n"})
+    tree = ast.fix_missing_locations(ast.Module(body, []))
+    assert ast.unparse(tree) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # What the loop leaves may be a tensor from above, and changes it.
+        f"with torch.no_grad():\n    {LOOP.format('v = x')}\nz = v",
+        f"with torch.no_grad():\n    {LOOP.format('v = x.float()')}\nz = v",
+        f"with torch.no_grad():\n    {LOOP.format('v = x if t else y')}\nz = v",
+        f"with torch.no_grad():\n    {LOOP.format('v, w = x, y * 2')}\nz = v",
+        "with torch.no_grad():\n    for v in (x, y):\n        w = v * 2\nz = v",
+        f"with torch.no_grad():\n    w = x\n    {LOOP.format('v = w')}\nz = v",
+        f"with torch.no_grad():\n    a = []\n    {LOOP.format('a.append(x)')}\nz = a",
+        f"with torch.no_grad():\n    {LOOP.format('x[t] = y')}",
+        f"with torch.no_grad():\n    {LOOP.format('x.mul_(y)')}",
+        f"with torch.no_grad():\n    {LOOP.format('x += y')}",
+        f"with torch.no_grad():\n    v = x[0]\n    {LOOP.format('v.mul_(y)')}",
+        f"with torch.no_grad():\n    v = x.t()\n    {LOOP.format('v[t] = y')}",
+        # Nobody says that these are tensors, or that they have been none above.
+        f"with torch.no_grad():\n    {LOOP.format('v = u * 2')}",
+        f"u = f(x)\nwith torch.no_grad():\n    {LOOP.format('v = u * 2')}",
+        f"v = y\nwith torch.no_grad():\n    {LOOP.format('v = v * x')}",
+        f"with torch.no_grad():\n    {LOOP.format('return x')}",
+    ],
+)
+def test_lines_that_may_be_no_constants_stay(text: str) -> None:
+    body = ast.parse(text).body
+    made = straightened(body, {"x", "y"}, {"n"})
+    assert ast.dump(ast.Module(made, [])) == ast.dump(ast.Module(body, []))
+
+
+DICTS = [
+    ('d = {"a": x, "b": y}\nz = d["a"] + d["b"]', "d_a = x\nd_b = y\nz = d_a + d_b"),
+    (
+        "d, e = {}, {}\nd[0] = x\ne[0] = d[0] * 2\nz = e[0]",
+        "d_0 = x\ne_0 = d_0 * 2\nz = e_0",
+    ),
+    ("d = dict(a=x)\nd_a = y\nz = d['a'] + d_a", "d_a_2 = x\nd_a = y\nz = d_a_2 + d_a"),
+    ("d = {}\nif t:\n    d['a'] = x\nz = d['a']", "if t:\n    d_a = x\nz = d_a"),
+    ("d = {'a': x}\nd['a'] += y\nz = d['a']", "d_a = x\nd_a += y\nz = d_a"),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), DICTS)
+def test_entries_of_a_dict_are_names(text: str, wanted: str) -> None:
+    tree = ast.Module([*without_dicts(ast.parse(text).body)], [])
+    assert ast.unparse(ast.fix_missing_locations(tree)) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d = {'a': x}\nz = f(d)",
+        "d = {'a': x}\nz = d['b']",
+        "d = {'a': x}\nd = {'a': y}\nz = d['a']",
+        "d = {**e}\nz = d['a']",
+        "d = {k: x}\nz = d[k]",
+        "d, e = {}, {}\nd['a'] = x\nz = d['a'] + f(e)",
+        "x = y\nz = x[0]",
+    ],
+)
+def test_other_dicts_stay(text: str) -> None:
+    body = ast.parse(text).body
+    assert without_dicts(body) is body
