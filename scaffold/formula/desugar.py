@@ -346,6 +346,7 @@ def without_dicts(
     made = {name for item in body for name, _ in _dicts(item)}
     uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     stored_keys, read_keys = set[Entry](), set[Entry]()
+    key: object
     for item in body:
         for name, entries in _dicts(item):
             stored_keys.update((name, key) for key, _ in entries)
@@ -363,7 +364,7 @@ def without_dicts(
     names, own = dict[Entry, str](), {*taken, *uses}
     for name, key in sorted(stored_keys, key=str):
         if name in made - lost:
-            stem = f"{name}_{key}" if f"{name}_{key}".isidentifier() else name
+            stem = f"{name}_{key!s}" if f"{name}_{key!s}".isidentifier() else name
             numbered = (f"{stem}_{more}" for more in range(2, len(own) + 3))
             names[name, key] = next(x for x in (stem, *numbered) if x not in own)
             own.add(names[name, key])
@@ -554,6 +555,7 @@ class _Known:
 
 def _given(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     """The names that statements give a value, or put it into, each with that value; a part of several is the whole."""
+    row = ast.Subscript(ast.Name(""), ast.Constant(0), ast.Load())
     for node in nodes:
         match node:
             case ast.Assign(targets, value):
@@ -566,7 +568,7 @@ def _given(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
                     x for x in ast.walk(iterable) if isinstance(x, ast.Tuple | ast.List)
                 ]
                 for name in stored([target]):
-                    yield name, inside[0] if inside else ast.BinOp()
+                    yield name, inside[0] if inside else row
             case ast.Call(ast.Attribute(ast.Name(name), word), args) if word in GROWS:
                 yield from ((name, value) for value in args)
 
@@ -779,6 +781,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
     """Assignments of constants; None where it is not sure that they say the same."""
     found: list[ast.stmt] = []
     for item in body:
+        lines: list[ast.stmt]
         match item:
             case ast.If():
                 choice = _choice_of_constants(item, made)
