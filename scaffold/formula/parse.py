@@ -50,19 +50,17 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
         program = program._replace(body=with_functions(program.body, scope.names))
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
-        lines = without_dicts(unrolled(program.body, scope.names), scope.names)
-        inputs = scope.tensors - scope.optional, scope.names - scope.tensors
-        straight = straightened(lines, *inputs)
+        straight = _straight(unrolled(program.body, scope.names), scope)
         if any(
             map(_grows_a_list, straight)
         ):  # of which no straight line says what is in it
-            straight = straightened(program.body, *inputs)
+            straight = _straight(program.body, scope)
         found = _reason(straight)
         if found is not None:
             program = program._replace(
                 body=with_maps_written_out(program.body, scope.names)
             )
-            straight = straightened(with_loops_alone(program.body, scope.names))
+            straight = _straight(with_loops_alone(program.body, scope.names), scope)
             body = VerbatimParser(text, program, scope, graph)
             body.refuse(named)
             formula = body.kept(REASONS[type(found)], found)
@@ -77,6 +75,12 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)
     return straight_body.formula()
+
+
+def _straight(body: Sequence[ast.stmt], scope: Scope) -> list[ast.stmt]:
+    """The statements as plain assignments, where they come to the same."""
+    tensors, others = scope.tensors - scope.optional, scope.names - scope.tensors
+    return straightened(without_dicts(body, scope.names), tensors, others)
 
 
 def _grows_a_list(item: ast.stmt) -> bool:

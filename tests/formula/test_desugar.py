@@ -7,9 +7,9 @@ import pytest
 from scaffold.formula.desugar import (
     plain,
     straightened,
-    without_dicts,
     with_modes_closed,
     with_one_return,
+    without_dicts,
 )
 
 CASES = [
@@ -232,8 +232,10 @@ LOOP = "for t in range(n):\n        {0}"
 OFF = [
     (
         f"with torch.no_grad():\n    a = torch.zeros_like(x)\n    {LOOP.format('a[t] = x[t] * y')}\nz = a + x",
-        "x_detached = x.detach()\ny_detached = y.detach()\na = torch.zeros_like(x_detached)\n"
-        "for t in range(n):\n    a[t] = x_detached[t] * y_detached\nz = a + x",
+        (
+            "x_detached = x.detach()\ny_detached = y.detach()\na = torch.zeros_like(x_detached)\n"
+            "for t in range(n):\n    a[t] = x_detached[t] * y_detached\nz = a + x"
+        ),
     ),
     # A second name of a tensor that nothing behind reads.
     (
