@@ -4,10 +4,10 @@ import ast
 from itertools import product
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.formula.definite_assignment import unassigned
+from tests.properties.budgets import searched
 
 MODES = ("mean", "none", "sum")
 
@@ -150,7 +150,7 @@ BODIES = st.recursive(
 )
 
 
-@given(BODIES)
+@searched(30, BODIES)
 def test_what_it_lets_through_always_runs(body: str) -> None:
     source = f"if b: y = 1\n{body}"
     reported = found(source)

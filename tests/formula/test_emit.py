@@ -4,11 +4,11 @@ import ast
 
 import black
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.formula import Graph, emit, emit_lines
 from tests.formula.parsing import again, formula
+from tests.properties.budgets import searched
 
 NAMES = "x y w p f"
 LITERALS = ("0", "1", "2.5", "1e-6", "1j", "'a'", "True", "None", "...", ".5", "0x1f")
@@ -67,16 +67,8 @@ def _parenthesised(text: str) -> str:
     return f"({text})" if text else ""
 
 
-@given(source=expressions())
-@settings(max_examples=300)
+@searched(100, source=expressions())
 def test_what_is_written_is_what_was_read(source: str) -> None:
-    check(source)
-
-
-@pytest.mark.exhaustive
-@given(source=expressions())
-@settings(max_examples=20_000)
-def test_much_that_is_written_is_what_was_read(source: str) -> None:
     check(source)
 
 

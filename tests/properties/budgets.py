@@ -37,3 +37,21 @@ def holds_for(
         return test
 
     return decorate
+
+
+def searched(
+    few: int, *strategies: st.SearchStrategy[Any], **named: st.SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """As `given`, for `few` values of the arguments, or many more."""
+
+    def decorate(hold: Callable[..., None]) -> Callable[[int], None]:
+        many = pytest.param(200 * few, marks=pytest.mark.exhaustive)
+
+        @pytest.mark.parametrize("count", [few, many])
+        def test(count: int) -> None:
+            settings(max_examples=count)(given(*strategies, **named)(hold))()
+
+        test.__doc__ = hold.__doc__
+        return test
+
+    return decorate

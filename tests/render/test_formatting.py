@@ -7,7 +7,7 @@ import black
 import pytest
 from black.mode import TargetVersion
 from black.parsing import InvalidInput
-from hypothesis import example, given, settings
+from hypothesis import example
 from hypothesis import strategies as st
 
 from scaffold.render import formatting
@@ -18,6 +18,7 @@ from scaffold.render.formatting import (
     keep_formatted,
     split,
 )
+from tests.properties.budgets import searched
 from tests.sweeps import in_every_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,8 +66,7 @@ MODULES = st.lists(
 ).map(lambda parts: "".join(block + blank for block, blank in parts))
 
 
-@settings(max_examples=120)
-@given(MODULES, st.sampled_from([40, 88, 120]))
+@searched(30, MODULES, st.sampled_from([40, 88, 120]))
 @example('"""Doc."""\n\n\n@a\ndef f():\n    pass\n', 88)
 @example("# fmt: off\n\n\ndef f(a,b):\n    pass\n", 88)
 @example("# yapf: disable\n\n\ndef f(a,b):\n    pass\n", 88)

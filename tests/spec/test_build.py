@@ -5,13 +5,13 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec.build import build
 from scaffold.spec.keys import KEYS
 from scaffold.spec.problems import KeyPath
+from tests.properties.budgets import searched
 from tests.spec.written import complaints, op
 
 
@@ -118,8 +118,8 @@ FILES = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
-@given(
+@searched(
+    100,
     st.one_of(st.sampled_from(["foo", "RMSNorm", "copy", "", "a-b"]), st.text()),
     st.dictionaries(st.sampled_from([*KEYS, "imputs", ""]), VALUES, max_size=8),
     st.one_of(st.just("x, w, weight?"), st.just("x[N], *xs, n: int = 1"), TEXTS),

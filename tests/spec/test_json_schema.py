@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator as Validator  # type: ignore[import-untyped]
 
@@ -19,6 +19,7 @@ from scaffold.spec.keys import DEFAULTS, KEYS, TOLERANCES, check_keys
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.toml import read_ops, toml_text
 from tests.cli.running import ROOT, scaffold
+from tests.properties.budgets import searched
 from tests.properties.specs import Raw, raws, toml
 
 OPS = Validator(ops_schema())
@@ -61,14 +62,12 @@ def has_structure(raw: Raw) -> bool:
     return not problems and bool({"inputs", "schema"} & sound.keys())
 
 
-@settings(max_examples=600)
-@given(OP_TABLES)
+@searched(120, OP_TABLES)
 def test_the_schema_refuses_what_the_loader_refuses_in_structure(raw: Raw) -> None:
     assert OPS.is_valid({"ops": {"foo": raw}}) == has_structure(raw)
 
 
-@settings(max_examples=150)
-@given(raws())
+@searched(30, raws())
 def test_what_the_loader_accepts_validates(raw: Raw) -> None:
     (entry,) = read_ops(toml("made_op", raw), "ops.toml")
     build(entry.name, entry.raw, entry.locate)
@@ -160,8 +159,7 @@ DEEPER = {
 } | {"python"}
 
 
-@settings(max_examples=600)
-@given(st.data())
+@searched(150, st.data())
 def test_the_configuration_and_its_schema_hold_together(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from([*CONFIGURATION, "sources"]))
     value = data.draw(LIKELY.get(key, VALUES))

@@ -3,7 +3,6 @@
 import keyword
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
@@ -14,6 +13,7 @@ from scaffold.spec.names import (
     op_names,
     snake_name,
 )
+from tests.properties.budgets import searched
 
 PLACE = Location("NAME")
 
@@ -63,7 +63,9 @@ def test_a_snake_name_makes_a_class_name(snake: str, camel: str) -> None:
     assert op_names(snake, PLACE, packaged=False) == (snake, camel)
 
 
-@given(st.from_regex(r"[a-z]{1,6}[0-9]?(_[a-z]{1,6}[0-9]?){0,3}", fullmatch=True))
+@searched(
+    30, st.from_regex(r"[a-z]{1,6}[0-9]?(_[a-z]{1,6}[0-9]?){0,3}", fullmatch=True)
+)
 def test_snake_comes_back_from_its_class_name(snake: str) -> None:
     words = snake.split("_")
     if all(len(word.rstrip("0123456789")) > 3 for word in words):

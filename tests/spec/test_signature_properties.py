@@ -1,12 +1,12 @@
 """Signatures at random: those that are right come back, those that are wrong are errors inside the text."""
 
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Attribute, Input, TensorInput
 from scaffold.spec.op_spec import Domain, DType
 from scaffold.spec.signature import parse_inputs, parse_outputs
+from tests.properties.budgets import searched
 
 INPUTS = Location("--inputs")
 NAMES = st.sampled_from(["x", "w", "bias", "mask", "input", "x1", "_y", "β"])
@@ -86,8 +86,7 @@ def written(item: Input, space: str) -> str:
     return f"{item.name}{space}{shape}{'?' if item.optional else ''}"
 
 
-@settings(max_examples=200)
-@given(signatures(), st.sampled_from(["", " ", "  ", "\n "]), st.booleans())
+@searched(50, signatures(), st.sampled_from(["", " ", "  ", "\n "]), st.booleans())
 def test_a_signature_comes_back_as_it_was_written(
     inputs: tuple[Input, ...], space: str, trailing: bool
 ) -> None:
@@ -95,8 +94,8 @@ def test_a_signature_comes_back_as_it_was_written(
     assert parse_inputs(text + "," * trailing, INPUTS) == inputs
 
 
-@settings(max_examples=300)
-@given(
+@searched(
+    150,
     st.one_of(
         st.text(max_size=40),
         st.lists(
@@ -107,7 +106,7 @@ def test_a_signature_comes_back_as_it_was_written(
             ),
             max_size=14,
         ).map("".join),
-    )
+    ),
 )
 def test_any_text_is_a_signature_or_an_error_inside_it(text: str) -> None:
     lines = text.split("\n")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scaffold.errors import ScaffoldError
 from scaffold.spec.toml import Places, parse_toml, read_ops
+from tests.properties.budgets import searched
 
 TEXT = '''\
 # [ops.comment]
@@ -150,7 +151,7 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...]
     return [found for key, item in pairs for found in leaves(item, (*path, key))]
 
 
-@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES))
+@searched(40, st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES))
 def test_the_place_of_every_value_is_where_it_was_written(data: dict[str, Any]) -> None:
     text = "".join(f"{key} = {written(value)}\n" for key, value in data.items())
     assert tomllib.loads(text) == data

@@ -1,10 +1,10 @@
 """What two descendants of a sequence have in common with it, and that nothing of the three is lost."""
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.workspace.merge import BASE, OURS, YOURS, Hunk, diff3, has_markers, merge
+from tests.properties.budgets import searched
 
 TEXTS = st.lists(st.sampled_from("abcde\n"), max_size=12)
 LINES = st.lists(st.sampled_from("abcde )"), max_size=12).map(
@@ -12,8 +12,7 @@ LINES = st.lists(st.sampled_from("abcde )"), max_size=12).map(
 )
 
 
-@given(TEXTS, TEXTS, TEXTS)
-@settings(max_examples=400)
+@searched(100, TEXTS, TEXTS, TEXTS)
 def test_the_hunks_cover_all_three_in_their_order(
     base: list[str], mine: list[str], new: list[str]
 ) -> None:
@@ -43,8 +42,7 @@ def test_two_insertions_in_one_place_are_a_hunk() -> None:
     ]
 
 
-@given(LINES, LINES, LINES)
-@settings(max_examples=400)
+@searched(100, LINES, LINES, LINES)
 def test_markers_are_balanced_and_no_line_is_lost(
     base: str, mine: str, new: str
 ) -> None:

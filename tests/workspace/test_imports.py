@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.workspace.merge import Merged, merge
 from scaffold.workspace.statements import cut
+from tests.properties.budgets import searched
 
 BASE = "from typing import Any\n\nimport torch\nfrom torch import Tensor\n\nx = 1\n"
 
@@ -155,8 +155,7 @@ def spelled(names: set[str], single: bool) -> str:
     )
 
 
-@given(NAMES, NAMES, NAMES, st.booleans())
-@settings(max_examples=300)
+@searched(75, NAMES, NAMES, NAMES, st.booleans())
 def test_every_name_is_imported_that_should_be(
     base: set[str], mine: set[str], new: set[str], single: bool
 ) -> None:

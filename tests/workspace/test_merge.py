@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaffold.workspace.merge import Merged, has_markers, merge
 from scaffold.workspace.statements import normal_form
+from tests.properties.budgets import searched
 
 ROOT = Path(__file__).parent.parent.parent
 LINEAR = (ROOT / "generated_examples/linear/linear.py").read_text()
@@ -173,8 +173,7 @@ STATEMENTS = st.sampled_from(
 TEXTS = st.lists(STATEMENTS, max_size=8).map("".join)
 
 
-@given(TEXTS, TEXTS, TEXTS)
-@settings(max_examples=300)
+@searched(75, TEXTS, TEXTS, TEXTS)
 def test_what_one_side_alone_changed_is_taken(base: str, mine: str, new: str) -> None:
     assert merge(base, base, new) == Merged(new, 0)
     assert merge(base, mine, base) == Merged(mine, 0)
@@ -184,8 +183,7 @@ def test_what_one_side_alone_changed_is_taken(base: str, mine: str, new: str) ->
     assert merged.text.count("<<<<<<< yours\n") == merged.conflicts
 
 
-@given(st.integers(5, 40), st.data())
-@settings(max_examples=200)
+@searched(40, st.integers(5, 40), st.data())
 def test_edits_that_do_not_touch_both_survive(size: int, data: st.DataObject) -> None:
     """Changes, additions and removals on either side, a statement that stays between any two."""
     base = [f"x{number} = {number}\n" for number in range(size)]
