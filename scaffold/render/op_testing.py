@@ -178,18 +178,21 @@ def _calls(call: ast.Call, methods: Collection[str]) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in methods
 
 
+@lru_cache(maxsize=8)  # most ops leave out the same ones
 def _calls_of(
-    tree: ast.Module, methods: Collection[str]
-) -> Iterator[tuple[Place, Place]]:
+    tree: ast.Module, methods: frozenset[str]
+) -> tuple[tuple[Place, Place], ...]:
     """What is left out around the arguments of these methods: `self.seeded(` and `)`."""
+    found = []
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and _calls(call, methods):
             (argument,) = call.args
             if isinstance(argument, ast.Name | ast.Attribute | ast.Call):
-                yield _start(call), _start(argument)
-                yield _end(argument), _end(call)
+                found += [(_start(call), _start(argument))]
+                found += [(_end(argument), _end(call))]
             else:  # its parentheses stay: `(expected or self.op)(x)`
-                yield _start(call), _end(call.func)
+                found += [(_start(call), _end(call.func))]
+    return tuple(found)
 
 
 def _start(node: ast.expr) -> Place:

@@ -13,6 +13,7 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 from inspect import cleandoc
 from typing import Any, NamedTuple
 
@@ -293,6 +294,7 @@ def _number(text: str) -> str:
 # imports are no part of it; comments are, where they stand.
 
 
+@lru_cache(maxsize=16)  # what tests share is long, and compared again and again
 def normal_form(text: str) -> str:
     """What the text says; where it is not Python, its lines without the blanks at their ends."""
     lines = unix(text)

@@ -4,6 +4,7 @@ In: raw specs. Out: the two texts that a verification runs, and its verdict, whi
 """
 
 from typing import Any
+from unittest.mock import patch
 
 from scaffold.derive import derive
 from scaffold.render.verification import OP_MODULE, Verification, verification
@@ -11,7 +12,7 @@ from scaffold.verify import Verdict
 from scaffold.verify.child.checking import WATCHED, check
 from scaffold.verify.child.modules import load
 from scaffold.verify.prover import read_verdict
-from tests.derive.building import spec_of
+from tests.derive.building import draft_of, spec_of
 
 LINEAR: dict[str, Any] = {
     "inputs": "input[..., I], weight[O, I], bias[O]?",
@@ -26,9 +27,10 @@ LINEAR_GRAD = {
 
 
 def texts(derived: frozenset[str] = frozenset(), **raw: Any) -> Verification:
-    """What the verification of an op runs."""
+    """What the verification of an op runs; the op is not formatted, which takes longer than to derive it."""
     spec = spec_of(**raw)
-    return verification(spec, derive(spec), derived)
+    with patch("scaffold.render.verification.op_file", lambda *op: draft_of(*op[:2])):
+        return verification(spec, derive(spec), derived)
 
 
 def verdict(derived: frozenset[str] = frozenset(), **raw: Any) -> Verdict:
