@@ -37,7 +37,7 @@ from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_constant, is_made_of_numbers
 from scaffold.primitives.facts import MOVING
 from scaffold.primitives.slots import Argument, Call, Taken, calls_of
-from scaffold.spec.config import PARAMETERS
+from scaffold.spec.config_keys import PARAMETERS
 from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
 from scaffold.spec.maths import read_reference, refuse_file

@@ -34,9 +34,9 @@ from scaffold.render.signature import (
 )
 from scaffold.render.typing import annotated_body, untyped_calls_ignored
 from scaffold.spec import OpSpec, Output, TensorInput
+from scaffold.spec.library import PLAIN
 
 NOTHING = " = None"
-PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
 
 
 class FunctionView(NamedTuple):

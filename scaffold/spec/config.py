@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import NOT_TEXT, read_text
-from scaffold.spec.config_keys import KEYS, Docstrings, Formatter
+from scaffold.spec.config_keys import KEYS, PARAMETERS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
 from scaffold.spec.keys import SavePolicy, Style
 from scaffold.spec.kinds import Kind, check_value
@@ -113,7 +113,6 @@ LINEAR: Convention = (
     ("weight", ("out_features", "in_features")),
     ("bias", ("out_features",)),
 )
-PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
 NOBODY: Mapping[str, str] = {}
 
 

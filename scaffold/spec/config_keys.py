@@ -107,6 +107,7 @@ class Key(NamedTuple):
     example: str | None = None  # how it is written, where the kind does not tell
 
 
+PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
 KEYS: dict[str, Key] = {
     "source": Key(TEXT, ".", values.read_directory, "Where ops go."),
     "tests": Key(
@@ -158,7 +159,7 @@ KEYS: dict[str, Key] = {
     ),
     "parameter-names": Key(
         TEXTS,
-        ["weight", "weights", "bias", "gamma", "beta", "alpha", "scale"],
+        [*PARAMETERS],
         values.read_parameter_names,
         "Inputs that become parameters of the module.",
     ),

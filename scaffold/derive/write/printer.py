@@ -31,12 +31,17 @@ from scaffold.derive.graph.shapes import (
     Unsqueezed,
     UnwrittenAxis,
 )
-from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
+from scaffold.derive.graph.static_values import (
+    COMPARISONS,
+    NO_SHAPE,
+    UnsupportedError,
+    number_node,
+)
 from scaffold.derive.rules.call_bindings import Parameter, Spelling
 from scaffold.derive.rules.table import Rule
 from scaffold.derive.write.dialect import ALONG, PLAIN, Dialect
 from scaffold.derive.write.in_place import InPlace, Temporaries
-from scaffold.derive.write.schedule import Need, Outcome, meets
+from scaffold.derive.write.schedule import SHAPED, Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.formula import Graph, Node
 
@@ -46,10 +51,7 @@ SIGNS = {"mul": "*", "div": "/"}
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
-OF_A_SHAPE = frozenset(
-    {"zeros", "expanded", "reshaped", "summed_to", "same", "vjp", "unsliced"}
-    | {"shaped_like", "fitted_to", "count", "ones"}
-)
+OF_A_SHAPE = SHAPED | {"vjp", "shaped_like", "count", "ones"}
 
 
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
@@ -217,11 +219,7 @@ class Printer:
             nodes = tuple(map(self.node, args))
             if len(nodes) == 1:
                 return self._signed(spelling.name, nodes[0])
-            kind = (
-                "compare"
-                if spelling.name in ("==", "!=", "<", "<=", ">", ">=")
-                else "binary"
-            )
+            kind = "compare" if spelling.name in COMPARISONS else "binary"
             return self.graph.node(kind, spelling.name, nodes)  # type: ignore[arg-type]
         if spelling.kind == "attribute":
             return self._attribute(self.node(args[0]), spelling.name)
