@@ -515,7 +515,7 @@ NAMED = {
     "scaffold.derive.plan": 2,
     "scaffold.derive.rules": 49,  # 25 in the coded gradients; the grids of meshgrid are expanded
     "scaffold.derive.simplify": 170,  # among them three of real parts, three of the zeros of a one-hot, one of a mask, four of a diagonal in zeros, two of a part that is the whole of its dim, two that cancel a factor, two of an attention, what a product is squeezed to, and four of parts that are put one after another
-    "scaffold.derive.write": 63,  # two of them write sums to a shape, two the loop of a backward
+    "scaffold.derive.write": 68,  # two of them write sums to a shape, seven the loop of a backward, which takes tensors apart and starts with zeros
     "scaffold.formula": 10,  # six of them are how a loop takes a tensor apart, and puts one together
     "scaffold.inspect": 19,
     "scaffold.render": 13,  # 5 whose sizes tests choose, one that hides NaN

@@ -38,6 +38,7 @@ class GatedRecurrenceFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         gate, x, read = ctx.saved_tensors
+        grad_gate = grad_x = grad_read = None
         h = torch.zeros_like(x[:, 0])
         hs = [h]
         for t in range(x.shape[1]):
@@ -50,18 +51,20 @@ class GatedRecurrenceFunction(Function):
         for t in reversed(range(x.shape[1])):
             grad_output_t = grad_output[:, t]
             grad_h = grad_h + grad_output_t.unsqueeze(-1) * read[:, t]
-            grads_gate.append(grad_h * hs[t])
-            grads_x.append(grad_h)
-            grads_read.append(grad_output_t.unsqueeze(-1) * hs[t + 1])
+            if ctx.needs_input_grad[0]:
+                grads_gate.append(grad_h * hs[t])
+            if ctx.needs_input_grad[1]:
+                grads_x.append(grad_h)
+            if ctx.needs_input_grad[2]:
+                grads_read.append(grad_output_t.unsqueeze(-1) * hs[t + 1])
             grad_h = grad_h * gate[:, t]
-        grad_gate = torch.stack(grads_gate[::-1], 1)
-        grad_x = torch.stack(grads_x[::-1], 1)
-        grad_read = torch.stack(grads_read[::-1], 1)
-        return (
-            grad_gate if ctx.needs_input_grad[0] else None,
-            grad_x if ctx.needs_input_grad[1] else None,
-            grad_read if ctx.needs_input_grad[2] else None,
-        )
+        if ctx.needs_input_grad[0]:
+            grad_gate = torch.stack(grads_gate[::-1], 1)
+        if ctx.needs_input_grad[1]:
+            grad_x = torch.stack(grads_x[::-1], 1)
+        if ctx.needs_input_grad[2]:
+            grad_read = torch.stack(grads_read[::-1], 1)
+        return grad_gate, grad_x, grad_read
 
 
 def gated_recurrence(gate: Tensor, x: Tensor, read: Tensor) -> Tensor:

@@ -288,7 +288,7 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
     wanted = tuple(item.name for item in spec.differentiable)
-    reuse, once, lines = _lines_before_ctx(spec, source, maths)
+    reuse, once, lines = _with_guarded_loops(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
@@ -354,6 +354,19 @@ def _lines_before_ctx(
         # Before ctx, where it is decided what is saved under which test.
         lines = guarded_as_a_whole(spec, lines)
     return reuse, once, lines
+
+
+def _with_guarded_loops(
+    spec: OpSpec, source: Source, maths: Maths
+) -> tuple[Reuse, bool, tuple[Line, ...]]:
+    """The same, in whose loops it is asked which gradients are wanted; not where the lines become those of another op."""
+    reuse, once, lines = _lines_before_ctx(spec, source, maths)
+    if spec.kept is None or spec.is_library or spec.double_backward:
+        return reuse, once, lines
+    from scaffold.derive.write.loop_backward import guarded_loops  # as above
+
+    # After each line has its gradients: lines of a loop get them of what it leaves.
+    return reuse, once, guarded_loops(spec, source.graph, lines)
 
 
 def _outside(spec: OpSpec) -> frozenset[str]:

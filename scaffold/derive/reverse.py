@@ -47,7 +47,7 @@ from scaffold.derive.simplify.joined_terms import (
     sure_of_one,
 )
 from scaffold.derive.simplify.rewrites import sums_to_zero
-from scaffold.formula import Node
+from scaffold.formula import Node, written
 
 Pairs = list[tuple[Op, Op]]
 
@@ -434,6 +434,7 @@ class Reverse:
         for at, part in enumerate(loop.parts, first):
             reads[at] = part.whole  # of which each step reads its part
         args = (*(arrived[at] for at in known), *reads, *values)
+        given = written(*step.lines)  # nothing for what is read for its shape
         pulled = program.op("loop_backward", args, data, kind="group")
         return [
             (
@@ -443,7 +444,7 @@ class Reverse:
                 ),
             )
             for at, arg in enumerate(op.args[: len(loop.tensors)])
-            if arg.active
+            if arg.active and f"grad_{loop.tensors[at]}" in given
         ] + self._of_firsts(op, arrived)
 
     def _of_firsts(self, op: Op, arrived: Mapping[int, Op]) -> Pairs:

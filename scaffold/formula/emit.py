@@ -74,10 +74,18 @@ def _loop(target: Node, loop: Node) -> list[str]:
     return [
         *_assignments(item.args for item in before.args),
         f"for {_bare(index)} in {emit(items)}:",
-        *(f"    {line}" for line in _assignments(item.args for item in body.args)),
+        *(f"    {line}" for item in body.args for line in _line_of_loop(item)),
         *_assignments(item.args for item in after.args),
         *_assignments(zip(several, results.args, strict=True)),
     ]
+
+
+def _line_of_loop(item: Node) -> list[str]:
+    if item.kind != "choice":
+        return _assignments([item.args])
+    test, *lines = item.args
+    under = _assignments(line.args for line in lines)
+    return [f"if {emit(test)}:", *(f"    {line}" for line in under)]
 
 
 def _assignments(pairs: Iterable[tuple[Node, ...]]) -> list[str]:

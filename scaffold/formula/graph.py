@@ -38,6 +38,7 @@ Kind = Literal[
     "loop",  # args: the lines before, the target, what it goes over, the lines of a step, those after it, what it leaves
     "lines",  # args: assignments
     "assign",  # args: the target and the value
+    "choice",  # a line of a loop; args: the test, the assignments under it
     "own",  # label: a name that is a loop's own
 ]
 

@@ -146,6 +146,13 @@ class LoopPart(NamedTuple):
     # The index of what all steps read of it, `:, :-1`; None for all of it.
     over: Node | None
 
+    @property
+    def shift(self) -> str:
+        """The sign of what is added to the index, '' where nothing is."""
+        index = self.node.args[1]
+        last = index.args[-1] if index.kind == "tuple" else index
+        return last.label if last.kind == "binary" else ""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from scaffold.derive.analysis.metadata import reads
 from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
@@ -538,8 +539,15 @@ class _Step(NamedTuple):
         pairs = [(name, part.read) for name, part in self.parts.items()]
         pairs += self.tensors.items()
         known = {item.name: item for item in self.of.attributes}
+        values = [line.value for line in self.code.lines]
+        values += [part.element for part in self.code.collected]
+        found = (read for value in values for read in reads(value))
+        read = {item.name for item in found if item.element or not item.facets}
         return (
-            *(_tensor(name, op, const=not op.active) for name, op in pairs),
+            *(
+                _tensor(name, op, const=not op.active or name not in read)
+                for name, op in pairs
+            ),
             *(known.get(name) or Attribute(name, "float") for name in self.statics),
             Attribute(self.code.at, "int"),
             *(_tensor(name, op, const=False) for name, op in self.carries.items()),

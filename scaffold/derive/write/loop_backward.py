@@ -8,13 +8,17 @@ the end, that of any other tensor is summed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
-from scaffold.derive.backward_program import read_names
-from scaffold.derive.graph.op import Loop, LoopGradient, LoopResult, Op
+from scaffold.derive.backward_program import Line, read_names, surely_written
+from scaffold.derive.graph.op import Loop, LoopGradient, LoopPart, LoopResult, Op
+from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.name_collisions import fresh
+from scaffold.derive.write.value_names import STEPS
 from scaffold.formula import (
     Assign,
     Graph,
@@ -22,13 +26,18 @@ from scaffold.formula import (
     Node,
     Statement,
     bound,
+    opposite_of,
     renaming,
     rewritten,
     written,
 )
 from scaffold.formula.loop_parsing import LoopNodes
+from scaffold.spec import OpSpec
 
 Assigns = list[Assign]
+ORDER = {"<": ">=", ">": "<=", "<=": ">", ">=": "<"}
+Gather = Callable[[Node], list[Node]]  # the lines that add a value to a gradient
+PUT, ZEROS = "select_scatter", ("new_zeros", "zeros_like")
 
 
 class LoopWriter:
@@ -49,6 +58,7 @@ class LoopWriter:
         start, end = len(data.results), len(data.results) + len(self.loop.tensors)
         self.cotangents = dict(zip(data.results, nodes, strict=False))
         self.given, self.starts = nodes[start:end], op.args[start:end]
+        self.coming = dict(zip(nodes[:start], op.args[:start], strict=True))
         self.before = dict(zip(data.before, nodes[end:], strict=True))
         lines = self._chained(self._needed(data))
         self.of_step = self._apart_from_sums(lines)
@@ -115,7 +125,7 @@ class LoopWriter:
         """The loop, which leaves the wanted gradients in their order."""
         carries = len(self.loop.carries)
         before, after = list[Node](), list[Node]()
-        gathers = dict[str, Callable[[Node], Node]]()
+        gathers = dict[str, Gather]()
         for at, name in enumerate(self.loop.tensors):
             if at < carries:
                 start = self.cotangents.get(at) or self._zeros(at)
@@ -136,7 +146,7 @@ class LoopWriter:
         args = (first, index, self._backwards(), step, last, results)
         return self.graph.node("loop", "", args)
 
-    def _step(self, gathers: Mapping[str, Callable[[Node], Node]]) -> Iterator[Node]:
+    def _step(self, gathers: Mapping[str, Gather]) -> Iterator[Node]:
         """The lines of one step; those of the gradients in `gathers` add to what is gathered."""
         graph = self.graph
         bound, values = self._values()
@@ -162,16 +172,27 @@ class LoopWriter:
                     yield graph.node("assign", "", (target, value))
                 value = target
             if gather is not None:
-                yield gather(value)
+                yield from gather(value)
 
     def _zeros(self, at: int) -> Node:
         """Zeros for a carry whose last value nothing reads: of its size, where that is at hand."""
         listed = self.before.get(self.loop.carries[at])
         if listed is None:
-            zeros = self.starts[at].rule == "zeros"
-            return self.given[at] if zeros else self._zeros_like(self.given[at])
+            return self._zeros_of_step(at) or self._zeros_like(self.given[at])
         last = self.graph.node("unary", "-", (self.graph.constant("1"),))
         return self._zeros_like(self.graph.node("subscript", "", (listed, last)))
+
+    def _zeros_of_step(self, at: int) -> Node | None:
+        """`grad_ys.new_zeros(grad_ys.shape[1:])` for a carry of that shape, the start itself if it is zeros."""
+        graph, start = self.graph, self.starts[at]
+        for node, op in self.coming.items():
+            if start.shape.dims is not None and _rest(op.shape) == start.shape.dims:
+                shape = graph.node("attribute", "shape", (node,))
+                ends = (graph.constant("1"), *(graph.node("absent"),) * 2)
+                rest = graph.node("slice", "", ends)
+                of = graph.node("subscript", "", (shape, rest))
+                return self.nodes.call(graph.node("attribute", ZEROS[0], (node,)), of)
+        return self.given[at] if start.rule == "zeros" else None
 
     def _backwards(self) -> Node:
         """The steps from the last one to the first."""
@@ -261,33 +282,84 @@ class LoopWriter:
         at = parts[0] if len(parts) == 1 else graph.node("tuple", "", parts)
         return graph.node("subscript", "", (whole, at))
 
-    def _gathering(
-        self, at: int, before: list[Node], after: list[Node]
-    ) -> Callable[[Node], Node]:
+    def _gathering(self, at: int, before: list[Node], after: list[Node]) -> Gather:
         """How the gradient of an argument is put together; it gets lines before the loop and behind it."""
         graph, name, of = self.graph, self.wanted[at], self.given[at]
         carries = len(self.loop.carries)
         if at >= carries + len(self.loop.parts):
-            before.append(self.nodes.assign(name, self._zeros_like(of)))
-            total = self.nodes.own(name)
-            return lambda value: self.nodes.assign(
-                name, graph.node("binary", "+", (total, value))
-            )
-        stem = name.removeprefix("pulled_").removeprefix("grad_")
-        several = self.nodes.own(fresh(f"grads_{stem}", self.taken))
-        self.taken.add(several.label)
-        before.append(self.nodes.assign(several.label, graph.node("list")))
+            return self._summing(at, before, after)
+        several = self._list_for(name, before, graph.node("list"))
         part = self.loop.parts[at - carries]
         listed = several if self._goes_back else self.nodes.from_its_end(several)
         whole = self._torch("stack", listed, graph.constant(str(part.dim)))
-        if all(
-            result.may_be_empty for result in self.loop.collected
-        ):  # no step, and nothing that refuses none
-            read = part.over and graph.node("subscript", "", (of, part.over))
-            zeros = self._zeros_like(read or of)
+        if self._may_have_no_step:
+            zeros = self._of_no_step(part, of)
             whole = graph.node("conditional", "", (several, whole, zeros))
         after.append(self.nodes.assign(name, whole))
-        return lambda value: self.nodes.append(several.label, value)
+        return lambda value: [self.nodes.append(several.label, value)]
+
+    def _of_no_step(self, part: LoopPart, of: Node) -> Node:
+        """Zeros of the shape of what all steps read of a tensor, where there is no step."""
+        graph, whole = self.graph, part.whole.shape
+        for node, op in self.coming.items():
+            if part.over is None and op.shape == whole:
+                return self._zeros_like(node)
+            if not part.dim and _rest(op.shape) == _rest(whole) is not None:
+                absent = graph.node("absent")
+                none = graph.node("slice", "", (absent, graph.constant("0"), absent))
+                return graph.node("subscript", "", (node, none))
+        read = part.over and graph.node("subscript", "", (of, part.over))
+        return self._zeros_like(read or of)
+
+    def _list_for(self, name: str, before: list[Node], start: Node) -> Node:
+        """The list in which a gradient is gathered."""
+        stem = name.removeprefix("pulled_").removeprefix("grad_")
+        stem = stem.removesuffix(STEPS)
+        several = self.nodes.own(fresh(f"grads_{stem}", self.taken))
+        self.taken.add(several.label)
+        before.append(self.nodes.assign(several.label, start))
+        return several
+
+    @property
+    def _may_have_no_step(self) -> bool:
+        """Whether nothing in the forward refuses a loop without a step."""
+        return all(result.may_be_empty for result in self.loop.collected)
+
+    def _summing(self, at: int, before: list[Node], after: list[Node]) -> Gather:
+        """How the gradient of a whole tensor is summed: part by part where each step adds to one part, `x[t + 1]`."""
+        graph, name = self.graph, self.wanted[at]
+        gradient = self._gradient(self.loop.tensors[at])
+        zeros, total = self._zeros_like(self.given[at]), self.nodes.own(name)
+        dim = None if gradient in read_names(*self.lines) else self._dim_of(gradient)
+        if dim is None:
+            before.append(self.nodes.assign(name, zeros))
+            return lambda value: [
+                self._added(test, total, way) for test, way in _ways(graph, value)
+            ]
+        unbound = graph.node("attribute", "unbind", (zeros,))
+        parts = graph.node("starred", "", (self.nodes.call(unbound, dim),))
+        rows = self._list_for(name, before, graph.node("list", "", (parts,)))
+        whole = self._torch("stack", rows, dim)
+        if self._may_have_no_step:
+            whole = graph.node("conditional", "", (rows, whole, zeros))
+        after.append(self.nodes.assign(name, whole))
+        return lambda value: [
+            self._added(test, graph.node("subscript", "", (rows, put.at)), put.part)
+            for test, put in _puts(graph, value)
+            if put
+        ]
+
+    def _dim_of(self, gradient: str) -> Node | None:
+        """The dim of the parts that a gradient of a step fills, if it fills no more than one in any way through it."""
+        (value,) = (x.value for x in self.lines if x.target.label == gradient)
+        dims = {put and put.dim for _, put in _puts(self.graph, value)}
+        return dims.pop() if len(dims) == 1 else None
+
+    def _added(self, test: Node | None, total: Node, value: Node) -> Node:
+        """`total = total + value`, where the test holds."""
+        both = self.graph.node("binary", "+", (total, value))
+        line = self.graph.node("assign", "", (total, both))
+        return self.graph.node("choice", "", (test, line)) if test else line
 
     def _zeros_like(self, value: Node) -> Node:
         return self._torch("zeros_like", value)
@@ -295,6 +367,57 @@ class LoopWriter:
     def _torch(self, name: str, *args: Node) -> Node:
         callee = self.graph.node("attribute", name, (self.graph.name("torch"),))
         return self.nodes.call(callee, *args)
+
+
+class _Put(NamedTuple):
+    """A tensor that is zero but for one part."""
+
+    part: Node
+    dim: Node
+    at: Node
+
+
+def _puts(graph: Graph, value: Node) -> list[tuple[Node | None, _Put | None]]:
+    """The part that each way through a value fills, None for another value."""
+    found = list[tuple[Node | None, _Put | None]]()
+    for test, way in _ways(graph, value):
+        match way:
+            case Node(
+                "call", _, (Node("attribute", put), zeros, *args), ()
+            ) if put == PUT and _is_zeros(zeros):
+                found.append((test, _Put(*args)))
+            case _:
+                found.append((test, None))
+    return found
+
+
+def _ways(graph: Graph, value: Node) -> list[tuple[Node | None, Node]]:
+    """The ways through a choice, each with its test, without one that is zero; another value as it is."""
+    if value.kind != "conditional":
+        return [(None, value)]
+    test, *ways = value.args
+    tests: tuple[Node | None, ...] = (test, _otherwise(graph, test))
+    found = [
+        (test, way) for test, way in zip(tests, ways, strict=True) if not _is_zeros(way)
+    ]
+    return found if len(found) < len(ways) else [(None, value)]
+
+
+def _otherwise(graph: Graph, test: Node) -> Node:
+    """The opposite of a test: also that of `t < T - 1`, since an index is no nan."""
+    index = test.kind == "compare" and test.args[0].kind == "own"
+    if index and test.label in ORDER:
+        return graph.node("compare", ORDER[test.label], test.args)
+    return opposite_of(graph, test)
+
+
+def _is_zeros(value: Node) -> bool:
+    return value.kind == "call" and value.args[0].label in ZEROS
+
+
+def _rest(shape: Shape) -> tuple[Dim, ...] | None:
+    """The dims of a shape without the first one, where that is one dim."""
+    return None if not shape.dims or shape.lead == 0 else shape.dims[1:]
 
 
 def _read(item: Assign) -> frozenset[str]:
@@ -358,9 +481,8 @@ def _without_unread(graph: Graph, item: Assign, live: frozenset[str]) -> Assign:
     return replace(item, target=graph.node("tuple", "", targets), value=value)
 
 
-def _needed_lines(graph: Graph, blocks: Sequence[Node], wanted: set[str]) -> list[Node]:
-    """The lines of a loop that the wanted names of its own need."""
-    lines = [line for block in blocks for line in block.args]
+def _needed_names(lines: Sequence[Node], wanted: set[str]) -> set[str]:
+    """The names of a loop's own that the wanted ones need, and these."""
     needed = set[str]()
     while not wanted <= needed:
         needed |= wanted
@@ -370,10 +492,17 @@ def _needed_lines(graph: Graph, blocks: Sequence[Node], wanted: set[str]) -> lis
             if _owners(line) & needed
             for name in _own_names(line)
         }
+    return needed
+
+
+def _needed_lines(graph: Graph, blocks: Sequence[Node], wanted: set[str]) -> list[Node]:
+    """The lines of a loop that the wanted names of its own need."""
+    needed = _needed_names([line for block in blocks for line in block.args], wanted)
 
     def needs(line: Node) -> bool:
-        target, value = line.args
-        return bool(_owners(line) & needed) and target is not value  # of `h = h`
+        return (
+            bool(_owners(line) & needed) and line.args[0] is not line.args[1]
+        )  # `h = h`
 
     return [
         graph.node("lines", "", tuple(filter(needs, block.args))) for block in blocks
@@ -381,8 +510,12 @@ def _needed_lines(graph: Graph, blocks: Sequence[Node], wanted: set[str]) -> lis
 
 
 def _owners(line: Node) -> frozenset[str]:
-    """The names that a line of a loop is about: those that it assigns, or the list that it appends to."""
+    """The names that a line of a loop is about: those that it assigns, or the list that it changes."""
+    if line.kind == "choice":
+        return frozenset().union(*map(_owners, line.args[1:]))
     target, value = line.args
+    if target.kind == "subscript":
+        return _own_names(target.args[0])
     return _own_names(value.args[0] if target.kind == "absent" else target)
 
 
@@ -445,3 +578,156 @@ def _begun(graph: Graph, item: Statement, loop: Statement) -> Assign:
     assert isinstance(item, Assign) and isinstance(loop, Assign)
     values = dict(_pairs(item))
     return replace(loop, value=graph.rewrite(loop.value, values.get))
+
+
+# --- Loops in which the gradient of one input alone is gathered only where that input wants one, and no whole tensor for a part.
+
+
+def guarded_loops(
+    spec: OpSpec, graph: Graph, lines: tuple[Line, ...]
+) -> tuple[Line, ...]:
+    """The lines, in whose loops a line that serves one gradient of several stands under `if ctx.needs_input_grad[0]:`."""
+    found = list[Line]()
+    for at, line in enumerate(lines):
+        item = line.statement
+        if isinstance(item, Assign) and item.value.kind == "loop":
+            loop = _Gathered(spec, graph, item)
+            found += loop.lines(line.serves, _live_after(lines[at + 1 :], line.serves))
+        else:
+            found.append(line)
+    return tuple(found)
+
+
+def _live_after(
+    later: Sequence[Line], gradients: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """The names that lines read, before they assign them, where each gradient is wanted."""
+    found = dict[str, frozenset[str]]()
+    for gradient in gradients:
+        live = frozenset({f"grad_{gradient}"})
+        for line in reversed(later):
+            if gradient in line.serves:  # a line may stand where it serves nothing
+                live -= surely_written(line.statement)
+                live |= read_names(line.statement)
+        found[gradient] = live
+    return found
+
+
+class _Gathered:
+    """A loop of a backward, whose lists are put together in lines of their own behind it."""
+
+    def __init__(self, spec: OpSpec, graph: Graph, item: Assign) -> None:
+        self.spec, self.graph, self.item = spec, graph, item
+        self.nodes = LoopNodes(graph)
+        before, self.index, self.steps, body, after, results = item.value.args
+        self.before, self.body = before.args, body.args
+        # What is made behind the loop of its lists: `grad_x = torch.stack(grads_x)`.
+        self.joined = {line.args[0].label: line.args[1] for line in after.args}
+        self.results = {
+            own.label: target.label
+            for target, own in zip(item.target.args, results.args, strict=True)
+        }
+
+    def lines(
+        self, serves: frozenset[str], live: Mapping[str, frozenset[str]]
+    ) -> list[Line]:
+        """The loop, and what is made of its lists."""
+        served = {
+            own: frozenset(name for name in serves if target in live[name])
+            for own, target in self.results.items()
+        }
+        for own, target in self.results.items():
+            if own != target and served[own] != serves:
+                self.joined.setdefault(own, self.nodes.own(own))
+        body = self._guarded(served) if len(serves) > 1 else self.body
+        loop = replace(self.item, value=self._loop(body), target=self._targets())
+        return [
+            Line(loop, serves),
+            *(
+                Line(Assign(self.graph.name(self.results[own]), value), served[own])
+                for own, value in self._outside()
+            ),
+        ]
+
+    @property
+    def _left(self) -> list[str]:
+        """The names of its own that the loop leaves."""
+        several = (
+            sorted(_own_names(self.joined[own])) if own in self.joined else [own]
+            for own in self.results
+        )
+        return list(dict.fromkeys(name for names in several for name in names))
+
+    def _targets(self) -> Node:
+        names = (
+            name if name in self.joined else self.results.get(name, name)
+            for name in self._left
+        )
+        return self.graph.node("tuple", "", tuple(map(self.graph.name, names)))
+
+    def _loop(self, body: Sequence[Node]) -> Node:
+        blocks = (
+            self.graph.node("lines", "", tuple(block))
+            for block in (self.before, body, ())
+        )
+        before, body_, after = blocks
+        results = self.graph.node("tuple", "", tuple(map(self.nodes.own, self._left)))
+        args = (before, self.index, self.steps, body_, after, results)
+        return self.graph.node("loop", "", args)
+
+    def _outside(self) -> Iterator[tuple[str, Node]]:
+        """What is made of the lists, behind the loop."""
+        for own, value in self.joined.items():
+            yield own, self.graph.rewrite(
+                value,
+                lambda node: (
+                    self.graph.name(node.label) if node.kind == "own" else None
+                ),
+            )
+
+    def _guarded(self, served: Mapping[str, frozenset[str]]) -> list[Node]:
+        """The lines of a step, each that serves one gradient under its test."""
+        lines = (*self.before, *self.body)
+        needed = {
+            own: _needed_names(
+                lines, {*_own_names(self.joined[own])} if own in self.joined else {own}
+            )
+            for own in served
+        }
+        found = list[Node]()
+        for line in self.body:
+            owners = _owners(line)
+            serves = frozenset[str]().union(
+                *(served[own] for own, names in needed.items() if owners & names)
+            )
+            if len(serves) == 1:
+                (name,) = serves
+                line = self._under(self._is_wanted(name), line)
+            found.append(line)
+        return list(self._merged(found))
+
+    def _merged(self, lines: Iterable[Node]) -> Iterator[Node]:
+        """Neighbours under one test as one choice."""
+        for _, group in groupby(
+            lines, lambda line: line.kind == "choice" and line.args[0]
+        ):
+            first, *others = group
+            if first.kind == "choice" and others:
+                under = (line for item in others for line in item.args[1:])
+                yield self.graph.node("choice", "", (*first.args, *under))
+            else:
+                yield from (first, *others)
+
+    def _is_wanted(self, name: str) -> Node:
+        """`ctx.needs_input_grad[0]`."""
+        ctx = self.graph.name("ctx")
+        needs = self.graph.node("attribute", "needs_input_grad", (ctx,))
+        index = self.graph.constant(str(self.spec.index(name)))
+        return self.graph.node("subscript", "", (needs, index))
+
+    def _under(self, test: Node, line: Node) -> Node:
+        if line.kind != "choice":
+            return self.graph.node("choice", "", (test, line))
+        inner, *lines = line.args
+        both = self.graph.node("boolean", "and", (test, inner))
+        return self.graph.node("choice", "", (both, *lines))

@@ -40,6 +40,8 @@ GRADIENT: dict[str, tuple[str, ...]] = {
     "unsliced": ("padded_grad",),
 }
 
+# Of the gradient of all parts `x[t + 1]` that the steps of a loop read.
+BESIDE, STEPS = {"+": "next_", "-": "previous_"}, "_steps"
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
 OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
 LOGARITHM = re.compile(r"(?:logit_|log_|log(?!it))([a-z]\w*)")
@@ -206,7 +208,11 @@ class Namer:
             loop = op.args[0].loop_gradient.of
             if op.position < len(loop.loop.carries):
                 yield f"grad_{loop.loop.carries[op.position]}"
-            yield f"grad_{self._word(loop.args[op.position]) or 'of_loop'}"
+            word = self._word(loop.args[op.position]) or "of_loop"
+            yield f"grad_{word}"
+            for part in loop.loop.parts:
+                if part.name == loop.loop.tensors[op.position]:
+                    yield f"grad_{BESIDE.get(part.shift, '')}{word}{STEPS}"
             return
         if (half := _half(op)) and value not in self.held:
             yield f"g{half}"

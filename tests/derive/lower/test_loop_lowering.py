@@ -170,12 +170,21 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
     assert "for t in " in backward(forward)
     module = load(draft_of(spec_of(INPUTS, forward=forward, derive=True)))
     plain = reference(["x", "w"], forward)
-    for steps in (3, 2):
-        inputs = [torch.rand(2, steps, 3), torch.rand(3)]
-        x, w = (item.double().requires_grad_() for item in inputs)
+    for steps, alone in ((3, None), (2, None), (3, 0), (3, 1)):
+        x, w = torch.rand(2, steps, 3).double(), torch.rand(3).double()
+        needs = [x, w] if alone is None else [[x, w][alone]]
+        for item in needs:
+            item.requires_grad_()
         ends = [plain(x, w), module.some_op(x, w)]
-        found = [torch.autograd.grad(end.square().sum(), (x, w)) for end in ends]
-        torch.testing.assert_close(*found)
+        found = [
+            torch.autograd.grad(
+                end.square().sum(), needs, allow_unused=True, materialize_grads=True
+            )
+            for end in ends
+            if end.requires_grad
+        ]
+        assert len(found) != 1
+        torch.testing.assert_close(*found or ((), ()))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +257,7 @@ def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> Non
         f"{start}\nout = torch.zeros_like(x)\nfor t in range(x.shape[1]):\n    {CELL}\n"
         "    out[:, t] = h\nreturn (out * w).sum(1) + h * w"
     )
-    assert "if grads_x else torch.zeros_like(x)" in backward(forward)
+    assert "if grads_x else torch.zeros_like(grad_out)" in backward(forward)
     module = load(draft_of(spec_of(INPUTS, forward=forward, derive=True)))
     for steps in (2, 0):
         x, w = torch.rand(2, steps, 3), torch.rand(3)
@@ -331,6 +340,41 @@ def test_what_nothing_reads_is_not_computed_again() -> None:
     assert text.count("for ") == 1 and "y =" not in text
 
 
+def test_a_step_adds_to_the_part_that_it_reads() -> None:
+    """In time and memory linear in the number of steps: no tensor of all steps is made in one."""
+    inputs = "r[T, E], v[T, E], last[E], gamma: float"
+    forward = """
+out = torch.zeros_like(r)
+a = torch.zeros_like(last)
+for t in reversed(range(r.shape[0])):
+    following = v[t + 1] if t < r.shape[0] - 1 else last
+    a = r[t] + gamma * following - v[t] + gamma * a
+    out[t] = a
+return out
+"""
+    found = backward(forward, inputs)
+    lines = """
+            if ctx.needs_input_grad[1] and t < grad_output.shape[0] - 1:
+                grads_v2[t + 1] = grads_v2[t + 1] + grad_following
+            if ctx.needs_input_grad[2] and t >= grad_output.shape[0] - 1:
+                grad_last = grad_last + grad_following
+"""
+    assert textwrap.indent(textwrap.dedent(lines).strip(), "    ") in found
+    module = load(draft_of(spec_of(inputs, forward=forward, derive=True)))
+    plain = reference(["r", "v", "last", "gamma"], forward)
+    for steps in (3, 1, 0):
+        shapes = ((steps, 2), (steps, 2), (2,))
+        given = [torch.rand(shape).double().requires_grad_() for shape in shapes]
+        ends = [plain(*given, 0.9), module.some_op(*given, 0.9)]
+        grads = [
+            torch.autograd.grad(end.square().sum(), given)
+            for end in ends
+            if end.requires_grad  # of no step only that of the op does
+        ]
+        zeros = [torch.zeros_like(item) for item in given]
+        torch.testing.assert_close(grads[0], grads[1] if steps else zeros)
+
+
 def test_the_backward_reads_as_one_writes_it() -> None:
     inputs = "x[B, T, I], W[I, H], U[H, H], h0[B, H]"
     forward = (
@@ -349,11 +393,15 @@ def test_the_backward_reads_as_one_writes_it() -> None:
         grad_U = torch.zeros_like(U)
         for t in reversed(range(x.shape[1])):
             grad_h = (grad_h + grad_output[:, t]) * (1 - hs[t + 1] ** 2)
-            grads_x.append(grad_h @ W.mT)
-            grad_W = grad_W + x[:, t].mT @ grad_h
-            grad_U = grad_U + hs[t].mT @ grad_h
+            if ctx.needs_input_grad[0]:
+                grads_x.append(grad_h @ W.mT)
+            if ctx.needs_input_grad[1]:
+                grad_W = grad_W + x[:, t].mT @ grad_h
+            if ctx.needs_input_grad[2]:
+                grad_U = grad_U + hs[t].mT @ grad_h
             grad_h = grad_h @ U.mT
-        grad_x = torch.stack(grads_x[::-1], 1)
+        if ctx.needs_input_grad[0]:
+            grad_x = torch.stack(grads_x[::-1], 1)
 """
     assert textwrap.dedent(lines).strip() in backward(forward, inputs)
 
