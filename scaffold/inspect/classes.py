@@ -254,7 +254,7 @@ class _Finder:
 
 
 def _base(node: ast.expr) -> ast.expr:
-    """A base without its subscript or its call."""
+    """A base without its subscript: `Function` of `Function[T]`."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node
