@@ -58,6 +58,8 @@ class _Plain:
             match item:
                 case ast.Pass() | ast.AnnAssign(value=None):
                     pass
+                case ast.Assign(_, value) if choice := choice_of_mode(item, value):
+                    found += self.block([choice])
                 case ast.Assign(
                     [ast.Tuple(targets)], ast.Tuple(values)
                 ) if star := _sizes_among(targets, values):
@@ -254,6 +256,33 @@ def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
     else:
         orelse = with_modes_closed(item.orelse, tests)
     return ast.copy_location(ast.If(item.test, inner, orelse), item)
+
+
+def choice_of_mode(item: ast.stmt, value: ast.expr) -> ast.If | None:
+    """`y = {"a": x, "b": z}[mode]` as a statement, which raises where Python does; so is `{"a": f, "b": g}[mode](x)`."""
+    call = value if isinstance(value, ast.Call) else None
+    match call.func if call else value:
+        case ast.Subscript(ast.Dict(keys, several), ast.Name(name) as mode):
+            pass
+        case _:
+            return None
+    known = [key for key in keys if isinstance(key, ast.Constant)]
+    if not known or len(known) < len(keys) or not is_pure([value]):
+        return None
+    (found,) = ast.parse(UNKNOWN.format(name)).body
+    for node in ast.walk(found):
+        ast.copy_location(node, item)
+    for key, chosen in reversed([*zip(known, several, strict=True)]):
+        made = ast.Call(chosen, call.args, call.keywords) if call else chosen
+        part = copy.copy(item)
+        part.value = made  # type: ignore[attr-defined]
+        test = ast.Compare(mode, [ast.Eq()], [key])
+        found = ast.If(test, [part], [found])
+    for node in ast.walk(found):
+        if isinstance(node, ast.expr | ast.stmt) and not hasattr(node, "lineno"):
+            ast.copy_location(node, item)
+    assert isinstance(found, ast.If)
+    return copy.deepcopy(found)
 
 
 def _returns_in(item: ast.AST) -> list[ast.Return]:

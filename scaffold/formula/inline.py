@@ -15,14 +15,16 @@ from collections.abc import Callable, Collection, Sequence
 
 from scaffold.formula.constant_folding import folded, without_empty
 from scaffold.formula.definitions import (
+    Defined,
     Definitions,
     Function,
     defaults,
+    full_name,
     is_constant,
     parameters,
     resolve,
 )
-from scaffold.formula.desugar import with_one_return
+from scaffold.formula.desugar import choice_of_mode, with_one_return
 from scaffold.formula.loop_unrolling import elements_of, is_map
 from scaffold.formula.substitution import (
     changes,
@@ -120,6 +122,9 @@ class Inliner:
                 | ast.Return()
                 | ast.Expr()
             ) if (item.value is not None):
+                choice = choice_of_mode(item, item.value)
+                if choice is not None:
+                    return self.statement(choice, known)
                 return self._with_value(item, item.value, known)
         return [item]
 
@@ -175,6 +180,8 @@ class Inliner:
         body = copy.deepcopy(function.body)
         before, body = self._bound(call, function, body, arguments)
         body, value = returned(function, folded(body, self.there), idle)
+        if self._is_without_gradient(function.node):
+            body, value = without_gradient(function, body, value)
         inner = {} if _is_global(call) else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)
@@ -229,8 +236,14 @@ class Inliner:
                 call, f"more than {MOST} calls of functions of the file", hint
             )
         node = function.node
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef) and not self._is_without_gradient(node):
             check_decorators(node, shown, self.definitions.imports)
+
+    def _is_without_gradient(self, node: Defined) -> bool:
+        """Whether it is `@torch.no_grad()` that a function has, and nothing else above it."""
+        several = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+        names = [full_name(item, self.definitions.imports) for item in several]
+        return names == ["torch.no_grad"] and isinstance(several[0], ast.Call)
 
     def _bound(
         self,
@@ -388,6 +401,34 @@ def returned(
         ) if name == read and name not in stored(rest[:-1]):
             return rest[:-1], made
     return rest, value
+
+
+def without_gradient(
+    function: Function, body: Block, value: ast.expr
+) -> tuple[Block, ast.expr]:
+    """The statements in a `with torch.no_grad():`, with a name for each value that is returned."""
+    shown = own_name(function.name)
+    several = value.elts if isinstance(value, ast.Tuple) else [value]
+    lines, names, local = [*body], list[str](), stored(body)
+    for item in several:
+        if isinstance(item, ast.Name) and item.id in local:
+            names.append(item.id)
+            continue
+        names.append(f"{shown}.value{len(names) + 1 if len(several) > 1 else ''}")
+        lines.append(named(names[-1], item))
+    (made,) = ast.parse("with torch.no_grad(): pass").body
+    assert isinstance(made, ast.With)
+    for node in ast.walk(made):
+        if isinstance(node, ast.expr | ast.stmt):
+            ast.copy_location(node, value)
+    made.body = lines
+    read = [
+        ast.copy_location(ast.Name(name, ast.Load()), item)
+        for name, item in zip(names, several, strict=True)
+    ]
+    if not isinstance(value, ast.Tuple):
+        return [made], read[0]
+    return [made], ast.copy_location(ast.Tuple([*read], ast.Load()), value)
 
 
 def names_of_target(

@@ -708,6 +708,8 @@ class _Rolling:
         if step is None or any(_shares(*pair) for pair in product(around, held)):
             return None
         later = self._read_after(after)
+        wanted = {*later, *(part.element for part in loop.collected)}
+        step = _needed(step, wanted | {*buffers})
         known = frozenset().union(
             self.inputs, *(bound(item.target) for item in assignments(above))
         )
@@ -936,6 +938,17 @@ def _carries(
 def _all_read(item: Assign) -> frozenset[str]:
     """The names that a line reads, those of an index among them: `h[at] = y`."""
     return _read([item]) if item.target.kind == "subscript" else item.value.names()
+
+
+def _needed(step: Sequence[Assign], wanted: Collection[str]) -> list[Assign]:
+    """The lines that lead to what is wanted, in this step or a later one."""
+    live, before = {*wanted}, -1
+    while len(live) > before:
+        before = len(live)
+        for item in step:
+            if bound(item.target) & live:
+                live |= _all_read(item)
+    return [item for item in step if bound(item.target) & live]
 
 
 def _plural(name: str, taken: Collection[str]) -> str:

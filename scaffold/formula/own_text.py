@@ -2,7 +2,8 @@
 
 In: the `Text` of a formula that was parsed, the `Scope` of its names, the names of the inputs. Out: the lines of a function's body, ()
 where there are none. Invariant: the text is read as syntax, here as everywhere. What it may name is what a formula may name, also
-where the parser has left it out: it is to be run. Decorators and annotations are dropped, nothing else.
+where the parser has left it out: it is to be run. Decorators that
+leave the values as they are, and annotations, are dropped, nothing else.
 
 A function of a file stands in a function that has the names of the file: its constants, its functions, its imports of PyTorch. What
 it imports from files beside it has the names that `user_functions` gave it. The methods of an `nn.Module` stand in a class without a
@@ -19,6 +20,7 @@ from symtable import symtable
 from scaffold.formula.definitions import (
     Defined,
     Definitions,
+    dotted_name,
     imported,
     is_known,
     names_read,
@@ -252,6 +254,11 @@ def _lines(body: Sequence[ast.stmt]) -> tuple[str, ...]:
     return tuple(ast.unparse(whole).split("\n")) if bare else ()
 
 
+def _stops_gradients(decorator: ast.expr) -> bool:
+    """Whether a decorator takes gradients off a function, which the parser lets it do."""
+    return (dotted_name(decorator) or "").rpartition(".")[2] == "no_grad"
+
+
 def _is_unread(node: ast.AST) -> bool:
     """Whether it is what no formula has."""
     if isinstance(node, ast.Attribute):
@@ -282,10 +289,11 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes decorators and annotations off, which Python would run; gives what no user can write a name that Python takes."""
+    """Takes decorators but `@torch.no_grad()`, and annotations off, which Python would run; gives what no user can write a name that Python takes."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        node.decorator_list, node.returns = [], None
+        kept = [item for item in node.decorator_list if _stops_gradients(item)]
+        node.decorator_list, node.returns = kept, None
         node.name = _spelled(node.name)
         self.generic_visit(node)
         return node

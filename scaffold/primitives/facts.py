@@ -62,8 +62,8 @@ SHAPES = frozenset(
     | {"diagonal", "einsum", "expanded", "first", "flattened", "indexed", "joined"}
     | {"linear", "loss", "padded", "pairs", "permuted", "product", "reduced"}
     | {"product_with_vector", "reshaped", "reversed", "selected", "sizes", "solved"}
-    | {"squeezed", "stacked", "swapped", "transposed", "unknown", "unsqueezed"}
-    | {"unfolded", "with_diagonal", "without_matrix"}
+    | {"squeezed", "stacked", "swapped", "transposed", "unflattened", "unfolded"}
+    | {"unknown", "unsqueezed", "with_diagonal", "without_matrix"}
 )
 SHAPE = {
     "elementwise": "broadcast",

@@ -34,6 +34,18 @@ CASES = [
     ("k, *b, n = 2, *x.shape, y.shape[0]", "k, *b, n = 2, *x.shape, y.shape[0]"),
     ("k, b, t, n = 2, *x.shape, y.shape[0]", "k = 2\nb, t = x.shape\nn = y.shape[0]"),
     ("b, t, n = *x.shape, b", "b, t, n = *x.shape, b"),
+    # One of a dict, by a name.
+    (
+        'y = {"a": x, "b": z}[m]',
+        'if m == "a":\n    y = x\nelif m == "b":\n    y = z\nelse:\n    raise ValueError(f"unknown m: {m}")',
+    ),
+    (
+        'y = {"a": torch.sin, "b": f}[m](x, 2)',
+        'if m == "a":\n    y = torch.sin(x, 2)\nelif m == "b":\n    y = f(x, 2)\nelse:\n    raise ValueError(f"unknown m: {m}")',
+    ),
+    ('y = {"a": x.pop(), "b": z.add_(1)}[m]', 'y = {"a": x.pop(), "b": z.add_(1)}[m]'),
+    ('y = {"a": x, **z}[m]', 'y = {"a": x, **z}[m]'),
+    ('y = {"a": x}[m + 1]', 'y = {"a": x}[m + 1]'),
     ("if t:\n    v[0], w = x\n", "if t:\n    v_part, w = x\n    v[0] = v_part"),
 ]
 

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Formula, Graph, Scope, Text, function_in, parse
+from scaffold.formula import (
+    Formula,
+    Graph,
+    Scope,
+    Text,
+    emit_lines,
+    function_in,
+    parse,
+)
 from tests.derive.building import load
 from tests.formula.files import HEADER, in_python, run_in
 from tests.formula.test_inline import READ, RUN, X, Y, titles
@@ -89,6 +98,20 @@ def test_names_of_a_file_are_what_they_are_there() -> None:
     assert "unread" not in lines(formula, "x")
     wanted = torch.relu(torch.sin(X)) * 2 + 1e-3
     torch.testing.assert_close(run(formula, x=X), wanted)
+
+
+def test_a_helper_without_gradients_is_a_block_without_them() -> None:
+    source = (
+        "import torch\n@torch.no_grad()\ndef scale(t):\n    s = t.abs().amax()\n    return s / 127, s\n"
+        "def f(x):\n    q, s = scale(x)\n    return x / q * s\n"
+    )
+    formula = of_file(source, "x")
+    assert "\n".join(emit_lines(formula.statements)) == (
+        "s = x.abs().amax().detach()\nq = (s / 127).detach()"
+    )
+    wanted = [torch.full_like(X, 127.0)]  # of `x / q * s`, not of `127 * x / x.max()`
+    x = X.clone().requires_grad_()
+    assert_close(torch.autograd.grad(run(formula, x=x).sum(), x), wanted)
 
 
 def test_functions_of_files_beside_it_come_with_it() -> None:

@@ -92,7 +92,18 @@ def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
     """The size that `-1` stands for beside others; `dims` are those of the tensor."""
     if any(map(is_lead, (*dims, *given))):
         return None
-    return sizes.divided(sizes.multiplied(dims), sizes.multiplied(given))
+    exact = sizes.divided(sizes.multiplied(dims), sizes.multiplied(given))
+    if exact is not None:
+        return exact
+    left, by = list(dims), list[Dim]()
+    for size in given:  # `x.reshape(*x.shape[:-1], -1, 4)`
+        if size in left:
+            left.remove(size)
+        else:
+            by.append(size)
+    # PyTorch refuses what leaves something, and a -1 beside a 0.
+    one = len(left) == len(by) == 1
+    return sizes.quotient(left[0], by[0]) if one else None
 
 
 def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim:
@@ -189,9 +200,16 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     if first.rule == "shape":
         return first.asked
     given = first.args if first.rule == "list" else args
+    if any(_is_starred(item) for item in given):  # `torch.ones(*x.shape, 2)`
+        return None
     if all(item.rule in ("const", "size", "static", "python") for item in given):
         return Shape(tuple(map(program.size_of, given)))
     return None
+
+
+def _is_starred(item: Op) -> bool:
+    """Whether it stands for any number of sizes."""
+    return item.rule == "static" and item.expression.kind == "starred"
 
 
 def new(program: Program, args: Args) -> Shape | None:
@@ -216,18 +234,26 @@ def together(program: Program, args: Args) -> Shape | None:
 
 def padded(program: Program, args: Args) -> Shape | None:
     """The last dims, each longer by what is before and behind it."""
-    dims, pad = args["x"].shape.dims, literal(args["pad"])
-    if dims is None or not isinstance(pad, tuple):
-        return None
-    whole = all(type(item) is int for item in pad)
-    if not whole or len(pad) // 2 > args["x"].shape.trailing:
+    dims, given = args["x"].shape.dims, args["pad"]
+    known = literal(given)
+    more: list[Dim] = []
+    if isinstance(known, tuple) and all(type(item) is int for item in known):
+        more = [*known]
+    elif given.rule == "list":
+        more = [_amount(program, item) for item in given.args]
+    if dims is None or not more or len(more) // 2 > args["x"].shape.trailing:
         return None
     done = list(dims)
-    for at in range(len(pad) // 2):
-        more, dim = pad[2 * at] + pad[2 * at + 1], done[-1 - at]
-        if more:
-            done[-1 - at] = sizes.plus(dim, more)
+    for at in range(len(more) // 2):
+        both = sizes.plus(more[2 * at], more[2 * at + 1])
+        done[-1 - at] = sizes.plus(done[-1 - at], both)
     return Shape(tuple(done))
+
+
+def _amount(program: Program, item: Op) -> Dim:
+    """A number of elements, which may be less than none."""
+    value = literal(item)
+    return value if type(value) is int else program.size_of(item)
 
 
 def flattened(program: Program, args: Args) -> Shape | None:
@@ -241,6 +267,22 @@ def flattened(program: Program, args: Args) -> Shape | None:
     first, last = (int(str(end)) % len(dims) for end in ends)
     size = sizes.multiplied(dims[first : last + 1])
     return Shape((*dims[:first], size, *dims[last + 1 :]))
+
+
+def unflattened(program: Program, args: Args) -> Shape | None:
+    """Several dims for one."""
+    shape, parts = args["x"].shape, args["sizes"]
+    at = shapes.position(shape, dim_of(args["dim"]))
+    several = sized(program, parts)
+    if at is None or shape.dims is None or several is None or several.dims is None:
+        return None
+    if any(map(_may_be_left_open, several.dims)):
+        return None
+    given = [dim for dim in several.dims if not isinstance(dim, Rest)]
+    # PyTorch refuses what leaves something.
+    rest = sizes.quotient(shape.dims[at], sizes.multiplied(given))
+    made = (rest if isinstance(dim, Rest) else dim for dim in several.dims)
+    return Shape((*shape.dims[:at], *made, *shape.dims[at + 1 :]))
 
 
 def with_diagonal(program: Program, args: Args) -> Shape | None:
@@ -698,6 +740,7 @@ SHAPES: dict[str, Infer] = {
     "swapped": _swapped,
     "transposed": _transposed,
     "unknown": lambda program, args: None,
+    "unflattened": unflattened,
     "unsqueezed": _unsqueezed,
     "with_diagonal": with_diagonal,
     "without_matrix": _without_matrix,

@@ -614,7 +614,7 @@ def _never_fails(item: If) -> bool:
 
 def _is_told(shape: Shape) -> bool:
     """Whether a shape means the same in another program."""
-    return shape.dims is not None and all(map(sizes.is_told_by_names, shape.dims))
+    return shape.dims is not None and shape.lead is None
 
 
 def _in_every_step(

@@ -162,6 +162,24 @@ def test_published_loops_are_derived() -> None:
                 ("ys.insert(0, h)", ""),
             )
         ),
+        # what is short beside the loop, and in a step
+        (
+            "a, b = [z.sin() for z in (x, w)]\nh = w * w\nfor t in range(x.shape[1]):\n"
+            "    for c in (b, w):\n        h = torch.tanh(h * c + a[:, t])\nreturn h"
+        ),
+        # what a step keeps and nothing reads
+        (
+            f"{START}\nlast = None\nfor t in range(x.shape[1]):\n    {CELL}\n"
+            "    if t == x.shape[1] - 1:\n        last = h\nreturn h * w"
+        ),
+        # chunks, which are as many as the quotient says
+        (
+            "more = x.shape[1] % 2\np = F.pad(x, (0, 0, 0, more))\nn = (x.shape[1] + more) // 2\n"
+            "z = p.unflatten(1, (-1, 2))\ny = p.reshape(x.shape[0], -1, 2, x.shape[2])\n"
+            "h = torch.zeros_like(x[:, 0])\nout = torch.empty_like(z)\nfor t in range(n):\n"
+            "    h = torch.tanh(h * w + (z[:, t] * y[:, t]).sum(1))\n    out[:, t] = z[:, t] * h[:, None]\n"
+            "return out.flatten(1, 2)"
+        ),
         # what it begins with is a choice
         f"if x.shape[1] > 2:\n    h = x[:, 0]\nelse:\n    h = x[:, 1] * w\nfor t in range(x.shape[1]):\n    {CELL}\nreturn h",
     ],
