@@ -62,7 +62,7 @@ def may_need(op: Made, inputs: tuple[Any, ...]) -> list[bool]:
 
 
 @pytest.mark.parametrize(
-    "name", in_every_run(NAMES, NAMES[::2], pytest.mark.each_commit)
+    "name", in_every_run(NAMES, NAMES[::3], pytest.mark.each_commit)
 )
 def test_gradients_are_those_of_autograd(name: str) -> None:
     op = made(name)
@@ -92,7 +92,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", in_every_run(NAMES, NAMES[1::2], pytest.mark.each_commit)
+    "name", in_every_run(NAMES, NAMES[1::3], pytest.mark.each_commit)
 )
 def test_other_layouts_and_no_elements(name: str) -> None:
     op = made(name)

@@ -10,6 +10,7 @@ from scaffold.derive import derive
 from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 from tests.derive.programs import SHAPES, Program, program
+from tests.sweeps import in_every_run
 
 
 def options(seed: int) -> dict[str, Any]:
@@ -69,7 +70,9 @@ def check_program(seed: int) -> None:
     check(tensors(made, empty, permuted=False), 1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", in_every_run(range(40), range(20), pytest.mark.each_commit)
+)
 def test_random_ops_have_their_gradients(seed: int) -> None:
     check_program(seed)
 

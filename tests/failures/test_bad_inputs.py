@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.projects import SCALE, project
 from tests.cli.running import Outcome, listing, scaffold
+from tests.sweeps import in_every_run
 
 TEXT = Path(__file__).with_name("bad_inputs.txt").read_text(encoding="utf-8")
 LINES = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
@@ -70,7 +71,9 @@ def test_they_are_many() -> None:
     assert len(set(LINES)) == len(LINES) >= 120
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    "line", in_every_run(LINES, LINES[::2], pytest.mark.each_commit)
+)
 def test_an_answer_helps(line: str, directory: Path) -> None:
     outcome = typed(line, directory)
     if os.environ.get("SHOW"):

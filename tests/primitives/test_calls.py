@@ -37,8 +37,10 @@ from scaffold.primitives.facts import Facts, facts_of
 from scaffold.primitives.sections import built_in_primitives
 from scaffold.verify.child.rule_runs import drawn_values, samples
 from scaffold.verify.child.rule_values import called, defaults
+from tests.sweeps import in_every_run
 
 TABLE = built_in()
+NAMES = [*TABLE.heads]
 DTYPES = (torch.float64, torch.complex64)
 MEMORY = {"fresh": {"fresh"}, "view": {"view"}, "either": {"fresh", "view"}}
 
@@ -72,7 +74,9 @@ def memories(rule: Rule, spelled: Spelling) -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", TABLE.heads)
+@pytest.mark.parametrize(
+    "name", in_every_run(NAMES, NAMES[::3], pytest.mark.each_commit)
+)
 def test_the_memory_of_a_result_is_that_of_torch(name: str) -> None:
     rule, said = TABLE.rule(name), facts_of(TABLE.primitives.section(name)).memory
     for head in TABLE.heads[name]:

@@ -47,7 +47,11 @@ def asked(question: Question) -> Question:
     return question
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    in_every_run(RULES, RULES[1::3], pytest.mark.each_commit),
+    ids=lambda rule: str(rule.name),
+)
 def test_the_facts_are_what_torch_says(rule: Rule) -> None:
     for question in QUESTIONS:
         question(rule)

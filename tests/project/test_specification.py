@@ -8,6 +8,7 @@ import pytest
 from scaffold.cli.op_options import SPECIFICATION
 from scaffold.spec.keys import KEYS
 from tests.cli.running import listing, new_op
+from tests.sweeps import in_every_run
 
 BASE = ("--inputs", "x, w")
 BASE_TOML = "inputs = 'x, w'\n"
@@ -223,7 +224,9 @@ def generated(
     }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", in_every_run(CASES, [*CASES][::2], pytest.mark.each_commit)
+)
 def test_an_option_and_its_key_mean_the_same(tmp_path: Path, name: str) -> None:
     case = CASES[name]
     rest = case.rest if case.tests else (*case.rest, "--no-test")

@@ -1,5 +1,6 @@
 """Forwards that refuse to run with something: derived as if they did not, and they still refuse."""
 
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from scaffold.render.reference import reference_lines
 from scaffold.render.testlimits import is_its_derivative
 from tests.derive.building import draft_of, load, reference, spec_of
 from tests.derive.checking import check_needs, is_once
+from tests.sweeps import pairs_in_every_run
 
 INPUTS = "x[N, D], y[N, D], weight[D]?, mode: str = 'mean', p: float = 2.0"
 MODES = """
@@ -92,6 +94,11 @@ def made(forward: str, policy: str = "recompute") -> tuple[Any, Any, str]:
     return load(text), plain.SomeOpFunction.forward, text
 
 
+POLICIES = ("recompute", "balanced")
+RUNS = [*product(DERIVED, POLICIES)]
+IN_TURN = [*zip(DERIVED, cycle(POLICIES), strict=False)]
+
+
 def values(**other: Any) -> tuple[Any, ...]:
     torch.manual_seed(3)
     x, y = torch.randn(2, 3, 4, dtype=torch.double)
@@ -99,9 +106,11 @@ def values(**other: Any) -> tuple[Any, ...]:
     return tuple(known.values())
 
 
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
-@pytest.mark.parametrize("forward", DERIVED.values(), ids=DERIVED)
-def test_the_gradient_is_that_of_autograd(forward: str, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "policy"), pairs_in_every_run(RUNS, IN_TURN, pytest.mark.each_commit)
+)
+def test_the_gradient_is_that_of_autograd(name: str, policy: str) -> None:
+    forward = DERIVED[name]
     module, plain, text = made(forward, policy)
     assert "torch.func.vjp" not in text
     given = values()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.derive.building import draft_of, load, spec_of
+from tests.sweeps import pairs_in_every_run
 
 SHAPES = {
     "vector, batch": ((3,), (2, 3, 4)),
@@ -54,7 +55,10 @@ def complex_(signature: str) -> str:
     return bare.replace("]", "; complex]")
 
 
-@pytest.mark.parametrize(("signature", "forward", "shapes"), CASES)
+@pytest.mark.parametrize(
+    ("signature", "forward", "shapes"),
+    pairs_in_every_run(CASES, CASES[::2], pytest.mark.each_commit),
+)
 def test_the_gradient_is_right(signature: str, forward: str, shapes: str) -> None:
     for needs in ((True, True), (True, False), (False, True)):
         for dtype in (torch.double, torch.cdouble):

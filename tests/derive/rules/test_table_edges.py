@@ -15,6 +15,7 @@ from scaffold.formula import Node
 from scaffold.verify.child.rule_runs import Run, drawn_values
 from scaffold.verify.child.rule_values import Values
 from tests.derive.rules.test_table import RULES, samples
+from tests.sweeps import in_every_run
 
 TABLE = built_in()
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, 6.0, math.inf, -math.inf)
@@ -89,13 +90,21 @@ def on_grid(rule: Rule, sample: dict[str, Any]) -> Values:
     return given
 
 
-@pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    in_every_run(POINTWISE, POINTWISE[::2], pytest.mark.each_commit),
+    ids=lambda rule: str(rule.name),
+)
 def test_pointwise_rules_are_right_at_edges(rule: Rule) -> None:
     for sample in samples(rule):
         agree(Run(TABLE, rule, on_grid(rule, sample)))
 
 
-@pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    in_every_run(POINTWISE, POINTWISE[1::2], pytest.mark.each_commit),
+    ids=lambda rule: str(rule.name),
+)
 def test_where_autograd_says_nan_a_rule_does_not_say_zero(
     rule: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +148,11 @@ def test_rules_along_a_dimension_are_right_at_edges(rule: Rule) -> None:
                 agree(Run(TABLE, rule, given))
 
 
-@pytest.mark.parametrize("rule", ALONG + POINTWISE, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    in_every_run(ALONG + POINTWISE, ALONG + POINTWISE[1::2], pytest.mark.each_commit),
+    ids=lambda rule: str(rule.name),
+)
 def test_rules_work_on_tensors_without_elements(rule: Rule) -> None:
     for sample in samples(rule):
         least = 2 if rule.category == "same_shape" else 1  # its x is no vector
@@ -243,7 +256,11 @@ def in_the_tails(rule: Rule, sample: dict[str, Any], dtype: torch.dtype) -> Valu
     return given
 
 
-@pytest.mark.parametrize("rule", POINTWISE, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule",
+    in_every_run(POINTWISE, POINTWISE[::2], pytest.mark.each_commit),
+    ids=lambda rule: str(rule.name),
+)
 def test_tails_are_as_good_as_autograd_s(rule: Rule) -> None:
     """In float32, beside the truth in float64: an error of four times autograd's own at most."""
     for sample in samples(rule):
