@@ -1,5 +1,6 @@
 """`--save-policy balanced`: the development cases again, what is saved, and what is written over."""
 
+import re
 from functools import cache
 from itertools import product
 from typing import Any
@@ -375,7 +376,7 @@ def test_no_tensor_is_saved_for_its_shape() -> None:
         "xg = x.reshape(x.shape[0], groups, -1)\nreturn (xg * 2).exp().reshape(x.shape)",
     )
     assert [item.origin for item in derivation.saved] in (["output"], ["exp"])
-    assert "ctx.xg_shape" in text or "xg" not in backward_of(text)
+    assert "ctx.xg_shape" in text or not re.search(r"\bxg\b", backward_of(text))
 
 
 def test_a_value_of_a_branch_is_not_saved_by_another_name() -> None:
