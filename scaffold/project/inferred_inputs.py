@@ -157,6 +157,12 @@ def _of_function(
         if item is arguments.vararg and stated is None:
             said = f"'*{item.arg}' does not say what it takes"
             stated = _Judged(f"*{item.arg}", said, item)
+        if stated and stated.entry.rstrip("?") == item.arg:  # a tensor of whatever
+            elements = _proven(item.arg, found, _annotation(item.annotation))
+            if elements and not elements.is_value:
+                many = "?" * stated.entry.endswith("?")
+                entry = f"{item.arg}[; {elements.kind}]{many}"
+                stated = stated._replace(entry=entry, said=elements.said)
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
         judged = stated or _judged(item.arg, found, names)
@@ -606,7 +612,8 @@ class _Uses:
             takes = "unclear"
         for name in self.elements_of(node):
             last = self.of.get(name, [use])[-1]
-            self.note(name, _Use(takes, last.node, use.where))
+            kind = "positions" if use.takes == "positions" else ""
+            self.note(name, _Use(takes, last.node, use.where, kind))
 
     def name(self, name: str, use: _Use) -> None:
         """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
@@ -923,6 +930,14 @@ def _taken(
 # --- What that makes of a name.
 
 
+class _Proven(NamedTuple):
+    """The type of an input, and what proves it; `is_value`: it is no tensor."""
+
+    kind: str
+    said: str
+    is_value: bool = False
+
+
 def _judged(
     name: str, uses: Sequence[_Use], names: Names, by_name: bool = True
 ) -> _Judged:
@@ -930,8 +945,8 @@ def _judged(
     by_kind = {use.takes: use for use in reversed(uses)}
     optional = "?" if "optional" in by_kind else ""
     is_tensor = {"tensor", "moved"} & by_kind.keys()
-    if whole := _whole(name, by_kind):
-        return whole
+    if found := _whole(name, by_kind):
+        return _Judged(f"{name}[; {found.kind}]{optional}")
     if use := by_kind.get("index"):
         said = f"'{name}' stands in an index: positions, a mask or a number"
         refused = "" if is_tensor else said
@@ -957,19 +972,20 @@ def _judged(
     return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
 
 
-def _whole(name: str, by_kind: ByKind) -> _Judged | None:
-    """The entry of what is surely a tensor of integers or booleans."""
-    optional = "?" if "optional" in by_kind else ""
+# Words of names: `valid_mask` is a mask where it may be one, `mask_indices` is none.
+OF_MASK = {"mask", "masks"}
+OF_POSITIONS = {"id", "ids", "idx", "index", "indices", "pos", "position", "positions"}
+
+
+def _whole(name: str, by_kind: ByKind) -> _Proven | None:
+    """What is surely a tensor of integers or booleans."""
     if use := by_kind.get("positions"):
-        said = f"it holds positions in {use.where}"
-        return _Judged(f"{name}[; int]{optional}", node=use.node, said=said)
-    use = by_kind.get("mask")
-    if not use and "mask" in name.lower().split("_"):
-        use = by_kind.get("index")
-    if use:
-        said = f"it is a mask in {use.where}"
-        return _Judged(f"{name}[; bool]{optional}", node=use.node, said=said)
-    return None
+        return _Proven("int", f"it holds positions in {use.where}")
+    words = {*name.lower().split("_")}
+    use, index = by_kind.get("mask"), by_kind.get("index")
+    if index and index.type != "positions" and words & OF_MASK:
+        use = use or (None if words & OF_POSITIONS else index)
+    return _Proven("bool", f"it is a mask in {use.where}") if use else None
 
 
 def _is_only_compared(by_kind: ByKind) -> bool:
@@ -1051,74 +1067,98 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     return Inferred(whole, params, buffers, entries=(*entries,), shapes=shapes)
 
 
-# --- Inputs that are stated as bare names, and used as what is no floating tensor.
+# --- Inputs that are stated without a type, and used as what is no floating tensor.
 
 
-def of_bare_names(
+def of_stated_names(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Stated inputs in which a bare name is what its use proves it to be, where that is no floating tensor, and a note of it.
+    """Stated inputs in which each name without a type has that which its use, or an annotation, proves; and notes of it.
 
-    None where there is no such name. What is amiss in inputs or forward is told when the op is built.
+    None where that is a floating tensor always. What is amiss in inputs or forward is told when the op is built.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
         return None
     whole = " ".join(inputs.split())
     try:
-        entries = parse_entries(whole, locate(("inputs",)))
+        entries = parse_entries(whole, Location("--inputs"))
         text = Text(stated, locate(("forward",)))
         if stated.lstrip().startswith("@"):
             text = read_reference(stated, "forward", text.location, read).text
-        every = frozenset(entry.name.text for entry in entries)
-        uses = _Uses((), every)
-        uses.block(program_of(text, Scope(every)).body)
+        known = _proven_of(entries, text)
     except ScaffoldError:
         return None
-    spoken = {*raw.get("params", ()), *raw.get("buffers", ()), *raw.get("dirty", ())}
-    spoken |= {*raw.get("nondiff", ()), *raw.get("grad", ())}
-    bare = [
-        entry.name.text
-        for entry in entries
-        if _is_bare(entry) and entry.name.text not in spoken
-    ]
-    judged = {name: _of_bare(name, uses.of.get(name, ())) for name in bare}
-    known = {name: found for name, found in judged.items() if found}
+    keys = ("params", "buffers", "dirty", "nondiff", "grad")
+    for name in {name for key in keys for name in raw.get(key, ())}:
+        known.pop(name, None)
     floating = any(
         one.tensor and not one.traits and one.name.text not in known for one in entries
     )
     notes = list[str]()
     for entry in reversed(entries):
-        name = entry.name.text
-        found = known.get(name)
+        name, found = entry.name.text, known.get(entry.name.text)
         if found and (floating or found.said != COMPARED):
-            at = entry.name.place.column - locate(("inputs",)).column
-            whole = f"{whole[:at]}{found.entry}{whole[at + len(name) :]}"
-            notes.append(f"{found.entry} in --inputs: {found.said}")
+            end = entry.name.place.column - 1 + len(name)
+            typed = f": {found.kind}" if found.is_value else f"[; {found.kind}]"
+            added = typed
+            if entry.dims is not None:
+                end, added = whole.index("]", end), f"; {found.kind}"
+            whole = f"{whole[:end]}{added}{whole[end:]}"
+            notes.append(f"{name}{typed} in --inputs: {found.said}")
     return (whole, (*reversed(notes),)) if notes else None
 
 
-def _of_bare(name: str, uses: Sequence[_Use]) -> _Judged | None:
-    """What a tensor, or what stands for one, has to be by its uses; None where it may be a floating tensor."""
+def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
+    """What is proven of the entries without a type."""
+    every = frozenset(entry.name.text for entry in entries)
+    uses = _Uses((), every)
+    uses.block(program_of(text, Scope(every)).body)
+    kinds = dict[str, str]()
+    if text.origin and text.origin.function:
+        node = text.origin.definitions.functions[text.origin.function]
+        for item in parameters(node.args):
+            kinds[item.arg] = _annotation(item.annotation)
+    known = dict[str, _Proven]()
+    for entry in entries:
+        name = entry.name.text
+        found = _proven(name, uses.of.get(name, ()), kinds.get(name, ""))
+        more = entry.dims is not None or entry.optional or entry.default
+        fits = entry.tensor and not entry.variadic and not entry.traits
+        if found and fits and not (found.is_value and more):
+            known[name] = found
+    return known
+
+
+WHOLE_TENSORS = re.compile(
+    r"(?:\w+\.)*(?:(?:Long|Int|Short)Tensor|U?Int(?:eger)?\d*\[.*)"
+)
+MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|Bool\[.*)")
+
+
+def _annotated(kind: str) -> _Proven | None:
+    """What an annotation says of the elements of a tensor: `torch.LongTensor`, `Int[Tensor, "n"]`."""
+    said = f"it is annotated as {kind}"
+    kind = kind.removesuffix(" | None")
+    if WHOLE_TENSORS.fullmatch(kind):
+        return _Proven("int", said)
+    return _Proven("bool", said) if MASKS.fullmatch(kind) else None
+
+
+def _proven(name: str, uses: Sequence[_Use], annotation: str = "") -> _Proven | None:
+    """What is no floating tensor, though it is called one; None where it may be."""
     by_kind = {use.takes: use for use in reversed(uses)}
-    if whole := _whole(name, by_kind):
-        return whole
+    if found := _annotated(annotation) or _whole(name, by_kind):
+        return found
     value = by_kind.get("value")
     is_tensor = {"tensor", "moved"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:
-        return _Judged(f"{name}: {value.type}", said=value.where)
+        return _Proven(value.type, value.where, True)
     if use := by_kind.get("index"):
-        said = f"it stands in {use.where} (bool, if it is a mask)"
-        return _Judged(f"{name}[; int]", said=said)
-    if _is_only_compared(by_kind):
-        return _Judged(f"{name}[; int]", said=COMPARED)
-    return None
-
-
-def _is_bare(entry: Entry) -> bool:
-    """Whether nothing is said of an input but the name."""
-    more = entry.variadic or entry.optional or entry.default
-    return entry.tensor and entry.dims is None and not entry.traits and not more
+        if use.type == "positions":
+            return _Proven("int", f"it holds positions in {use.where}")
+        return _Proven("int", "it stands in an index (bool, if it is a mask)")
+    return _Proven("int", COMPARED) if _is_only_compared(by_kind) else None
 
 
 def with_dims(inputs: str, shapes: Mapping[str, str]) -> str:

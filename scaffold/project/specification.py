@@ -324,7 +324,7 @@ def _specified(
     said = problems.attempt(lambda: say(known, package is not None))
     inferred, bare = None, tuple[str, ...]()
     if said is not None and "spec" not in settings:  # a file says all that it means
-        said, bare = _of_bare_names(said, read)
+        said, bare = _of_stated_names(said, read)
         before = len(problems)
         inferred = problems.attempt(partial(_inferred, said, read))
         if len(problems) > before:
@@ -381,13 +381,13 @@ def _built(
     return spec, Completed(after.raw, notes)
 
 
-def _of_bare_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
+def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
     """What is said, with inputs that are bare names as their use proves them to be, and notes of it."""
     if not {"inputs", "forward"} <= said.raw.keys():
         return said, ()
-    from scaffold.project.inferred_inputs import of_bare_names
+    from scaffold.project.inferred_inputs import of_stated_names
 
-    found = of_bare_names(said.raw, said.locate, read)
+    found = of_stated_names(said.raw, said.locate, read)
     if found is None:
         return said, ()
     inputs, notes = found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.config_values import Shapes
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
-from scaffold.spec.op_spec import Attribute, Dim, Input, Output, TensorInput
+from scaffold.spec.op_spec import ANY_DIMS, Attribute, Dim, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
 from scaffold.spec.signature import (
     dim_problems,
@@ -256,7 +256,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
             hint = did_you_mean(name.text, known) or f"the inputs: {', '.join(known)}"
         elif isinstance(item, Attribute):
             message = f"'{name.text}' is an attribute, not a tensor"
-        elif item.dims is not None:
+        elif item.dims not in (None, (ANY_DIMS,)):
             message = f"the shape of '{name.text}' is declared, and the tests use it"
             hint = "leave it out here"
         elif entry.dims is None:

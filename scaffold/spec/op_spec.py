@@ -279,9 +279,8 @@ class OpSpec:
         return declared if declared is not None else dict(self.conventional).get(name)
 
     def tested_dims(self, name: str) -> tuple[Dim, ...] | None:
-        """The shape that an input has in the tests: what `dims` says, else that of `test-shapes`, else None."""
-        known = self.dims(name)
-        return known if known is not None else dict(self.test_shapes).get(name)
+        """The shape that an input has in the tests: that of `test-shapes`, which any may have that is `[...]` or undeclared, else what `dims` says."""
+        return dict(self.test_shapes).get(name, self.dims(name))
 
     @property
     def tested_require(self) -> tuple[Formula, ...]:

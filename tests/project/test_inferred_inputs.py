@@ -8,7 +8,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.project.inferred_inputs import (
     Unsaid,
     inferred_inputs,
-    of_bare_names,
+    of_stated_names,
 )
 from scaffold.spec.arguments import read_arguments
 from scaffold.spec.problems import KeyPath, Problems
@@ -52,6 +52,10 @@ def comprehended(q, k, beta):
     if beta is not None:
         beta = beta[..., None]
     return q * k * beta
+
+
+def annotated(x: Tensor, index: Tensor, labels: Optional[torch.LongTensor], seen: Bool[Tensor, "n"]):
+    return x[index.view(-1)] if labels is None else x * seen
 
 
 def rebound(delta, bias, last, on: bool = False):
@@ -184,6 +188,7 @@ def test_what_the_op_imports_is_no_input() -> None:
         ("rebound", "delta, bias, last, on: bool = False"),
         ("paired", "x, h0, c0"),
         ("closed", "x, valid_mask[; bool]"),
+        ("annotated", "x, index[; int], labels[; int]?, seen[; bool]"),
         ("rows", "x, edges[; int]"),
         ("edges", "x, edge_index[; int], weight"),
         ("shifted", "hidden, weight, labels[; int]"),
@@ -476,6 +481,11 @@ def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
         ("x, w, eps=1e-6", "x * w + eps", None),
         ("x, y", "x * (y == 0) + y", None),
         ("x, i[; int]", "x[i]", None),
+        ("x, i[N]", "x[i]", "x, i[N; int]"),
+        ("x, mask?", "x if mask is None else x[~mask]", "x, mask[; bool]?"),
+        ("x, mask_ids", "x[mask_ids]", "x, mask_ids[; int]"),
+        ("x, n=None", "x.view(n, -1)", None),
+        ("x, codes", "x[(codes & 1).view(-1)]", "x, codes[; int]"),
         ("x, i", "x[i +", None),
     ],
 )
@@ -483,13 +493,13 @@ def test_bare_names_are_what_their_use_proves(
     inputs: str, forward: str, taken: str | None
 ) -> None:
     raw = {"inputs": inputs, "forward": forward}
-    found = of_bare_names(raw, locate, str)
+    found = of_stated_names(raw, locate, str)
     assert (found[0] if found else None) == taken
 
 
 def test_a_name_of_which_an_option_speaks_is_left_as_it_is() -> None:
     raw = {"inputs": "x, i", "forward": "x[i]", "nondiff": ["i"]}
-    assert of_bare_names(raw, locate, str) is None
+    assert of_stated_names(raw, locate, str) is None
 
 
 def test_an_attribute_that_stands_for_a_size_is_a_number(tmp_path: Path) -> None:

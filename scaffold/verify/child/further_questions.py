@@ -68,14 +68,14 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         return None
     try:
         expected = [*second_derivatives_of(checks, checks.REFERENCE, inputs)]
-    except RuntimeError:
+    except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
     found = second_derivatives_of(checks, checks.OPERATOR, inputs)
     is_twice = partial(_agrees_with_differences, checks, inputs)
     for name, theirs in zip(_wanted(checks, inputs), expected, strict=True):
         try:
             ours = next(found)
-        except RuntimeError as error:
+        except Exception as error:  # noqa: BLE001 (whatever the op raises)
             return Answer(name, f"its derivative {raised(error)}", TWICE, True)
         for one, two in zip(ours, theirs, strict=True):
             limits = CLOSE

@@ -40,7 +40,7 @@ _NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp
 KINDS = (
     (
         "tensors used as indices",
-        "say in --inputs which are indices: 'index[N; index(3)]' has integers below 3, 'mask[N; bool]' a mask",
+        "say in --inputs which are indices: 'index[; int]' holds positions, 'mask[; bool]' chooses elements",
     ),
     ("must have the same scalar type", _DTYPE),
     ("must have the same dtype", _DTYPE),
