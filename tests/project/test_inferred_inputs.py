@@ -520,3 +520,29 @@ class Groups(nn.Module):
     outcome = new_op(tmp_path, *maths)
     assert "'n' is no tensor" in outcome.err and "'num_groups'" not in outcome.err
     assert outcome.err.endswith("write: --inputs 'x, n: int, num_groups: int'\n")
+
+
+HEADS = """
+import torch.nn.functional as F
+
+
+def heads(x, w, n, causal):
+    B, T, C = x.shape
+    y = x.view(B, T, n, C // n).transpose(1, 2)
+    weights = y @ y.transpose(-2, -1)
+    if causal:
+        weights = weights.tril()
+    return F.linear((weights @ y).transpose(1, 2).reshape(B, T, C), w)
+"""
+
+
+def test_what_is_taken_of_stated_names_is_told_and_proven(tmp_path: Path) -> None:
+    """Also where a weight of one dim has a gradient whose own derivative raises."""
+    (tmp_path / "layers.py").write_text(HEADS)
+    stated = ("--inputs", "x, w, n, causal", "--forward", "@layers.py:heads")
+    done = new_op(tmp_path, *stated, "--no-test", "--dry-run", name="mixed")
+    assert done.code == 0, done.err
+    assert done.err.splitlines()[:2] == [
+        "note: n: int in --inputs: Tensor.view takes 'shape'",
+        "note: causal: bool in --inputs: it is a condition",
+    ]
