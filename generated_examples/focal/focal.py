@@ -33,9 +33,8 @@ class FocalLossFunction(Function):
         sigmoid = torch.sigmoid(-margin)
         weight = sigmoid**ctx.gamma
         logsigmoid = F.logsigmoid(margin)
-        power = sigmoid ** (0 if ctx.gamma == 0 else ctx.gamma - 1)
-        diff = ctx.gamma * logsigmoid * power * (1 - sigmoid) - weight
-        grad_margin = grad_output / margin.numel() * sigmoid * diff
+        product = weight * (ctx.gamma * logsigmoid * (1 - sigmoid) - sigmoid)
+        grad_margin = grad_output / margin.numel() * product
         selected_grad = torch.where(target, grad_margin, -grad_margin)
         return selected_grad.sum_to_size(logits.shape), None, None
 

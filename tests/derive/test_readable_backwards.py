@@ -1231,14 +1231,27 @@ def test_a_gradient_that_is_written_over_keeps_its_name() -> None:
 def test_a_power_of_zero_takes_no_branches() -> None:
     text = backward(
         "x[N, D], t[N, D], gamma: float = 2.0",
-        "p = torch.sigmoid(x)\nreturn (t * (1 - p) ** gamma * F.softplus(-x)).sum()",
+        "return (t * (x * x) ** gamma * F.softplus(-x)).sum()",
         (tensor(3, 4), tensor(3, 4) + 1, 2.0),
-        (tensor(3, 4) * 100, tensor(3, 4) + 1, 0.0),  # 1 - p is 0
+        (tensor(3, 4) * 0, tensor(3, 4) + 1, 0.0),
         (tensor(3, 4), tensor(3, 4) + 1, 1.0),
         (tensor(0, 4), tensor(0, 4), 0.0),
     )
     assert text.count("if ctx.gamma") == 1
     assert "zeros" not in text and "elif" not in text
+
+
+def test_a_power_times_its_base_is_the_next_power() -> None:
+    text = backward(
+        "x[N, D], gamma: float = 2.0",
+        "return -(torch.sigmoid(-x) ** gamma * F.logsigmoid(x)).mean()",
+        (tensor(3, 4), 2.0),
+        (tensor(3, 4) * 100, 0.0),
+        (tensor(4, 3).t(), 1.0),
+        (tensor(3, 4), 0.5),
+        (tensor(3, 4), -1.5),
+    )
+    assert "gamma - 1" not in text and "if ctx.gamma" not in text
 
 
 def test_projections_are_called_after_their_weights() -> None:

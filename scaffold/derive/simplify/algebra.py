@@ -41,6 +41,36 @@ def _times_real(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
+@ALGEBRA.on("mul")
+def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
+    """`c * s ** (0 if c == 0 else c - 1) * s` as `c * s**c`: where c is 0, so are both."""
+    if a.kind != "static" or not b.is_tensor or b.facts.operator not in ("*", "/"):
+        return None
+    product = make.products.of(b)
+    for power in product.tensors:
+        if power.facts.operator != "**" or not _is_one_less(power.args[1], a):
+            continue
+        base = power.args[0]
+        if base in product.tensors and not make.is_whole(power):
+            whole = Product(tensors=(make(power.rule, base, a),))
+            rest = product.without(Product(tensors=(power, base)))
+            found = make.mul(a, make.products.op(rest.times(whole)))
+            return found if found.shape == b.shape else None
+    return None
+
+
+def _is_one_less(exponent: Op, c: Op) -> bool:
+    """Whether a Python value is `0 if c == 0 else c - 1`, the exponent in the gradient of `x**c`."""
+    if not exponent.is_python("conditional"):
+        return False
+    test, zero, less = exponent.args
+    is_zero = test.is_python("compare", "==") and is_number(test.args[1], 0)
+    one_less = less.is_python("binary", "-") and is_number(less.args[1], 1)
+    if not (is_zero and one_less and is_number(zero, 0)):
+        return False
+    return test.args[0] is c and less.args[0] is c
+
+
 @ALGEBRA.on("conj")
 def _conj_of_multiple(make: Maker, a: Op) -> Op | None:
     """`(2 * z).conj()` as `2 * z.conj()`."""

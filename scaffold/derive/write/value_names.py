@@ -49,6 +49,7 @@ WEIGHT = re.compile(
     r"(?:w|W|weight)_([a-z]\w*)|[wW]([qkvo])|([a-z]\w*?)_(?:proj|w|weight)"
 )
 LONGEST = 18  # characters of a name made of several
+WIDEST = 30  # of one with a word for its role: a number behind that is shorter
 
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
@@ -254,8 +255,8 @@ class Namer:
         words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
         reduced = op.facts.category == "reduction"
         for end in (*words, "_".join(words)):
-            if end:
-                yield from (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles)
+            told = (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles if end)
+            yield from (name for name in told if len(name) <= WIDEST)
         if reduced and len(words) == 1:  # where the user has a `x_norm`
             yield from (f"{role}_{words[0]}" for role in roles)
 
@@ -297,7 +298,8 @@ class Namer:
         if not name:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
-        yield from (f"grad_{name}_via_{role}" for role in roles if role != name)
+        told = (role for role in roles if role not in (name, f"scaled_{name}"))
+        yield from (f"grad_{name}_via_{role}" for role in told)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
         """What the cotangent of a forward value is called."""
