@@ -140,7 +140,14 @@ def _assigning(op: Op) -> frozenset[Need]:
             needed |= {
                 implied[0] if implied and _asks_presence(test) else (test, 1 - at)
             }
-    return needed.union(*map(_assigning, op.args))
+    return needed.union(
+        need
+        for at, arg in enumerate(op.args)
+        for need in _assigning(arg)
+        if not meets(
+            (test, at), need
+        )  # `ratio if scale > 0 else y`, where only that branch has a `ratio`
+    )
 
 
 def _asks_presence(test: Op) -> bool:
