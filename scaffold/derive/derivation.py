@@ -4,7 +4,7 @@ In: what the passes found. Out: all that `render` knows of the maths.
 Invariant: names in it are those of the generated code; a gradient in `missing` is not written yet.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -70,10 +70,10 @@ class Forward(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What two tensors have in common where one can tell the shape of the other, or its dtype and device."""
+    """Numbers that are the same for tensors of one shape, and of one kind and dtype."""
 
-    shape: Hashable
-    dtype: Hashable
+    shape: int
+    dtype: int
 
 
 class GradientStatements(NamedTuple):

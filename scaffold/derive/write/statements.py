@@ -5,7 +5,16 @@ whatever names the forward has; no line is longer than an author would let it be
 sum with a line for each term.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import (
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import NamedTuple
 
 from scaffold.derive.autocast import autocast_of
@@ -80,17 +89,28 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
 
 
 def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Traits]:
-    """Shape, kind and dtype of each tensor that has a name, and is surely there."""
+    """What each tensor with a name has in common with another one, if it surely is there."""
     inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
     tensors = backward.spec.tensors
     given = (item.name for item in tensors if not (item.optional or item.variadic))
     several = {op: name for op, name in names.items() if op.rule != "input"}
     several |= {inputs[name]: name for name in given}
-    precision = Precision(backward.seeds)
-    return {
-        name: Traits(op.shape, (op.kind, precision(op)))
-        for op, name in several.items()
+    there = [
+        op
+        for op in several
         if op not in inside and is_there(op) and (op.shape.least or op.shape.dims)
+    ]
+    precision = Precision(backward.seeds)
+    counts = Counter(op.shape for op in there)
+    numbers: dict[Hashable, int] = {}  # the same for another op, if as much is alike
+
+    def number(value: Hashable) -> int:
+        return numbers.setdefault(value, len(numbers))
+
+    return {
+        several[op]: Traits(number(op.shape), number((op.kind, precision(op))))
+        for op in there
+        if counts[op.shape] > 1
     }
 
 
