@@ -132,7 +132,7 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
 
 
 def placed(found: Syntax, at: ast.AST) -> Syntax:
-    """Syntax that stands in no text of the user's, where something stands that does."""
+    """New syntax, with the place of what it stands for in the user's text, so that a message about it points there."""
     for node in ast.walk(found):
         if hasattr(node, "lineno"):
             ast.copy_location(node, at)

@@ -197,7 +197,7 @@ def item_of_sequence(program: Program, op: Op) -> Op:
 
 
 def _items(program: Program, op: Op) -> Sequence[Op]:
-    """The items of a list or tuple that is written out, none of any other value."""
+    """The items of `(a, b)` or `[a, b]`; none of a list that only a name stands for."""
     value = program.value_of(item_of_sequence(program, op))
     written_out = value.is_python("tuple") or value.is_python("list")
     return value.args if value.rule == "list" or written_out else ()

@@ -63,7 +63,7 @@ def is_brief(op: Op) -> bool:
 
 
 def is_small_multiple(op: Op) -> bool:
-    """Whether it is so many times a tensor of one number, or of one in a dim, as `2 * g.unsqueeze(1)`: it may be computed in each product."""
+    """Whether it is a number times a small tensor, which has no dims or one of size 1: `2 * g.unsqueeze(1)`, as cheap to compute in each product as to keep."""
     if op.facts.operator != "*" or op.args[0].is_tensor or op.shape.dims is None:
         return False
     return not op.shape.dims or 1 in op.shape.dims and number(op.args[0]) is not None

@@ -558,7 +558,7 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("flatten")
 def flatten(make: Maker, op: Op, g: Op) -> Pairs:
-    """The shape of before; of `torch.stack((x, y), -1).flatten(-2)` every second element, `g[..., ::2]` and `g[..., 1::2]`."""
+    """The gradient in the shape of before; where the elements of several were interleaved, `torch.stack((x, y), -1).flatten(-2)`, `g[..., ::2]` and `g[..., 1::2]`."""
     x, *ends = op.args
     if x.rule != "stack" or x.args[0].rule != "list":
         return [(x, reshape_as(make, g, x))]

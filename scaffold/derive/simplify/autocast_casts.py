@@ -29,7 +29,7 @@ def with_casts(
 
 
 def _in_one_dtype(make: Maker, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
-    """The arguments, those of its kind in the dtype of one that is computed, and not in low precision where one is not."""
+    """The arguments with casts, so that those which the op promotes together have one dtype: that of a computed one, in full precision if one of these is."""
     alike = _alike(op, args)
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
     if not computed:

@@ -210,7 +210,7 @@ class Scheduler:
         self.shared: dict[frozenset[Region], Region | None] = {}
 
     def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
-        """How often it is read at least where it gets a name: never what is a view or a sign of what has a name; `1 - x` and `x**2` are written out twice."""
+        """From how many reads on an op gets a name: from 2, and from 3 for `1 - x` and `x**2`; a view or the negative of what has a name never gets one."""
         if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
             return inf
         if is_small_multiple(op):

@@ -430,7 +430,7 @@ class Namer:
         return op.args[0] if "scale" in below.facts.flags else None
 
     def _part_played(self, op: Op) -> str | None:
-        """What the result of arithmetic is for what is computed of it: `hidden` between two layers, `num` above a line; None for another one."""
+        """A name for the result of arithmetic by what is computed of it next: `hidden` between two layers, `num` of a quotient; None where that tells none."""
         if op.facts.operator not in ("*", "+", "@"):
             return None
         if op.facts.operator == "*":

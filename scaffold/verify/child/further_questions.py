@@ -263,7 +263,7 @@ LAYOUTS = (
 
 
 def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Of inputs without declared shapes one that has a first dim of 1: a stated gradient may count on equal ones, which is told."""
+    """Whether gradients are right where an input without a declared shape has a first dim of 1, which broadcasts; where they are not that is told, as a formula may count on equal dims."""
     names = value_names(checks, len(inputs))
     for at, value in enumerate(inputs):
         loose = checks.INPUT_SHAPES.get(names[at], ()) is None
@@ -278,7 +278,7 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether gradients have the digits of float64, not those of float32 alone: that of autograd tells how many there are."""
+    """Whether gradients are computed in float64 throughout: they may err by some times what autograd's own change with the last digits of the inputs."""
     if not checks.ASKED_MORE or checks.TOLERANCE or checks.TESTS.random:
         return None
     seed_generator(7)

@@ -86,7 +86,7 @@ def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
 
 
 def _stems(names: Collection[str]) -> frozenset[str]:
-    """The inputs that the names are of: of a variadic one, however many tensors there are."""
+    """The inputs that these names of tensors belong to: `tensors` for `tensors[0]` and `tensors[1]`."""
     return frozenset(name.partition("[")[0] for name in names)
 
 
