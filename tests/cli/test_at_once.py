@@ -49,7 +49,7 @@ def at_once(root: Path, *commands: tuple[str, ...]) -> list[tuple[int, str]]:
     """Start the commands while the directory is locked, let go; exit codes and messages."""
     with locked(root):
         runs, results = started(root, FORK.Barrier(len(commands)), *commands)
-        time.sleep(1)
+        time.sleep(0.3)
         assert all(run.is_alive() for run in runs), "all wait"
         (root / NAME).unlink()
     outcomes = ended(runs, results)

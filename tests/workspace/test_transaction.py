@@ -444,6 +444,7 @@ def test_what_was_read_must_still_be_so(tmp_path: Path, before: bytes | None) ->
         assert (tmp_path / "a.py").exists()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_lock_on_a_journal_that_is_gone_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
