@@ -43,6 +43,12 @@ def test_a_test_of_a_module_is_the_one_of_its_name_at_its_place() -> None:
     assert not has_test(placed("lint/rules/af99.py"))
 
 
+def test_most_modules_have_a_test_of_their_name() -> None:
+    files = (path for path in PACKAGE.rglob("*.py") if path.stem[0] != "_")
+    tested = [has_test(module("")._replace(path=path)) for path in files]
+    assert sum(tested) > 0.8 * len(tested)
+
+
 def test_a_word_that_is_none_of_pytorch_s_is_not_counted() -> None:
     for name in OTHER_WORDS:
         assert (ROOT / f"{name.replace('.', '/')}.py").is_file()
