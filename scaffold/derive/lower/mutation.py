@@ -362,14 +362,19 @@ def _put_at(
         return applier.named("select_scatter", value, _as(applier, new, row), at, part)
     start, end, step = part.args
     src = _as(applier, new, indexing.sliced(applier, value, dim, part.args))
-    if _is_counted(start) and _is_counted(end):  # a step is one or more
+    # PyTorch's slice_scatter has no derivative where numbers are complex.
+    joined = value.kind == "complex" and literal(step) is None
+    joined = joined and None in (literal(start), literal(end))
+    if _is_counted(start) and _is_counted(end) and not joined:  # a step is one or more
         by = program.const(1) if literal(step) is None else step
         at = program.const(dim)
         return applier.named("slice_scatter", value, src, at, start, end, by)
     if literal(step) is not None:
         raise UnsupportedError(CHANGES)
     known = literal(start) is not UNKNOWN and literal(end) is not None
-    if known and end.data != Operator("unary", "-"):  # `x[1:n]`, but not `x[:-n]`
+    if (
+        known and not joined and end.data != Operator("unary", "-")
+    ):  # `x[1:n]`, but not `x[:-n]`
         at = program.const(dim)
         bounds = (_counted(applier, value, dim, item) for item in (start, end))
         return applier.named("slice_scatter", value, src, at, *bounds, program.const(1))
