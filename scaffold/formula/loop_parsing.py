@@ -50,6 +50,7 @@ def with_loops_as_assignments(
     """The formula of a forward with loops, each as one assignment; None where one is of another shape."""
     if scope.targets is not None:
         return None
+    program = program._replace(body=_with_last_elements(program.body))
     unrolling = _OneStep(program.body)
     if BUILTINS & unrolling.assigned.union(scope.names):
         return None
@@ -85,6 +86,100 @@ def obstacle(body: Iterable[ast.stmt]) -> str:
         if any(isinstance(node, kind) for node in inner):
             return said
     return ""
+
+
+# --- A list that a step reads the last element of -> that element under a name of its own.
+#
+# In: the statements of a forward. Out: `ys_last = y0` above `ys = [y0]`, then `ys_last = ys_last + dy` and `ys.append(ys_last)` for
+# `ys.append(ys[-1] + dy)`. Invariant: the name is the last element wherever it is read; a list that is used otherwise stays.
+
+
+def _with_last_elements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    taken, found = names_in(body), [*body]
+    for loop in [item for item in body if isinstance(item, ast.For)]:
+        lists = dict(_lists(found[: found.index(loop)]))
+        for name, elements in lists.items():
+            grown = [item for item in loop.body if _grows(item, name)]
+            if not elements or len(grown) != 1 or _reads_last(loop, name) == 0:
+                continue
+            start, last = f"{name}_first", f"{name}_last"
+            uses = sum(node.id == name for node in _names(loop))
+            if {start, last} & taken or uses != 1 + _reads_last(loop, name):
+                continue
+            at = next(k for k, item in enumerate(found) if name in _assigned(item))
+            found = _with_last(found, at, loop, name)
+            taken |= {start, last}
+            break
+    return found
+
+
+def _with_last(
+    body: list[ast.stmt], at: int, loop: ast.For, name: str
+) -> list[ast.stmt]:
+    """The statements, in which a loop reads the last element of a list, made in line `at`, by a name."""
+    first, last = f"{name}_first", f"{name}_last"
+    made = copy.deepcopy(body[at])
+    assert isinstance(made, ast.Assign) and isinstance(made.value, ast.List)
+    *others, value = made.value.elts
+    made.value.elts = [*others, ast.Name(first, ast.Load())]
+    begin = [_assign(first, value), _assign(last, ast.Name(first, ast.Load())), made]
+    step = copy.deepcopy(loop)
+    step.body = [line for item in step.body for line in _named_last(item, name)]
+    read = _Last(name)
+    found = [
+        step if item is loop else item if k < at else read.visit(copy.deepcopy(item))
+        for k, item in enumerate(body)
+        if k != at
+    ]
+    found[at:at] = [ast.copy_location(line, body[at]) for line in begin]
+    return [ast.fix_missing_locations(item) for item in found]
+
+
+def _named_last(item: ast.stmt, name: str) -> list[ast.stmt]:
+    item, last = _Last(name).visit(item), f"{name}_last"
+    if not _grows(item, name):
+        return [item]
+    call = item.value
+    line = ast.copy_location(_assign(last, call.args[0]), item)
+    call.args = [ast.copy_location(ast.Name(last, ast.Load()), item)]
+    return [line, item]
+
+
+class _Last(ast.NodeTransformer):
+    """Puts a name in the place of the last element of a list."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def visit_Subscript(self, item: ast.Subscript) -> ast.expr:
+        self.generic_visit(item)
+        if _is_last(item, self.name):
+            return ast.copy_location(ast.Name(f"{self.name}_last", ast.Load()), item)
+        return item
+
+
+def _is_last(item: ast.AST, name: str) -> bool:
+    match item:
+        case ast.Subscript(
+            ast.Name(found), ast.UnaryOp(ast.USub(), ast.Constant(1)), ast.Load()
+        ):
+            return found == name
+    return False
+
+
+def _reads_last(loop: ast.For, name: str) -> int:
+    return sum(_is_last(node, name) for node in ast.walk(loop))
+
+
+def _grows(item: ast.stmt, name: str) -> bool:
+    match item:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(found), "append"), [_], [])):
+            return found == name
+    return False
+
+
+def _names(part: ast.AST) -> Iterator[ast.Name]:
+    return (node for node in ast.walk(part) if isinstance(node, ast.Name))
 
 
 # --- One step of each loop in the place of the loop, so that the parser of straight lines reads it.

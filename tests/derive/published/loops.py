@@ -656,4 +656,51 @@ return torch.cat(out, dim=1)
 """,
         lambda: [(u(2, 3, 3), u(2, 3), u(3, 3)), (u(2, 1, 3), u(2, 3), u(3, 3))],
     ),
+    Case(
+        "euler_steps",
+        "y0[B,D], w[D,D], n: int = 3",
+        """
+ys = [y0]
+for i in range(n):
+    k = torch.tanh(ys[-1] @ w)
+    ys.append(ys[-1] + 0.1 * k)
+return torch.stack(ys, dim=1)
+""",
+        lambda: [(u(2, 3), u(3, 3), 3), (u(1, 2), u(2, 2), 1)],
+    ),
+    Case(
+        "lambda_returns_list",
+        "r[T,B], v[T,B], decay: float = 0.9",
+        """
+inputs = r[:-1] + 0.1 * v[1:]
+outs = [2 * v[-1]]
+for t in range(inputs.shape[0] - 1, -1, -1):
+    outs.append(inputs[t] + decay * outs[-1])
+return torch.stack(list(reversed(outs)), 0)
+""",
+        lambda: [(u(4, 3), u(4, 3), 0.9), (u(2, 1), u(2, 1), 0.5)],
+    ),
+    Case(
+        "advantages_without_gradients",
+        "rewards[T,N], values[T,N], dones[T,N], last[N], logratio[T,N]",
+        """
+T = rewards.shape[0]
+with torch.no_grad():
+    advantages = torch.zeros_like(rewards)
+    lastgaelam = 0
+    for t in reversed(range(T)):
+        if t == T - 1:
+            nextvalues = last
+        else:
+            nextvalues = values[t + 1]
+        delta = rewards[t] + 0.9 * nextvalues * (1.0 - dones[t]) - values[t]
+        advantages[t] = lastgaelam = delta + 0.8 * (1.0 - dones[t]) * lastgaelam
+    returns = advantages + values
+return (logratio.exp() * advantages).mean() + ((values - returns) ** 2).mean()
+""",
+        lambda: [
+            (u(4, 3), u(4, 3), u(4, 3), u(3), u(4, 3)),
+            (u(1, 2), u(1, 2), u(1, 2), u(2), u(1, 2)),
+        ],
+    ),
 )
