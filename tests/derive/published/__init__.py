@@ -45,7 +45,7 @@ DETACHED = frozenset(
     {"atan_surrogate", "berhu", "bitnet_linear", "ciou", "circle_loss", "dorefa_weight"}
     | {"fake_quant_channel", "fsq", "lookup_free_quant", "performer_features"}
     | {"retnet_parallel", "superspike_adlif", "vq_commitment"}
-    | {"gumbel_sigmoid", "beta_nll"}
+    | {"advantages_without_gradients", "gumbel_sigmoid", "beta_nll"}
     | {"alif_step", "binary_connect_xnor", "fake_quant_affine", "gumbel_vq"}
     | {"learned_lookup_quant", "lif_step_soft_reset", "log2_quant", "lsq_plus"}
     | {"pact_dorefa_act", "rvq_stage", "scale_grad_detach", "smooth_quant_linear"}
