@@ -137,12 +137,11 @@ def _with_last(
 
 def _named_last(item: ast.stmt, name: str) -> list[ast.stmt]:
     item, last = _Last(name).visit(item), f"{name}_last"
-    if not _grows(item, name):
-        return [item]
-    call = item.value
-    line = ast.copy_location(_assign(last, call.args[0]), item)
-    call.args = [ast.copy_location(ast.Name(last, ast.Load()), item)]
-    return [line, item]
+    match item:
+        case ast.Expr(ast.Call(args=[value]) as call) if _grows(item, name):
+            call.args = [ast.copy_location(ast.Name(last, ast.Load()), item)]
+            return [ast.copy_location(_assign(last, value), item), item]
+    return [item]
 
 
 class _Last(ast.NodeTransformer):
