@@ -338,7 +338,7 @@ HEAD = (
     "",
     "Each primitive of the rule table as an op of one call, on the samples that PyTorch tests its operators with (`op_db`), with and",
     "without declared shapes in turns. A sample passes if the forward, the gradients, what `backward` returns and the second",
-    "derivatives are those of autograd. *Direct* has a derived formula; in a *fallback* autograd differentiates the call. Samples whose",
+    "derivatives are those of autograd, or of differences where autograd has none. *Direct* has a derived formula; in a *fallback* autograd differentiates the call. Samples whose",
     "value or gradient is not finite are left out. Written by `python -m tests.derive.opinfo --write docs/opinfo.md`, over all",
     "samples. It needs `expecttest`, which PyTorch imports for its own tests. An *error* raises: `torch.cat` passes over a tensor of",
     "shape (0,), whatever the shapes of the others; where no shape is declared, the backward of one such sample reads a dim of it",
