@@ -68,7 +68,7 @@ class GatedRecurrenceFunction(Function):
 
 
 def gated_recurrence(gate: Tensor, x: Tensor, read: Tensor) -> Tensor:
-    """Apply gated_recurrence.
+    """Each state keeps as much of the one before as its gate says.
 
     Computes::
 

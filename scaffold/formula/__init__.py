@@ -88,7 +88,7 @@ from scaffold.formula.operators import (
 from scaffold.formula.parse import parse
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
-from scaffold.formula.user_functions import FunctionText, function_in
+from scaffold.formula.user_functions import FunctionText, docstring_of, function_in
 
 __all__ = [
     "ARITHMETIC",
@@ -124,6 +124,7 @@ __all__ = [
     "compared",
     "computed",
     "copied",
+    "docstring_of",
     "emit",
     "emit_lines",
     "evaluated",

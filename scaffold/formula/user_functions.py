@@ -141,6 +141,19 @@ def _with_other_files(
     return origin._replace(source=source, definitions=definitions, files=files)
 
 
+def docstring_of(text: Text) -> str | None:
+    """The first paragraph of what the function says of itself that a text is the body of."""
+    origin = text.origin
+    for item in origin.module.body if origin else ():
+        if (
+            isinstance(item, ast.FunctionDef)
+            and origin
+            and item.name == origin.function
+        ):
+            return (ast.get_docstring(item) or "").partition("\n\n")[0] or None
+    return None
+
+
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
     """The statements of a function, as they stand."""
     body = without_docstring(function.body)

@@ -109,7 +109,7 @@ def _spec(
         class_name=raw.get("class-name", names[1]),
         inputs=arguments.inputs,
         outputs=arguments.outputs,
-        doc=raw.get("doc"),
+        doc=raw.get("doc", maths.doc),
         forward=maths.forward,
         gradients=maths.gradients,
         backward=maths.backward,

@@ -23,6 +23,7 @@ from scaffold.formula import (
     assigned,
     assignments,
     bound,
+    docstring_of,
     emit,
     function_in,
     parse,
@@ -126,6 +127,7 @@ class Maths(NamedTuple):
     require: tuple[Formula, ...] = ()
     test_require: tuple[Formula, ...] = ()
     samples: Samples | None = None
+    doc: str | None = None  # of the function that the forward is
 
 
 def read_maths(
@@ -188,6 +190,7 @@ class _Reader:
             ),
             samples=self._samples(),
             imports=self.imports.found,
+            doc=self.forward and docstring_of(self.forward),
         )
 
     def _import_stated(self) -> None:

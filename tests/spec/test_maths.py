@@ -42,6 +42,8 @@ def test_a_whole_op_from_a_file() -> None:
         Import("my.pkg", "op", "other"),
     )
     assert found.forward.graph is found.backward.graph
+    assert found.doc == "What it is."
+    assert op(f"{text}\ndoc = 'An op.'", {"f.py": FILE}).doc == "An op."
 
 
 def test_a_problem_in_a_file_has_its_place_there() -> None:
