@@ -585,7 +585,7 @@ class _Uses:
                 self.expression(body, expected)
                 self.expression(orelse, expected)
             case ast.Subscript(value, index):
-                self.expression(value, _tensor)
+                self.expression(value, _moved)
                 self.expression(index, _index)
             case ast.Slice():
                 for part in (node.lower, node.upper, node.step):
@@ -623,6 +623,8 @@ class _Uses:
             if meant not in self.bound:
                 self.note(meant, use)
         for meant in self.elements.get(name, ()):
+            if use.takes == "positions":  # of a sum of several, one may be a number
+                use = _Use("index", use.node, use.where, "positions")
             known = use.takes in (*WHOLE, "constant", "moved")
             self.note(meant, use if known else use._replace(takes="unclear"))
 
@@ -1148,12 +1150,12 @@ def _annotated(kind: str) -> _Proven | None:
 def _proven(name: str, uses: Sequence[_Use], annotation: str = "") -> _Proven | None:
     """What is no floating tensor, though it is called one; None where it may be."""
     by_kind = {use.takes: use for use in reversed(uses)}
-    if found := _annotated(annotation) or _whole(name, by_kind):
-        return found
     value = by_kind.get("value")
-    is_tensor = {"tensor", "moved"} & by_kind.keys()
+    is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:
         return _Proven(value.type, value.where, True)
+    if found := _annotated(annotation) or _whole(name, by_kind):
+        return found
     if use := by_kind.get("index"):
         if use.type == "positions":
             return _Proven("int", f"it holds positions in {use.where}")
