@@ -773,7 +773,7 @@ class _Rolling:
             if begin is None or end is None:
                 return None
             joined = len(loop.collected)
-            after = lines[end + 1 + joined :]
+            after = self._with_new_values(lines[end + 1 + joined :], lines)
             found = self._loop(
                 loop, lines[:begin], lines[begin : end + 1 + joined], after
             )
@@ -811,6 +811,23 @@ class _Rolling:
         if carries is None or loop.at in later or _changes(after, carries):
             return None
         return self._assembled(loop, ends, step, joins, carries)
+
+    def _with_new_values(
+        self, after: Sequence[Statement], lines: Sequence[Statement]
+    ) -> list[Statement]:
+        """`y = y * x` for `y *= x` where nothing reads the memory by another name: what the loop left is not changed then."""
+        found = list(after)
+        for at, item in enumerate(found):
+            if not isinstance(item, Assign) or item.target.kind != "name":
+                continue
+            name = item.target.label
+            read = _read(found[at + 1 :]) | self._result_names() | item.value.names()
+            if item.operator and not _aliases(lines, name) & read:
+                value = self.graph.node(
+                    "binary", item.operator, (item.target, item.value)
+                )
+                found[at] = replace(item, value=value, operator="")
+        return found
 
     def _result_names(self) -> frozenset[str]:
         assert self.formula.result is not None
@@ -995,6 +1012,18 @@ def _shares(item: Statement, name: str) -> bool:
     shared = sharing(item.value) - {name}
     holds = name in sharing(item.value) and bound(item.target) != {name}
     return holds or bool(shared) and name in bound(item.target) and not item.operator
+
+
+def _aliases(lines: Iterable[Statement], name: str) -> set[str]:
+    """The other names that may have memory of a name, wherever they get it."""
+    pairs = [(bound(item.target), sharing(item.value)) for item in assignments(lines)]
+    found, before = {name}, 0
+    while len(found) > before:
+        before = len(found)
+        for targets, shared in pairs:
+            if (targets | shared) & found:
+                found |= targets | shared
+    return found - {name}
 
 
 def _changes(after: Sequence[Statement], carries: Iterable[str]) -> bool:

@@ -1320,3 +1320,29 @@ def test_many_gradients_begin_on_lines_that_are_not_broken() -> None:
     assert [name for line in begun for name in line.split(" = ")] == [
         f"grad_{name}" for name in names
     ]
+
+
+def test_a_matrix_that_is_turned_by_its_sizes_is_not_summed_to_size() -> None:
+    """The orthogonalisation of Muon: which way it goes is told by the sizes, and what is multiplied has the same shape either way."""
+    text = backward(
+        "G[M, N], steps: int",
+        """
+a, b, c = (3.4445, -4.7750, 2.0315)
+X = G
+if G.size(0) > G.size(1):
+    X = X.mT
+X = X / (X.norm() + 1)
+for _ in range(steps):
+    A = X @ X.mT
+    B = b * A + c * A @ A
+    X = a * X + B @ X
+if G.size(0) > G.size(1):
+    X = X.mT
+X *= 2
+return X
+""",
+        (tensor(4, 3), 3),
+        (tensor(3, 4), 2),
+        (tensor(3, 3), 0),
+    )
+    assert "sum_to_size" not in text and "expand" not in text

@@ -5,6 +5,7 @@ before the call is not guessed; `not`, `is` and `!=` are turned around, so that 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from scaffold.derive.graph.op import (
     Expression,
@@ -16,6 +17,7 @@ from scaffold.derive.graph.op import (
     is_number,
     literal,
 )
+from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize
 from scaffold.derive.graph.static_values import (
     is_literal,
     is_no_string,
@@ -107,15 +109,35 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
         return program.python("conditional", "", test, body, orelse)
     tensor = body if body.is_tensor else orelse
     kind: Kind = "complex" if "complex" in (body.kind, orelse.kind) else tensor.kind
-    same = body.shape == orelse.shape or not (body.is_tensor and orelse.is_tensor)
+    two = body.is_tensor and orelse.is_tensor
     return program.op(
         "cond",
         (body, orelse),
         data,
         kind=kind,
-        shape=tensor.shape if same else None,
+        shape=_chosen_shape(test, body, orelse) if two else tensor.shape,
         active=body.active or orelse.active,
     )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ChosenSize(UnnamedSize):
+    """One of two sizes."""
+
+    test: Op
+    body: Dim
+    orelse: Dim
+
+
+def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:
+    """One of two shapes of so many dims; None where nothing is known of it."""
+    one, two = body.shape, orelse.shape
+    if one == two:
+        return one
+    if one.dims is None or two.dims is None or one.rank is None or one.rank != two.rank:
+        return None
+    pairs = zip(one.dims, two.dims, strict=True)
+    return Shape(tuple(a if a == b else ChosenSize(test, a, b) for a, b in pairs))
 
 
 def positive(program: Program, test: Op) -> Op | None:
