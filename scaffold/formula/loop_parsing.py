@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from scaffold.errors import ScaffoldError
 from scaffold.formula.desugar import plain
@@ -39,6 +39,7 @@ from scaffold.formula.text import Scope, Text
 from scaffold.primitives.calls import is_in_place
 
 JOIN, PARTS = "stack", "unbind"
+Made = TypeVar("Made", bound=ast.expr)
 SHORTEST = "min"
 BUILTINS = {"range", "reversed", SHORTEST}  # that a loop is written with
 BEGIN, END = "loop_begins", "loop_ends"
@@ -195,6 +196,7 @@ class Collected(NamedTuple):
     joined: str  # the name of the whole
     flipped: bool  # the last step's part is the first one
     buffer: bool = False  # the forward writes the parts into a tensor of its own
+    flat: bool = False  # they are put one after another, along a dim that they have
 
 
 class OfLoop(NamedTuple):
@@ -257,6 +259,7 @@ class _OneStep:
             return None
         if _assigns_what_it_goes_over(loop, header):
             return None
+        lines = [_OnePart(header.at).visit(line) for line in lines]
         lines, changed = _with_new_values(lines, header, self.assigned)
         kept = [item for item in above if not changed.intersection(_assigned(item))]
         collecting = _Collecting(header, kept, self._fresh)
@@ -502,6 +505,65 @@ def _assigned(item: ast.stmt) -> Iterator[str]:
     return (name for name, _ in _made(item))
 
 
+class _OnePart(ast.NodeTransformer):
+    """Reads and writes `x[:, t : t + 1]` as the part at `t`, with its dim put back or taken away."""
+
+    def __init__(self, index: str) -> None:
+        self.ends = index, f"{index} + 1"
+
+    def visit_Subscript(self, item: ast.Subscript) -> ast.expr:
+        self.generic_visit(item)
+        dim = self._dim(item.slice)
+        if dim is None or not isinstance(item.ctx, ast.Load):
+            return item
+        return _indexed(self._at(item, dim), [ast.Constant(None)], dim)
+
+    def visit_Assign(self, item: ast.Assign) -> ast.stmt:
+        item.value = self.visit(item.value)
+        match item.targets:
+            case [ast.Subscript(ast.Name()) as target]:
+                dim = self._dim(target.slice)
+                if dim is not None:
+                    item.targets = [self._at(target, dim)]
+                    item.value = _indexed(item.value, [ast.Constant(0)], dim)
+        return item
+
+    def _dim(self, index: ast.expr) -> int | None:
+        """Which of the dims is taken from `t` to `t + 1`, and all others in full."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        single = [at for at, part in enumerate(parts) if not _is_full(part)]
+        if len(single) != 1:
+            return None
+        match parts[single[0]]:
+            case ast.Slice(ast.expr() as lower, ast.expr() as upper, None):
+                ends = ast.unparse(lower), ast.unparse(upper)
+                return single[0] if ends == self.ends else None
+        return None
+
+    def _at(self, item: ast.Subscript, dim: int) -> ast.Subscript:
+        """`x[:, t]`."""
+        at = ast.Name(self.ends[0], ast.Load())
+        found = _indexed(item.value, [at], dim)
+        found.ctx = item.ctx
+        return found
+
+
+def _indexed(value: ast.expr, last: list[ast.expr], dim: int) -> ast.Subscript:
+    """`value[:, :, last]`."""
+    parts = [*(ast.Slice() for _ in range(dim)), *last]
+    index = ast.Tuple(parts, ast.Load()) if dim else last[0]
+    return _new(ast.Subscript(value, index, ast.Load()), value)
+
+
+def _new(made: Made, place: ast.expr) -> Made:
+    """An expression at a place; what is new in it ends on another line, since it is nowhere in the text."""
+    for node in ast.walk(made):
+        if isinstance(node, ast.expr) and not hasattr(node, "lineno"):
+            ast.copy_location(node, place)
+            node.end_lineno = place.lineno + 1
+    return ast.fix_missing_locations(made)
+
+
 class _Collecting(ast.NodeTransformer):
     """Gives what a step collects a name: `ys.append(h)` becomes `y = h`, and so does `ys += [h]`."""
 
@@ -583,7 +645,7 @@ class _Collecting(ast.NodeTransformer):
                 return None
             name, flipped, call = joining.found
             flipped ^= bool(turned % 2)
-            part = Collected(element, container, name, flipped)
+            part = Collected(element, container, name, flipped, flat=joining.flat)
             several = [*self.lists[container], ast.Name(element, ast.Load())]
             listed = ast.List(several, ast.Load())
             found.append(
@@ -611,10 +673,11 @@ class _Joining(ast.NodeTransformer):
     ) -> None:
         self.container, self.fresh, self.added = container, fresh, added
         self.found: tuple[str, bool, ast.Call] | None = None
+        self.flat = False
 
     def visit_Call(self, item: ast.Call) -> ast.expr:
         self.generic_visit(item)
-        item = self._as_stacked(item)
+        item, ends = self._as_stacked(item)
         match item:
             case ast.Call(ast.Attribute(ast.Name("torch"), word), [several, *_]) if (
                 word == JOIN and self.found is None
@@ -622,12 +685,16 @@ class _Joining(ast.NodeTransformer):
                 flipped = _flips(several, self.container)
                 if flipped is not None:
                     name = self.fresh("stacked")
-                    self.found = name, flipped, item
-                    return ast.copy_location(ast.Name(name, ast.Load()), item)
+                    self.found, self.flat = (name, flipped, item), bool(ends)
+                    whole: ast.expr = ast.Name(name, ast.Load())
+                    if ends:
+                        flatten = ast.Attribute(whole, "flatten", ast.Load())
+                        whole = ast.Call(flatten, [*map(_literal, ends)], [])
+                    return _new(whole, item)
         return item
 
-    def _as_stacked(self, item: ast.Call) -> ast.Call:
-        """A `cat` of what is unsqueezed along its dim as a stack; another call as it is."""
+    def _as_stacked(self, item: ast.Call) -> tuple[ast.Call, tuple[int, ...]]:
+        """A `cat` as a stack, and the two dims of that which are its one; none of what is unsqueezed along it, or of another call."""
         match item:
             case ast.Call(
                 ast.Attribute(ast.Name("torch") as torch, word), [several, dim], []
@@ -640,12 +707,22 @@ class _Joining(ast.NodeTransformer):
                 and self.added is not None
                 and _flips(several, self.container) is not None
             ):
-                inner = _unsqueezed(self.added.value, dim)
+                stack = ast.Attribute(torch, JOIN, ast.Load())
+                inner, number = _unsqueezed(self.added.value, dim), _number(dim)
                 if inner is not None:
                     self.added.value = inner
-                    stack = ast.Attribute(torch, JOIN, ast.Load())
-                    return ast.copy_location(ast.Call(stack, [several, dim], []), item)
-        return item
+                    made = ast.Call(stack, [several, dim], [])
+                    return ast.copy_location(made, item), ()
+                if number is not None:
+                    at = number if number >= 0 else number - 1
+                    made = ast.Call(stack, [several, _literal(at)], [])
+                    return _new(made, item), (at, at + 1)
+        return item, ()
+
+
+def _literal(number: int) -> ast.expr:
+    made: ast.expr = ast.Constant(abs(number))
+    return made if number >= 0 else ast.UnaryOp(ast.USub(), made)
 
 
 def _reverses(item: ast.stmt, container: str) -> bool:
@@ -905,7 +982,8 @@ class _Rolling:
         results = self.graph.node("tuple", "", tuple(map(self.nodes.own, names)))
         args = (blocks[0], index, items, *blocks[1:], results)
         target = self.graph.node("tuple", "", tuple(map(self.graph.name, names)))
-        return Assign(target, self.graph.node("loop", "", args))
+        flat = (part.container for part in loop.collected if part.flat)
+        return Assign(target, self.graph.node("loop", " ".join(flat), args))
 
     def _lists(
         self, carries: Sequence[str], containers: Mapping[str, str]

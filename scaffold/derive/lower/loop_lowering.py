@@ -69,6 +69,9 @@ class _Collected(NamedTuple):
     join: Node
     buffer: Node | None  # what the forward writes the parts into
     firsts: tuple[Node, ...]  # what is there before the first step
+    flat: (
+        bool  # whether the parts are put one after another, so that they need one shape
+    )
 
 
 class _Code(NamedTuple):
@@ -390,6 +393,8 @@ class LoopLowering:
         for at, element in enumerate(step.results[count:]):
             _, dim, more, *_ = group.loop.collected[at]
             inner = self._shape_outside(element.shape, taken)
+            if code.collected[at].flat and not _is_steady(element.shape, shapes):
+                raise UnsupportedError("a loop joins parts of several sizes")
             self._check_buffer(
                 code.collected[at].buffer, element.kind, inner, dim, code
             )
@@ -617,6 +622,14 @@ def _is_told(shape: Shape) -> bool:
     return shape.dims is not None and shape.lead is None
 
 
+def _is_steady(shape: Shape, shapes: Mapping[str, Shape]) -> bool:
+    """Whether a shape is the same in every step: its sizes have names, or are those of what a step takes."""
+    taken = {dim for item in shapes.values() for dim in item.dims or ()}
+    return shape.dims is not None and all(
+        dim in taken or sizes.is_told_by_names(dim) for dim in shape.dims
+    )
+
+
 def _in_every_step(
     graph: Graph, index: str, read: Callable[[Node], Node | None]
 ) -> Callable[[Node], Node | None]:
@@ -723,7 +736,9 @@ def _code(graph: Graph, loop: Node) -> _Code:
         goes_back=goes_back,
         lines=lines,
         collected=tuple(
-            _Collected(name, value, *joins[name], begun[name].args)
+            _Collected(
+                name, value, *joins[name], begun[name].args, name in loop.label.split()
+            )
             for name, value in added
             if name in joins
         ),

@@ -180,6 +180,15 @@ def test_published_loops_are_derived() -> None:
             "    h = torch.tanh(h * w + (z[:, t] * y[:, t]).sum(1))\n    out[:, t] = z[:, t] * h[:, None]\n"
             "return out.flatten(1, 2)"
         ),
+        # parts of one step with their dim, and lists that are put one after another
+        (
+            "h = torch.zeros_like(x[:, 0]).unsqueeze(1)\nout = torch.zeros_like(x)\nys, zs = [], []\n"
+            "for t in range(x.shape[1]):\n    h = torch.tanh(h * w + x[:, t : t + 1])\n    out[:, t : t + 1] = h * w\n"
+            "    ys.append(torch.cat([h, h.sin()], 1))\n    zs.append(h * x[:, t:t+1])\n"
+            "return out.sum(1, keepdim=True) * torch.cat(ys, dim=1) + torch.cat(zs, -1).sum(-1)[..., None]"
+        ),
+        # what it leaves is changed behind it
+        f"{START}\nfor t in range(x.shape[1]):\n    h = h * w + x[:, t]\ng = h\ng *= 2\nreturn g * w",
         # what it begins with is a choice
         f"if x.shape[1] > 2:\n    h = x[:, 0]\nelse:\n    h = x[:, 1] * w\nfor t in range(x.shape[1]):\n    {CELL}\nreturn h",
     ],
@@ -208,7 +217,9 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
 @pytest.mark.parametrize(
     "forward",
     [
-        f"{SCAN}h *= 2\nreturn h.sin()",  # the list of what was carried holds it
+        f"{SCAN}y = h\nh *= 2\nreturn y.sin()",  # the list of what was carried holds it
+        # parts that are not equally long, as far as the text tells
+        f"{START}\nys = []\nfor t in range(x.shape[1]):\n    {CELL}\n    ys.append(x[:, t:] * h[:, None])\nreturn torch.cat(ys, 1)",
         f"{SCAN}y = h.view(-1)\ny.mul_(2)\nreturn h",
         (
             f"{START}\nys = []\nfor t in range(x.shape[1]):\n    h += x[:, t]\n    ys.append(h)\n"
