@@ -686,11 +686,12 @@ class _Joining(ast.NodeTransformer):
                 if flipped is not None:
                     name = self.fresh("stacked")
                     self.found, self.flat = (name, flipped, item), bool(ends)
-                    whole: ast.expr = ast.Name(name, ast.Load())
-                    if ends:
-                        flatten = ast.Attribute(whole, "flatten", ast.Load())
-                        whole = ast.Call(flatten, [*map(_literal, ends)], [])
-                    return _new(whole, item)
+                    flat = f"{name}.flatten{ends}" if ends else name
+                    whole = ast.parse(flat, mode="eval").body
+                    for node in ast.walk(whole):
+                        ast.copy_location(node, item)
+                        node.end_lineno = item.lineno + 1  # type: ignore[attr-defined]
+                    return whole
         return item
 
     def _as_stacked(self, item: ast.Call) -> tuple[ast.Call, tuple[int, ...]]:
