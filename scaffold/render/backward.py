@@ -52,19 +52,34 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
 def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
     """The test that one of the inputs needs its gradient, in call order: three or more that stand side by side are a slice."""
     listed = [item for item in spec.differentiable if item.name in set(names)]
-    first = spec.index(listed[0].name)
-    places = [spec.index(item.name) for item in listed]
-    side_by_side = places == [*range(first, first + len(listed))]
-    if len(listed) > 2 and side_by_side and not any(item.variadic for item in listed):
-        return f"any(ctx.needs_input_grad[{first or ''}:{first + len(listed)}])"
-    return " or ".join(
-        (
-            f"any({needed(spec, item.name, flat)})"
-            if item.variadic
-            else needed(spec, item.name)
-        )
-        for item in listed
-    )
+    tests = list[str]()
+    for row in _side_by_side(spec, listed):
+        if len(row) > 2:
+            first = spec.index(row[0].name)
+            tests.append(f"any(ctx.needs_input_grad[{first or ''}:{first + len(row)}])")
+            continue
+        for item in row:
+            flag = needed(spec, item.name, flat)
+            tests.append(f"any({flag})" if item.variadic else flag)
+    return " or ".join(tests)
+
+
+def _side_by_side(
+    spec: OpSpec, listed: Iterable[TensorInput]
+) -> list[list[TensorInput]]:
+    """Inputs in call order, those together that have no other between them; a variadic one is alone."""
+    rows: list[list[TensorInput]] = []
+    for item in listed:
+        before = rows[-1][-1] if rows else None
+        if (
+            before is None
+            or item.variadic
+            or spec.index(before.name) + 1 < spec.index(item.name)
+        ):
+            rows.append([item])
+        else:
+            rows[-1].append(item)
+    return rows
 
 
 def serves_all(spec: OpSpec, names: frozenset[str]) -> bool:

@@ -14,6 +14,7 @@ INPUTS = "a, b, size: int, c, d, e, *xs"
         ("b", "ctx.needs_input_grad[1]"),
         ("b a", "ctx.needs_input_grad[0] or ctx.needs_input_grad[1]"),
         ("c d e", "any(ctx.needs_input_grad[3:6])"),
+        ("a c d e", "ctx.needs_input_grad[0] or any(ctx.needs_input_grad[3:6])"),
         (
             "b c d",
             "ctx.needs_input_grad[1] or ctx.needs_input_grad[3] or ctx.needs_input_grad[4]",

@@ -312,7 +312,16 @@ def _negated(program: Program, value: Op) -> Op:
         return program.const(-plain)
     if value.is_python("unary", "-"):
         return value.args[0]
+    if is_negative(value):
+        factor, rest = value.args
+        return binary(program, "*", _negated(program, factor), rest)
     return program.python("unary", "-", value)
+
+
+def is_negative(value: Op) -> bool:
+    """Whether it is a number below zero, or a multiple of another Python value by one: `-0.5 * beta`."""
+    plain = number(value.args[0] if value.is_python("binary", "*") else value)
+    return isinstance(plain, int | float) and plain < 0
 
 
 def binary(program: Program, label: str, one: Op, two: Op) -> Op:

@@ -13,7 +13,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shapes import SCALAR
-from scaffold.derive.graph.static_values import is_literal
+from scaffold.derive.graph.static_values import is_literal, is_negative
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
 from scaffold.derive.simplify.rebuilding import TURNED, Renewal, renewed
@@ -478,6 +478,12 @@ class _Scalars:
 
     def renewed(self, op: Op, of: Renewal) -> Op:
         """The op with scalar factors first, and so below it."""
+        if op.facts.operator in ("+", "-") and len(op.args) == 2:
+            one, two = map(of, op.args)
+            positive = None if two is op.args[1] else self._without_minus(two)
+            if positive is not None:
+                other = self.make.add if op.facts.operator == "-" else self.make.sub
+                return other(one, positive)
         if op.rule in ("mul", "div") and op.shape != SCALAR and op.kind == "real":
             found = self._regrouped(op, of)
             if found is not None:
@@ -487,6 +493,16 @@ class _Scalars:
             if above is not None:
                 return of(above)
         return self.make.program.over(op, map(of, op.args))
+
+    def _without_minus(self, op: Op) -> Op | None:
+        """`0.5 * beta * x` of `-0.5 * beta * x`, `x` of `-x`; None for what has no minus."""
+        if op in self.whole:
+            return None
+        if op.rule == "neg":
+            return op.args[0]
+        if op.facts.operator == "*" and is_negative(op.args[0]):
+            return self._times(self.make.neg(op.args[0]), op.args[1])
+        return None
 
     def _above_the_line(self, op: Op) -> Op | None:
         """`s / y * x` as `s * x / y`, which takes as long."""
@@ -520,17 +536,21 @@ class _Scalars:
             return None
         if numbers + len(small) + len(below) < 2:
             return None
+        minus = product.number == -1
+        if minus or product.number == 1:  # `-0.5 * beta * (2 * x)` is `-(beta * x)`
+            product = product._replace(number=1)
         scalar = self._scalar(product, small, below, of)
         rest = [of(item) for item in large]
         together = rest[0]
         for item in rest[1:]:
             together = self._times(together, item)
         found = self._times(scalar, together)
-        if found.shape == op.shape:
-            return found
-        # The number was repeated for the shape: so is the new one.
-        found = self._times(self.make.expanded(scalar, op.shape), together)
-        return found if found.shape == op.shape else None
+        if found.shape != op.shape:
+            # The number was repeated for the shape: so is the new one.
+            found = self._times(self.make.expanded(scalar, op.shape), together)
+        if found.shape != op.shape:
+            return None
+        return self.make.neg(found) if minus else found
 
     def _before_repeated(self, tensors: Iterable[Op]) -> tuple[Op, ...]:
         """Factors, with one number in the place of a tensor that has it everywhere."""

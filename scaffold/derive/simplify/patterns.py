@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.op import number as number_of
-from scaffold.derive.graph.static_values import known_value
+from scaffold.derive.graph.static_values import is_negative, known_value
 from scaffold.derive.simplify.products import Product, taken_apart
 from scaffold.errors import Location
 from scaffold.formula import (
@@ -361,11 +361,6 @@ def is_minus(op: Op) -> bool:
     return op.is_python("unary", "-")
 
 
-def is_negative(value: Number | None) -> bool:
-    """Whether it is a real number below zero."""
-    return isinstance(value, int | float) and value < 0
-
-
 def close(one: Number, two: Number) -> bool:
     """Whether two numbers are the same but for rounding."""
     if isinstance(one, complex) or isinstance(two, complex):
@@ -426,6 +421,6 @@ KINDS: dict[str, Callable[[Op], bool]] = {
     "matrices": lambda op: op.is_tensor and op.shape.least >= 2,
     "static": lambda op: op.kind == "static",
     "number": lambda op: number_of(op) is not None,
-    "negative": lambda op: is_negative(number_of(op)),
+    "negative": is_negative,
     "minus": is_minus,
 }

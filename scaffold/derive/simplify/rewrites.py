@@ -530,8 +530,13 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
     left = shapes.reduced(a.shape, dims, True)
     if make.is_(a, "add", "sub"):
         one, two = a.args
-        if two.is_tensor and two.shape == one.shape and sums_to_zero(make, two, dims):
+        if not two.is_tensor or two.shape != one.shape:
+            return None
+        if sums_to_zero(make, two, dims):
             return make(rule, one, dim, keepdim)
+        if sums_to_zero(make, one, dims):
+            rest = make(rule, two, dim, keepdim)
+            return rest if make.is_(a, "add") else make.neg(rest)
         return None
     products = make.deep_products
     term = products.of(a)

@@ -59,6 +59,10 @@ CENTRED = {
         "c = x - x.mean(1, keepdim=True)\nd = w - w.mean(1, True)\nreturn (c * d).mean(1) * v[:, 0]",
         ("d.mean", "c.mean"),
     ),
+    "the part of a mean that is centred": (
+        "c, r = x - x.mean(1, keepdim=True), w - w.mean(1, keepdim=True)\nreturn (c - (c * r).sum(1, keepdim=True) * r) * v",
+        (").mean(",),
+    ),
     "the mean of a covariance matrix": (
         "c = x - x.mean(0)\nreturn c.t() @ c * w[0] + v[0]",
         ("grad_c",),
