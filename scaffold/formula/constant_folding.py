@@ -299,25 +299,34 @@ def folded(
 
 def with_nones_settled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements without choices whether a name is None that the lines above settle: `y = None`, then `if y is None: ...`."""
+    return _settled(body, {})
+
+
+def _settled(body: Sequence[ast.stmt], known: dict[str, bool]) -> list[ast.stmt]:
+    """The same where of some names it is known whether they are None; it learns of those that the statements assign."""
     done: list[ast.stmt] = []
-    known: dict[str, bool] = {}  # whether it is None
     for item in body:
+        if done and isinstance(done[-1], ast.Return):
+            break  # what follows never runs
         nones = frozenset(name for name, is_none in known.items() if is_none)
-        lines = folded([item], frozenset(known) - nones, nones)
-        done += lines
-        for line in lines:
-            match line:
-                case ast.Assign([ast.Name(name)], value):
-                    is_none = _is_none(value, known)
+        there = frozenset(known) - nones
+        truth = truth_of(item.test, there, nones) if isinstance(item, ast.If) else None
+        if isinstance(item, ast.If) and truth is not None:
+            done += _settled(item.body if truth else item.orelse, known)
+            continue
+        nodes = (node for node in ast.walk(item) if isinstance(node, ast.Name))
+        written = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+        match item:
+            case ast.Assign([ast.Name(name)], value):
+                done += folded([item], there, nones)
+                is_none = _is_none(value, known)
+                known.pop(name, None)
+                if is_none is not None:
+                    known[name] = is_none
+            case _:  # in which a name that it assigns may be either
+                done += folded([item], there - written, nones - written)
+                for name in written:
                     known.pop(name, None)
-                    if is_none is not None:
-                        known[name] = is_none
-                case _:
-                    for node in ast.walk(line):
-                        if isinstance(node, ast.Name) and isinstance(
-                            node.ctx, ast.Store
-                        ):
-                            known.pop(node.id, None)
     return done
 
 

@@ -78,6 +78,12 @@ def lines(source: str, *taken: str) -> str:
             "a = None\nfor x in (p, q):\n    v = x * 2\n    if a is None:\n        a = v\n    else:\n        a = a + v",
             "a = None\nv = p * 2\na = v\nv = q * 2\na = a + v",
         ),
+        # What is None at first may be something within a choice.
+        (
+            "a = None\nfor x in (p, q):\n    if t:\n        a = x * 2\n        if a is not None:\n            y = y + a",
+            ("a = None\nif t:\n    a = p * 2\n    if a is not None:\n        y = y + a\n"
+            "if t:\n    a = q * 2\n    if a is not None:\n        y = y + a"),
+        ),
         (
             "for n, h in zip((k, 2 * k), (x, y)):\n    z = z + f(n, h)",
             "n_1 = 2 * k\nz = z + f(k, x)\nz = z + f(n_1, y)",
