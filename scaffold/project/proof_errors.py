@@ -7,6 +7,7 @@ Invariant: a hint names options where options were given, and keys of the table 
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -117,9 +118,12 @@ def test_shapes(verdict: Verdict) -> str:
 
 
 def unsaid(verdict: Verdict) -> bool:
-    """Whether the shapes need a rule that is for the user to say: that two dims of one input are equal, `y[N, N]`."""
-    several = (re.findall(r"[A-Za-z]\w*", dims) for dims in verdict.shapes.values())
-    return any(len(names) > len({*names}) for names in several)
+    """Whether the shapes need a rule that is for the user to say: that two dims of one input are equal, and no other has them, `y[N, N]`."""
+    several = [re.findall(r"[A-Za-z]\w*", dims) for dims in verdict.shapes.values()]
+    every = Counter(name for names in several for name in {*names})
+    return any(
+        every[name] == 1 for names in several for name in names if names.count(name) > 1
+    )
 
 
 EQUAL = re.compile(r"([A-Za-z]\w*) == ([A-Za-z]\w*)")

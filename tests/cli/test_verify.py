@@ -127,7 +127,7 @@ UNSHAPED = Verdict(
     0,
     Failure("forward", "raised"),
     wanted=("D >= 3",),
-    shapes={"x": "N, D", "w": "D, D", "b": "D"},
+    shapes={"x": "N, D", "w": "K, K", "b": "D"},
 )
 
 
@@ -137,7 +137,7 @@ def test_shapes_that_need_a_rule_are_proposed(tmp_path: Path) -> None:
     with patch.object(Proving, "prove", side_effect=[UNSHAPED]):
         outcome = new_op(tmp_path, *BARE)
     assert outcome.code == 1
-    inputs = "x[N, D], w[D, D; const], b[D]?"
+    inputs = "x[N, D], w[K, K; const], b[D]?"
     assert f"for instance --inputs '{inputs}' --require 'D >= 3'\n" in outcome.err
     assert (
         contents(tmp_path) == before

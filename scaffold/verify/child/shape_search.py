@@ -17,6 +17,7 @@ import re
 import sys
 import textwrap
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, islice, product
@@ -36,8 +37,10 @@ LARGEST = 6  # ranks that are tried
 SECONDS = 5.0  # of this process's time
 LONGEST = 12.0  # seconds in all: a proof has a limit, and a machine may be busy
 DESCRIBED = 6.0  # more, in which free sizes are told from others
-# Sizes, first those that a forward can divide.
+# Sizes, first those that a forward can divide; of many dims small ones, as an einsum may make a tensor of them all.
 POOL = (8, 12, 6, 18, 10, 16, 14, 9, 7, 11, 24, 13, 15, 20, 17, *range(31, 64))
+SMALL = (4, 6, 3, 8, 5, 10, 7, 9, 12, 11, 14, 13, 15, 16, 18, 20, 17, *range(31, 64))
+MANY = 8  # dims
 NUMBERS = (
     2,
     3,
@@ -61,9 +64,15 @@ OTHERS = (
 )  # what it is changed to, to see whether it is free
 NAMES = tuple("NDKMHWPQRSUVEGJLT")
 SQUARE = 3.0  # how unlikely it is that two dims of one input are equal
+SQUARE_WEIGHT = 1.5  # ... of a parameter: `x + x @ w`
 RARE = 4.0  # a change that is less likely waits for all others
 BRANCHES = 70  # changes of one state
 FURTHER = 400  # runs, once shapes are found that the user would have to declare
+ELEMENTS = 500_000  # of a tensor that the forward makes: more take too long
+# What PyTorch warns of where a forward was not meant to take such shapes.
+OF_SHAPES = (
+    r"Using a target size|The use of `x.T` on tensors|Tensor\.m?[TH] is deprecated on"
+)
 STILL = 10  # changes in a row that do not get any further: an einsum names many dims
 OF_MODULE = "<verified"  # where the forward's frames are
 # Names of inputs by which their rank is guessed at first; it may change.
@@ -76,15 +85,17 @@ ALIKE = re.compile(
 )  # `wq`, `wk`, `wv`: most often of one shape, and not `wo`
 MASK = re.compile(r"mask|bias")
 OF_WEIGHT = re.compile(r"w[qkvofgihzrudb]{1,3}")  # `wq`, `w_q`: weights
+STACKED = "the layers"  # the first dim of several parameters in one
 NUMBERLIKE = frozenset({"temperature", "temp", "tau"})
 # What parameters of a call have, by their positions: a letter for each dim, equal ones for equal dims.
 PARAMETERS = {
     "linear": {1: "oi", 2: "o"},
-    "conv1d": {1: "o  ", 2: "o"},
-    "conv2d": {1: "o   ", 2: "o"},
-    "conv3d": {1: "o    ", 2: "o"},
-    "conv_transpose1d": {1: "   "},
-    "conv_transpose2d": {1: "    "},
+    "conv1d": {1: "o  ", 2: "o", 0: "   "},
+    "conv2d": {1: "o   ", 2: "o", 0: "    "},
+    "conv3d": {1: "o    ", 2: "o", 0: "     "},
+    "conv_transpose1d": {1: "   ", 2: " ", 0: "   "},
+    "conv_transpose2d": {1: "    ", 2: " ", 0: "    "},
+    "grid_sample": {0: "n   ", 1: "n  2"},
     "layer_norm": {2: "i", 3: "i"},
     "group_norm": {2: "i", 3: "i"},
     "batch_norm": {1: "i", 2: "i", 3: "i", 4: "i"},
@@ -97,6 +108,11 @@ PARAMETERS = {
 # What PyTorch and Python say of a rank, rather than of a size.
 OF_RANK = re.compile(
     r"unpack|but self is \dD|tuple index|too many indices|ordering of dimensions|\dD|subscripts|Dimension|expected .*dim|has no dimensions|at least \d+ dim|number of dim|number of sizes"
+)
+
+# Sizes that a convolution wants equal.
+CHANNELS = re.compile(
+    r"to have (\d+) channels, but got (\d+)|at least (\d+) at dimension 0, but got weight of size \[(\d+)"
 )
 
 Told = Mapping[
@@ -140,6 +156,7 @@ class _Refused(NamedTuple):
     reached_by: frozenset[int] = (
         frozenset()
     )  # the inputs that what stopped it may be of
+    unequal: tuple[tuple[int, int], ...] = ()  # sizes that an equation wants equal
 
 
 class _Waiting(NamedTuple):
@@ -200,10 +217,12 @@ class _Queue:
 class _Passed(TorchFunctionMode):
     """Notes from which places of the forward PyTorch was called, and the shapes of what it could not combine."""
 
-    def __init__(self) -> None:
+    def __init__(self, until: float) -> None:
         super().__init__()
+        self.until = until
         self.places = set[tuple[Any, int]]()
         self.operands: tuple[Size, ...] = ()
+        self.unequal: tuple[tuple[int, int], ...] = ()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -215,9 +234,25 @@ class _Passed(TorchFunctionMode):
             found = func(*args, **(kwargs or {}))
         except Exception:
             self.operands = tuple(_tensor_sizes([*args, *(kwargs or {}).values()]))
+            if func is torch.einsum and args:
+                self.unequal = (*_unequal(str(args[0]), self.operands),)
             raise
         self.places.add((frame.f_code, frame.f_lasti))
+        large = isinstance(found, Tensor) and found.numel() > ELEMENTS
+        if large or time.monotonic() > self.until:
+            raise TimeoutError
         return found
+
+
+def _unequal(equation: str, operands: Sequence[Size]) -> Iterator[tuple[int, int]]:
+    """The sizes that one letter of an `einsum` stands for."""
+    seen: dict[str, int] = {}
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    for term, shape in zip(terms, operands, strict=False):
+        if len(term) == len(shape):
+            for letter, size in zip(term, shape, strict=True):
+                if seen.setdefault(letter, size) != size:
+                    yield seen[letter], size
 
 
 def _tensor_sizes(values: Sequence[Any]) -> Iterator[Size]:
@@ -233,11 +268,13 @@ def shapes_taken(checks: Any) -> Found | None:
     search = _Search(checks)
     if not search.names:
         return None
-    state = search.found()
-    if state is None:
-        return None
-    search.until += DESCRIBED
-    return _Described(search, state).found()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", OF_SHAPES)
+        state = search.found()
+        if state is None:
+            return None
+        search.until += DESCRIBED
+        return _Described(search, state).found()
 
 
 class _Search:
@@ -265,8 +302,9 @@ class _Search:
         }
         written = getattr(checks, "own_forward", None)
         self.written = written or checks.TESTS.surrogate or checks.TESTS.reference
-        self.told = _told(self.written)
         self.body = _body(self.function, self.every)
+        self.text = _body(self.written, self.every)
+        self.told = self.text.of_inputs(_told(self.text.nodes, self.text.functions))
         self.statements = self.body.statements
         self.optional = {
             name
@@ -274,6 +312,7 @@ class _Search:
             if item.default is None
         }
         self.runs = 0
+        self.fixed = frozenset[int]()  # dims whose sizes the text tells
         self.until = time.monotonic() + LONGEST
 
     def run(
@@ -287,35 +326,44 @@ class _Search:
         for position, dims in zip(self.positions, shapes, strict=True):
             size = [size_of[dim] for dim in dims]
             inputs[position] = _values(self.usual[position], size)
-        mode = _Passed()
+        mode = _Passed(self.until)
         try:
             with torch.no_grad(), mode:
                 found = self.function(*inputs)
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-            line, named = _in_statement(error)
-            words, operands = str(error), mode.operands or named
+            line, held = _in_statement(error)
+            words = str(error)
+            operands = mode.operands or (*_tensor_sizes([*held.values()]),)
             of_rank = bool(OF_RANK.search(words))
             if "unpack" in words:
                 of_rank = ".shape" in line or ".size()" in line
             told = re.search(r"for operand (\d+) and", words)
             if told and int(told[1]) < len(operands):
                 operands = (operands[int(told[1])],)
-            reached_by = self._reaching(error)
-            return _Refused(words, len(mode.places), operands, of_rank, reached_by)
+            reached_by = self._reaching(error, operands)
+            unequal = mode.unequal
+            if channels := CHANNELS.search(words):
+                one, two = filter(None, channels.groups())
+                unequal, of_rank = ((int(one), int(two)),), False
+            further = (len(mode.places), operands, of_rank, reached_by, unequal)
+            return _Refused(words, *further)
         several = found if isinstance(found, tuple) else (found,)
         if all(isinstance(item, Tensor) for item in several):
             return None
         return _Refused("no tensor", 0, ())
 
-    def _reaching(self, error: Exception) -> frozenset[int]:
-        """The undeclared inputs of which the statement that raised computes anything; all where its text does not tell."""
-        lines = [
-            at.tb_lineno
+    def _reaching(self, error: Exception, operands: Sequence[Size]) -> frozenset[int]:
+        """The undeclared inputs of which the statement that raised computes what it could not combine; all where its text does not tell."""
+        places = [
+            at
             for at in _walked(error)
             if at.tb_frame.f_code.co_name == self.body.name
             and at.tb_frame.f_code.co_filename.startswith(OF_MODULE)
         ]
-        names = _names_before(self.statements, lines[0]) if lines else set[str]()
+        names = set[str]()
+        if places:
+            line, held = places[0].tb_lineno, places[0].tb_frame.f_locals
+            names = _names_before(self.statements, line, _others(held, operands))
         own = {self.every[position] for position in self.positions}
         given = self.body.inputs
         reached = {given[name] for name in names & given.keys()} & own
@@ -325,7 +373,9 @@ class _Search:
     def found(self) -> _State | None:
         """The first state that the forward takes, of those without two equal dims of one input if there is one."""
         floating = [self.usual[at].is_floating_point() for at in self.positions]
-        first = _begin(self.names, floating, self.told)
+        least = self.text.of_inputs(_least(self.text.nodes))
+        first = _begin(self.names, floating, self.told, least)
+        self.fixed = first.fitted
         waiting = _Queue()
         waiting.add(_Waiting(0, 0.0, 0, 0, lambda: first))
         squares, seen = list[_State](), set[Any]()
@@ -367,9 +417,14 @@ class _Search:
         return few and not any(map(_is_square, _Described(self, state).shapes))
 
     def _broadcasting(self, state: _State) -> _State:
-        """Of two equal dims of a mask the size 1, which it has in a mask of all rows."""
+        """A number, where a parameter that has two equal dims may be one; of two equal dims of a mask the size 1, which it has in a mask of all rows."""
         for at, name in enumerate(self.names):
             dims = state.shapes[at]
+            if _is_square(dims) and name not in self.told and not MASK.search(name):
+                number = (*state.shapes[:at], (), *state.shapes[at + 1 :])
+                if self.run(number, state.size_of()) is None:
+                    state = state._replace(shapes=number)
+                    continue
             is_mask = MASK.search(name) or name in self.optional
             again = [dim for dim in {*dims} if dims.count(dim) > 1 and is_mask]
             if again:
@@ -434,12 +489,17 @@ class _Search:
         """Another rank for one input, or for all that are near."""
         near = self._near(state, refused)
         ranks = {len(state.shapes[at]) for at in near}
-        said = {one for number in numbers for one in (number, number + 1)}
+        near_said = {one for number in numbers for one in (number, number + 1)}
         too_high = "but self is" in refused.words or "greater or equal" in refused.words
+        more = {  # dims than one has: of its own, or of what it was computed of
+            number - len(shape) for number in numbers for shape in refused.operands
+        }
         for rank in range(LARGEST):
-            cost = least + (0 if rank in numbers else 0.3 if rank in said else 0.8)
+            far_cost = least + (
+                0 if rank in numbers else 0.3 if rank in near_said else 0.8
+            )
             far = min(abs(rank - one) for one in ranks)
-            cost += (
+            far_cost += (
                 2.5 * (rank == 0)
                 + 0.1 * far
                 + 0.5 * (refused.of_rank and rank < min(ranks) and not too_high)
@@ -447,6 +507,8 @@ class _Search:
             )
             for at in near:
                 alone = 0.2 if refused.of_rank else 0
+                said = refused.of_rank and rank - len(state.shapes[at]) in more - {0}
+                cost = far_cost - 0.3 * said
                 for dims in dict.fromkeys(state.shapes):
                     if len(dims) == rank and dims != state.shapes[at]:
                         yield cost + alone - 0.05, partial(_as_another, state, at, dims)
@@ -523,15 +585,19 @@ and of what is no parameter all of which nothing has told the rank."""
     ) -> Iterator[_Change]:
         """Two dims that are one."""
         size_of = state.size_of()
-        for cost, one, two in _pairs(refused.operands, numbers):
+        if refused.unequal and not refused.of_rank:
+            yield -0.5, partial(_all_united, state, refused.unequal)
+        for cost, one, two in _pairs(refused.operands, numbers, refused.words):
             for left, right in _multiples(size_of, one, two):
                 yield least + cost + 0.5, partial(_united, state, left, right)
             for (far, left), (away, right) in product(
                 _dims_of(size_of, one), _dims_of(size_of, two)
             ):
-                if left != right:
+                if left != right and not {left, right} & self.fixed:
                     square = [
-                        SQUARE for dims in state.shapes if {left, right} <= {*dims}
+                        SQUARE if _is_plain(name, self.names) else SQUARE_WEIGHT
+                        for name, dims in zip(self.names, state.shapes, strict=True)
+                        if {left, right} <= {*dims}
                     ]
                     further = 0.7 * (far + away) + max(square, default=0)
                     yield least + cost + further, partial(_united, state, left, right)
@@ -556,17 +622,26 @@ and of what is no parameter all of which nothing has told the rank."""
                     multiple = partial(_of_size, state, dim, times * size_of[one])
                     yield least + 1.5 + times / 10, multiple
         of = {*self.attributes.values()}
+        twice = {  # `x[..., ::2] * cos`
+            2 * max(one, two)
+            for left, right in combinations(refused.operands, 2)
+            for one, two in zip(reversed(left), reversed(right), strict=False)
+            if one == 2 * two or two == 2 * one
+        }
         for dim in used & near.keys() or used:
             cost = least + near.get(dim, 2)
-            for size in {*said, *NUMBERS, *of, *(number + 1 for number in numbers)}:
+            more = {number + 1 for number in numbers}
+            for size in {*said, *NUMBERS, *of, *more, *twice}:
                 if 0 < size <= 256 and size not in size_of.values():
                     likely = size > 1 and size in said - {*size_of.values()}
-                    further = -1.5 if likely else 0 if size in of else 0.5
+                    further = -1.5 if likely else 0 if size in {*of, *twice} else 0.5
                     further += 6 if size == 1 else size / 1000
                     yield cost + further, partial(_of_size, state, dim, size)
                     for at, dims in enumerate(state.shapes):
                         if dim in dims and any(
-                            dim in other for other in state.shapes if other != dims
+                            dim in other
+                            for also, other in enumerate(state.shapes)
+                            if also != at
                         ):
                             alone = partial(_alone_of_size, state, at, dim, size)
                             yield cost + further + 0.3, alone
@@ -579,19 +654,31 @@ def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
     return torch.zeros(size, dtype=usual.dtype)
 
 
-def _in_statement(error: Exception) -> tuple[str, tuple[Size, ...]]:
-    """The line that raised, and the shapes of the tensors that it names: `b, t = x.shape`."""
+def _others(values: Mapping[str, Any], sizes: Sequence[Size]) -> frozenset[str]:
+    """The names of the tensors that have none of these shapes; none where a shape is that of no name: `q @ k.mT`."""
+    shapes = {
+        name: tuple(value.shape)
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
+    if not {*sizes} <= {*shapes.values()}:
+        return frozenset()
+    return frozenset(name for name, shape in shapes.items() if shape not in sizes)
+
+
+def _in_statement(error: Exception) -> tuple[str, dict[str, Any]]:
+    """The line that raised, and the values that it names: `b, t = x.shape`."""
     own = [
         at
         for at in _walked(error)
         if at.tb_frame.f_code.co_filename.startswith(OF_MODULE)
     ]
     if not own:
-        return "", ()
+        return "", {}
     frame = own[-1].tb_frame
     code = linecache.getline(frame.f_code.co_filename, own[-1].tb_lineno)
     names = re.findall(r"[^\W\d]\w*", code)
-    return code, tuple(_tensor_sizes([frame.f_locals.get(name) for name in names]))
+    return code, {name: frame.f_locals.get(name) for name in names}
 
 
 def _is_square(dims: Dims) -> bool:
@@ -599,12 +686,12 @@ def _is_square(dims: Dims) -> bool:
 
 
 def _is_instead(state: _State, square: _State, first: _State) -> bool:
-    """Whether the inputs that would be square have in another state the rank that they have there, or had at first: `x @ x` is no \
+    """Whether the inputs that would be square have in another state no lower rank, or that which they had at first: `x @ x` is no \
 reason to test vectors."""
     several = zip(state.shapes, square.shapes, first.shapes, strict=True)
     size_of = state.size_of()
     return all(
-        len(dims) in (len(equal), len(guessed))
+        (len(dims) >= len(equal) or len(dims) == len(guessed))
         and 1 not in [size_of[dim] for dim in dims]
         for dims, equal, guessed in several
         if _is_square(equal)
@@ -618,26 +705,41 @@ def _walked(error: Exception) -> Iterator[TracebackType]:
         at = at.tb_next
 
 
-def _begin(names: Sequence[str], floating: Sequence[bool], told: Told) -> _State:
+def _begin(
+    names: Sequence[str],
+    floating: Sequence[bool],
+    told: Told,
+    least: Mapping[str, int],
+) -> _State:
     """What is called like data has one shape, every dim of a parameter is another; what the text tells comes first."""
     plain = [
         name
         for name, holds in zip(names, floating, strict=True)
         if holds and _is_plain(name, names)
     ]
-    ranks = [len(told[name]) for name in plain if name in told]
+    ranks = [
+        len(told[name]) for name in plain if STACKED not in told.get(name, (STACKED,))
+    ]
     data = tuple(range(max(ranks, default=2)))
-    number_of: dict[str, int] = {}  # of a dim that the text names
+    number_of = {f"dim {at} of {len(data)}": at for at in data}  # that the text names
     used = len(data)
     fixed: dict[int, int] = {}  # sizes
     shapes: list[Dims] = []
+
     for name, holds_values in zip(names, floating, strict=True):
         dims = told.get(name)
-        if name in plain and (dims is None or not any(dims)):
+        if dims is not None:
+            dims = tuple(
+                word if not word.startswith("dim ") or word in number_of else ""
+                for word in dims
+            )
+        if name in plain and (dims is None or not {*dims} - {""}):
             shapes.append(data[len(data) - len(dims) :] if dims else data)
             continue
-        number = _last_word(name) in NUMBERLIKE
-        rank = 0 if number else 1 if _is_vector(name, names) or not holds_values else 2
+        if dims is None and _rank_of(name, names) < least.get(name, 0) <= len(data):
+            shapes.append(data)
+            continue
+        rank = 1 if not holds_values else _rank_of(name, names)
         own = []
         words = ("",) * rank if dims is None else dims
         if len(words) == 2 and ALIKE.fullmatch(name.lower()):
@@ -651,7 +753,8 @@ def _begin(names: Sequence[str], floating: Sequence[bool], told: Told) -> _State
             used += fresh
         shapes.append(tuple(own))
     ranked = frozenset(at for at, name in enumerate(names) if name in told)
-    free = (size for size in POOL if size not in fixed.values())
+    pool = SMALL if used > MANY else POOL
+    free = (size for size in pool if size not in fixed.values())
     sizes = {dim: fixed.get(dim) or next(free) for dim in range(used)}
     return _State((*shapes,), (*sizes.items(),), frozenset(fixed), ranked)
 
@@ -665,6 +768,13 @@ def _is_vector(name: str, names: Sequence[str]) -> bool:
     last, words = _last_word(name), {*map(_last_word, names)}
     beside = bool(words & MATRICES) and "a" not in words
     return last in VECTORS - MATRICES and (last != "b" or beside)
+
+
+def _rank_of(name: str, names: Sequence[str]) -> int:
+    """The rank that a name suggests."""
+    if _last_word(name) in NUMBERLIKE:
+        return 0
+    return 1 if _is_vector(name, names) else 2
 
 
 def _is_plain(name: str, names: Sequence[str]) -> bool:
@@ -739,6 +849,23 @@ def _united(state: _State, one: int, two: int) -> _State:
     return state._replace(shapes=shapes)
 
 
+def _all_united(state: _State, pairs: Sequence[tuple[int, int]]) -> _State:
+    """Dims of several pairs of sizes as one each."""
+    of_size = {size: dim for dim, size in reversed(state.size_of().items())}
+    now: dict[int, int] = {}
+    for one, two in pairs:
+        left, right = of_size.get(one), of_size.get(two)
+        while left in now:
+            left = now[left]
+        while right in now:
+            right = now[right]
+        if left is not None and right is not None and left != right:
+            gone = left if right in state.fitted else right
+            now[gone] = right if gone == left else left
+            state = _united(state, left, right)
+    return state
+
+
 def _of_size(state: _State, dim: int, size: int) -> _State:
     sizes = state.size_of() | {dim: size}
     return state._replace(sizes=(*sizes.items(),), fitted=state.fitted | {dim})
@@ -782,10 +909,12 @@ def _multiples(
 
 
 def _pairs(
-    operands: Sequence[Size], numbers: Sequence[int]
+    operands: Sequence[Size], numbers: Sequence[int], words: str
 ) -> Iterator[tuple[float, int, int]]:
     """Sizes that may have to agree, each pair with how unlikely that is."""
-    if len(numbers) < 6:
+    if len(operands) == 2 and min(map(len, operands)) > 1 and "mat1" in words:
+        yield 0.1, operands[0][-1], operands[1][-2]
+    elif len(numbers) < 6:
         for one, two in combinations(dict.fromkeys(numbers), 2):
             yield 0.2, one, two
     for left, right in combinations(operands, 2):
@@ -830,7 +959,11 @@ class _Described:
             one, two = self.name_of[dim], self.name_of[other]
             conditions += [f"{one} % {two} == 0", f"{one} > {two}"]
         self._as_large_as(fits)
-        free = {dim for dim, sizes in fits.items() if len(sizes) > 2}
+        free = {
+            dim
+            for dim, sizes in fits.items()
+            if len(sizes) > 2 and (sizes[-1] > 8 or sizes[0] == sizes[-1])
+        }
         conditions += [text for dim in free for text in self._bound(dim, fits[dim])]
         bound = [dim for dim in self.size_of if dim not in free]
         related = self._related(bound, fits)
@@ -843,6 +976,10 @@ class _Described:
                 for dim, text in related.items()
                 if dim not in said
             ]
+            for dim in bound:  # `x.view(B, T, heads, -1)` of what follows from it
+                if dim not in related:
+                    sizes = [n for n in OTHERS if self._holds(related, {dim: n})]
+                    conditions += self._bound(dim, sizes) if sizes else ()
         dims = {
             name: ", ".join(said.get(dim, self.name_of[dim]) for dim in own)
             for name, own in zip(self.search.names, self.shapes, strict=True)
@@ -944,10 +1081,10 @@ class _Described:
         least, name = sizes[0], self.name_of[dim]
         if least > 2 and [*sizes] == [size for size in OTHERS if size >= least]:
             yield f"{name} >= {least}"
-        elif [*sizes] == [size for size in OTHERS if size % least == 0]:
-            yield from [f"{name} % {least} == 0"][
-                : least > 1 and len(sizes) < len(OTHERS)
-            ]
+        elif len(sizes) < len(OTHERS):  # 3 has parts of 2 and 1, which broadcasts
+            large = [size for size in sizes if size != 3 or least == 3]
+            if large == [size for size in OTHERS if size % least == 0]:
+                yield f"{name} % {least} == 0"
 
     def _related(
         self, bound: Sequence[int], fits: Mapping[int, Sequence[int]]
@@ -958,8 +1095,12 @@ class _Described:
         groups = [*alone, fitted]  # a number stands for all of them at the last
         for dependent in filter(None, dict.fromkeys(groups)):
             for factor, more in ((1, 1), (2, 0), (3, 0)):
+                own = [dim for dim in bound if dim not in dependent]
+                factors = {dim: factor + at for at, dim in enumerate(own)}
                 changed = {
-                    dim: factor * size + more if dim in bound else fits[dim][-1]
+                    dim: (
+                        factors[dim] * size + more if dim in factors else fits[dim][-1]
+                    )
                     for dim, size in self.size_of.items()
                     if dim not in dependent
                 }
@@ -987,7 +1128,9 @@ class _Described:
 
     def _holds(self, found: Mapping[int, str], changed: Mapping[int, int]) -> bool:
         """Whether it is so for further sizes, and no accident."""
-        values = {text: value for text, _, value in expressions(self._terms(changed))}
+        usual = {n: size for n, size in self.size_of.items() if n not in found}
+        terms = self._terms({**usual, **changed})
+        values = {text: value for text, _, value in expressions(terms)}
         sizes = {
             dim: int(text) if text.isdecimal() else values[text]
             for dim, text in found.items()
@@ -1012,7 +1155,8 @@ class _Described:
         """What the forward calls a dim, `B, S, D = x.shape`; a letter where it does not."""
         taken = {*self.search.every, *map(str, self.search.declared)}
         known: dict[int, str] = {}
-        for name, said in _unpacked(self.search.written).items():
+        text = self.search.text
+        for name, said in text.of_inputs(_unpacked(text.nodes)).items():
             if name not in self.search.names:
                 continue
             dims = self.shapes[self.search.names.index(name)]
@@ -1028,44 +1172,89 @@ class _Described:
         return {dim: known.get(dim) or next(rest) for dim in self.size_of}
 
 
-def _told(function: Callable[..., Any]) -> Told:
-    """What the text of a forward says of ranks: unpackings, `einsum`, `w.t()`, `F.linear(x, w)`. It may be of another value of that name."""
+def _told(
+    nodes: Sequence[ast.AST], functions: Mapping[str, ast.FunctionDef], depth: int = 3
+) -> Told:
+    """What a text says of ranks: unpackings, `einsum`, `w.t()`, `F.linear(x, w)`, also in a function of the file that it calls. \
+It may be of another value of that name."""
     found: dict[str, tuple[str, ...]] = {}
-    for number, node in enumerate(_nodes(function)):
-        match node:
-            case ast.Call(
-                ast.Attribute(_, "einsum"), [ast.Constant(str(text)), *operands]
-            ):
-                terms = text.replace(" ", "").partition("->")[0].split(",")
-                for term, operand in zip(terms, operands, strict=False):
-                    if isinstance(operand, ast.Name) and term.isalpha():
-                        words = tuple(f"{letter} {number}" for letter in term)
-                        found.setdefault(operand.id, words)
-            case ast.Subscript(value, ast.Tuple(parts)):
-                rank = _rank_of_index(parts)
-                match value:
-                    case ast.Name(name) | ast.Call(ast.Attribute(ast.Name(name)), []):
-                        found |= (
-                            {name: ("",) * rank} if rank and name not in found else {}
-                        )
-            case ast.Assign([ast.Tuple(targets)], ast.Name(name)) if len(targets) < 4:
-                found.setdefault(name, (str(len(targets)), ""))  # `src, dst = edges`
-            case ast.Call(ast.Attribute(ast.Name(name), "t"), []) | ast.Attribute(
-                ast.Name(name), "T"
-            ):
-                found.setdefault(name, ("", ""))
-            case ast.Call(ast.Attribute(_, word), arguments) if word in PARAMETERS:
-                for at, letters in PARAMETERS[word].items():
-                    words = tuple(
-                        letter.strip() and f"{letter} {number}" for letter in letters
-                    )
-                    match arguments[at : at + 1]:
-                        case [ast.Name(name)]:
-                            found.setdefault(name, words)
-    for name, sizes in _unpacked(function).items():
+    for number, node in enumerate(nodes):
+        for value, words in _told_by(node, number):
+            if isinstance(value, ast.Name):
+                found.setdefault(value.id, words)
+    for name, sizes in _unpacked(nodes).items():
         if len(found.get(name, ())) != len(sizes):
             found[name] = ("",) * len(sizes)
+    for node in nodes if depth else ():
+        match node:
+            case ast.Call(ast.Name(called), values) if called in functions:
+                inner = functions[called]
+                told = _told([*ast.walk(inner)], functions, depth - 1)
+                for one, value in zip(_parameters(inner), values, strict=False):
+                    if isinstance(value, ast.Name) and one in told:
+                        found.setdefault(value.id, ("",) * len(told[one]))
     return found
+
+
+def _told_by(node: ast.AST, number: int) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
+    """What one expression tells of the ranks of what stands in it."""
+    match node:
+        case ast.Call(ast.Attribute(_, "einsum"), [ast.Constant(str(text)), *operands]):
+            terms = text.replace(" ", "").partition("->")[0].split(",")
+            for term, operand in zip(terms, operands, strict=False):
+                if term.isalpha():
+                    yield operand, tuple(f"{letter} {number}" for letter in term)
+        case ast.Subscript(value, ast.Tuple(parts)):
+            words = _words_of_index(parts)
+            match value:
+                case ast.Name() | ast.Call(ast.Attribute(ast.Name()), []) if words:
+                    yield getattr(getattr(value, "func", None), "value", value), words
+        case ast.Assign([ast.Tuple(targets)], value) if len(targets) < 4:
+            yield value, (str(len(targets)), "")  # `src, dst = edges`
+        case ast.Call(ast.Attribute(value, "t"), []) | ast.Attribute(value, "T"):
+            yield value, ("", "")
+            match value:
+                case ast.Subscript(whole, ast.Name()):  # `for i in ...: w[i].t()`
+                    yield whole, (STACKED, f"0 of {number}", f"1 of {number}")
+        case ast.Call(ast.Attribute(value, "permute"), [ast.Tuple(dims)]):
+            yield value, ("",) * len(dims)
+        case ast.Call(ast.Attribute(value, "permute"), [_, _, *_] as dims):
+            yield value, ("",) * len(dims)
+        case ast.Call(ast.Attribute(value, "view" | "reshape"), sizes):
+            texts = [*map(ast.unparse, sizes)]
+            if len(texts) > 1 and sorted(texts) == ["-1", *["1"] * (len(texts) - 1)]:
+                at = texts.index("-1")  # `scale.view(1, -1, 1, 1)`
+                yield value, (f"dim {at} of {len(texts)}",)
+        case ast.Call(ast.Attribute(_, "stft" | "istft"), _, keywords):
+            for item in keywords:
+                if item.arg == "window":
+                    yield item.value, (f"window {number}",)
+        case ast.Call(ast.Attribute(_, word), arguments, keywords) if (
+            word in PARAMETERS
+        ):
+            yield from _told_by_call(word, arguments, keywords, number)
+
+
+def _told_by_call(
+    word: str,
+    arguments: Sequence[ast.expr],
+    keywords: Sequence[ast.keyword],
+    number: int,
+) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
+    """What a call of `F.linear`, of a convolution tells of its parameters."""
+    of_name = {item.arg: item.value for item in keywords}
+    for (at, letters), name in zip(
+        PARAMETERS[word].items(), ("weight", "bias", "input"), strict=False
+    ):
+        words = tuple(
+            (letter if letter.isdecimal() else letter.strip() and f"{letter} {number}")
+            for letter in letters
+        )
+        if at == 1 and word.startswith("conv"):
+            words = _of_kernel(words, of_name)
+        given = arguments[at] if at < len(arguments) else of_name.get(name)
+        if given is not None:
+            yield given, words
 
 
 class _Statement(NamedTuple):
@@ -1084,6 +1273,13 @@ class _Body(NamedTuple):
     name: str = ""
     statements: Sequence[_Statement] = ()
     inputs: Mapping[str, str] = {}
+    nodes: Sequence[ast.AST] = ()
+    functions: Mapping[str, ast.FunctionDef] = {}  # that stand beside it
+
+    def of_inputs(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known by its names, by those of the inputs."""
+        pairs = self.inputs.items()
+        return {name: found[own] for own, name in pairs if own in found}
 
 
 def _body(function: Callable[..., Any], names: Sequence[str]) -> _Body:
@@ -1099,20 +1295,30 @@ def _body(function: Callable[..., Any], names: Sequence[str]) -> _Body:
             given = dict(zip(_parameters(own), names, strict=False))
         case _:
             return _Body()
+    beside = _functions(own)
     match own.body[-1]:
         case ast.Return(ast.Call(ast.Name(called), values, words)):
-            for inner in own.body:
-                if isinstance(inner, ast.FunctionDef) and inner.name == called:
-                    pairs = [*zip(_parameters(inner), values, strict=False)]
-                    pairs += [(word.arg or "", word.value) for word in words]
-                    named = [
-                        (one, item.id)
-                        for one, item in pairs
-                        if isinstance(item, ast.Name)
-                    ]
-                    given = {one: given[name] for one, name in named if name in given}
-                    own = inner
-    return _Body(own.name, _statements(own.body), given)
+            inner = beside.get(called)
+        case ast.Return(ast.Call(ast.Call(ast.Name(called), []), values, words)):
+            inner = None  # `return of_the_file()(x=x)`
+            match beside.get(called):
+                case ast.FunctionDef(body=[*_, ast.Return(ast.Name(last))]) as whole:
+                    beside = _functions(whole)
+                    inner = beside.get(last)
+        case _:
+            inner = None
+    if inner is not None:
+        pairs = [*zip(_parameters(inner), values, strict=False)]
+        pairs += [(word.arg or "", word.value) for word in words]
+        named = [(one, item.id) for one, item in pairs if isinstance(item, ast.Name)]
+        given = {one: given[name] for one, name in named if name in given}
+        own = inner
+    return _Body(own.name, _statements(own.body), given, [*ast.walk(own)], beside)
+
+
+def _functions(node: ast.FunctionDef) -> dict[str, ast.FunctionDef]:
+    """The functions that are defined in one."""
+    return {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
 
 
 def _parameters(node: ast.FunctionDef) -> list[str]:
@@ -1169,13 +1375,15 @@ def _read_and_changed(
     return frozenset(read), frozenset(changed)
 
 
-def _names_before(statements: Sequence[_Statement], line: int) -> set[str]:
-    """The names that the statement at a line reads, and those of which they were computed."""
+def _names_before(
+    statements: Sequence[_Statement], line: int, without: frozenset[str]
+) -> set[str]:
+    """The names that the statement at a line reads, but for some, and those of which they were computed."""
     at = [one for one in statements if one.first <= line <= one.last]
     if not at:
         return set()
     here = at[-1]
-    names = {*here.reads}
+    names = {*(here.reads - without or here.reads)}
     before = [one for one in statements if one.first <= max(here.last, here.again)]
     count = 0
     while len(names) != count:
@@ -1186,27 +1394,64 @@ def _names_before(statements: Sequence[_Statement], line: int) -> set[str]:
     return names
 
 
-def _rank_of_index(parts: Sequence[ast.expr]) -> int:
-    """Of an index that most likely names all dims, `cos[None, :, None, :]`, `gamma[None, :, None, None]`, how many there are; else 0."""
+def _of_kernel(
+    words: tuple[str, ...], said: Mapping[str | None, ast.expr]
+) -> tuple[str, ...]:
+    """Of a weight of a convolution that has groups one channel, as it is most often depthwise, and a size that leaves those of the data."""
+    match said.get("padding"):
+        case ast.Constant(int(padding)):
+            size = 2 * padding + 1
+        case None:
+            size = 1
+        case _:
+            size = 3
+    channels = "1" if "groups" in said else words[1]
+    return (words[0], channels, *[str(size)] * (len(words) - 2))
+
+
+def _least(nodes: Iterable[ast.AST]) -> dict[str, int]:
+    """The least rank of what an index or a size is taken of: `w[:, :, t]`, `q.shape[1]`."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        match node:
+            case ast.Subscript(
+                ast.Attribute(ast.Name(name), "shape"), ast.Constant(int(at))
+            ):
+                count = at + 1
+            case ast.Call(
+                ast.Attribute(ast.Name(name), "size"), [ast.Constant(int(at))]
+            ):
+                count = at + 1
+            case ast.Subscript(ast.Name(name), ast.Tuple(parts)):
+                nothing = (None, ...)
+                values = [getattr(part, "value", part) for part in parts]
+                count = sum(value not in nothing for value in values)
+            case _:
+                continue
+        found[name] = max(count, found.get(name, 0))
+    return found
+
+
+def _words_of_index(parts: Sequence[ast.expr]) -> tuple[str, ...]:
+    """Of an index that most likely names all dims, `cos[None, :, None, :]`, `gamma[None, :, None, None]`, which dims these are of what they \
+are combined with; else none."""
     new = [isinstance(part, ast.Constant) and part.value is None for part in parts]
     if any(isinstance(part, ast.Constant) and part.value is ... for part in parts):
-        return 0
-    dims = new.count(False)
-    whole = dims > 1 and not new[-1] or all(new[-2:])
-    return dims if any(new) and whole else 0
+        return ()
+    whole = new.count(False) > 1 and not new[-1] or all(new[-2:]) or new[0] and new[-1]
+    if not (any(new) and whole):
+        return ()
+    plain = all(
+        no or isinstance(part, ast.Slice) for part, no in zip(parts, new, strict=True)
+    )
+    words = (f"dim {at} of {len(new)}" * plain for at in range(len(new)))
+    return tuple(word for word, no in zip(words, new, strict=True) if not no)
 
 
-def _nodes(function: Callable[..., Any]) -> list[ast.AST]:
-    try:
-        return [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))]
-    except (OSError, TypeError, SyntaxError):
-        return []
-
-
-def _unpacked(function: Callable[..., Any]) -> dict[str, list[str]]:
+def _unpacked(nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
     """The names that sizes are unpacked to, by the tensor that has them."""
     found: dict[str, list[str]] = {}
-    for node in _nodes(function):
+    for node in nodes:
         match node:
             case ast.Assign(
                 [ast.Tuple(targets)],

@@ -62,6 +62,44 @@ TAKEN = {
         "x[B, T, C], wq[N, C], wk[N, C], mask[1, T]",
         (),
     ),
+    # An equation wants several dims equal at once, of what a function of the file makes too.
+    "def sums(a):\n    return a.cumsum(-1)[..., :, None] - a.cumsum(-1)[..., None, :]\ny = torch.einsum('bclhn,bcshn,bhcls,bcshp->bclhp', c, b, sums(a).exp(), x)\nreturn y": (
+        "x, a, b, c",
+        "x[N, D, K, M, H], a[N, M, D, K], b[N, D, K, M, W], c[N, D, K, M, W]",
+        (),
+    ),
+    # Numbers stand where a matrix of two equal dims would do too.
+    "n = x.shape[0]\nlogits = (x / x.norm(dim=-1, keepdim=True)) @ y.t() * t.exp() + b\nlabels = 2 * torch.eye(n, dtype=x.dtype) - 1\nreturn -F.logsigmoid(labels * logits).sum() / n": (
+        "x, y, t, b",
+        "x[N, D], y[N, D], t[], b[]",
+        (),
+    ),
+    # Two dims of a weight are equal where what it makes is added to what it is multiplied with.
+    "y = torch.tanh(F.linear(x, w, b)) * (1 - x)\nreturn y + F.linear(x, v, c) * (1 - x)": (
+        "x, w, b, v, c",
+        "x[N, D], w[D, D], b[D], v[D, D], c[D]",
+        (),
+    ),
+    "y = x\nfor i in range(u.shape[0]):\n    y = x * (y @ v[i].t() @ u[i].t() + b[i]) + y\nreturn y": (
+        "x, u, v, b",
+        "x[N, D], u[K, D, M], v[K, M, D], b[K, D]",
+        (),
+    ),
+    "x1, x2 = x[..., ::2], x[..., 1::2]\nc = cos[None, :, None, :]\nreturn torch.stack((x1 * c, x2 * c), -1).flatten(-2)": (
+        "x, cos",
+        "x[N, D], cos[K, M]",
+        ("D == 2 * M",),
+    ),
+    "F.conv1d(x, weight, bias, padding=1, groups=weight.shape[0])": (
+        "x, weight, bias",
+        "x[N, D, K], weight[D, 1, H], bias[D]",
+        (),
+    ),
+    "t = t.view(-1, 1)\nv = torch.cat([(1 - t) * x + t * y, t], -1) @ w.T + b\nreturn ((v - y + x) ** 2).mean()": (
+        "x, y, t, w, b",
+        "x[N], y[N], t[D], w[N, K], b[N]",
+        ("K == N + 1",),
+    ),
     "B, T, C = x.shape\nq, k = (x @ w).chunk(2, -1)\nreturn q.view(B, T, C) * k": (
         "x, w",
         "x[B, T, C], w[C, N]",
