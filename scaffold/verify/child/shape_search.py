@@ -727,12 +727,7 @@ def _begin(
     shapes: list[Dims] = []
 
     for name, holds_values in zip(names, floating, strict=True):
-        dims = told.get(name)
-        if dims is not None:
-            dims = tuple(
-                word if not word.startswith("dim ") or word in number_of else ""
-                for word in dims
-            )
+        dims = _without_unknown(told.get(name), number_of)
         if name in plain and (dims is None or not {*dims} - {""}):
             shapes.append(data[len(data) - len(dims) :] if dims else data)
             continue
@@ -757,6 +752,17 @@ def _begin(
     free = (size for size in pool if size not in fixed.values())
     sizes = {dim: fixed.get(dim) or next(free) for dim in range(used)}
     return _State((*shapes,), (*sizes.items(),), frozenset(fixed), ranked)
+
+
+def _without_unknown(
+    words: tuple[str, ...] | None, known: Mapping[str, int]
+) -> tuple[str, ...] | None:
+    """Words without those that are positions in a value of another rank."""
+    if words is None:
+        return None
+    return tuple(
+        "" if word.startswith("dim ") and word not in known else word for word in words
+    )
 
 
 def _last_word(name: str) -> str:
