@@ -725,7 +725,6 @@ def _begin(
     used = len(data)
     fixed: dict[int, int] = {}  # sizes
     shapes: list[Dims] = []
-
     for name, holds_values in zip(names, floating, strict=True):
         dims = _without_unknown(told.get(name), number_of)
         if name in plain and (dims is None or not {*dims} - {""}):
