@@ -498,7 +498,7 @@ class _Scalars:
         """`0.5 * beta * x` of `-0.5 * beta * x`, `x` of `-x`; None for what has no minus."""
         if op in self.whole:
             return None
-        if op.rule == "neg":
+        if op.facts.operator == "-" and len(op.args) == 1:
             return op.args[0]
         if op.facts.operator == "*" and is_negative(op.args[0]):
             return self._times(self.make.neg(op.args[0]), op.args[1])
