@@ -1154,6 +1154,9 @@ def _proven(name: str, uses: Sequence[_Use], annotation: str = "") -> _Proven | 
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:
         return _Proven(value.type, value.where, True)
+    either = by_kind.get("unclear")  # `i.clamp(-n, n) + n` of positions
+    if "index" in by_kind and either and either.type and not is_tensor:
+        return _Proven("int", either.where, True)
     if found := _annotated(annotation) or _whole(name, by_kind):
         return found
     if use := by_kind.get("index"):

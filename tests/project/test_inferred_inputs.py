@@ -489,6 +489,7 @@ def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
         ("x, i[N]", "x[i]", "x, i[N; int]"),
         ("x, mask?", "x if mask is None else x[~mask]", "x, mask[; bool]?"),
         ("x, mask_ids", "x[mask_ids]", "x, mask_ids[; int]"),
+        ("x, i, n", "x[i.clamp(-n, n) + n]", "x, i[; int], n: int"),
         ("x, y", "x * (y[:, None] == y[None, :])", "x, y[; int]"),
         (
             "x, i, n",
