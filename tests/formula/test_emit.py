@@ -67,7 +67,7 @@ def _parenthesised(text: str) -> str:
     return f"({text})" if text else ""
 
 
-@searched(100, source=expressions())
+@searched(100, many=20_000, source=expressions())
 def test_what_is_written_is_what_was_read(source: str) -> None:
     check(source)
 

@@ -40,14 +40,17 @@ def holds_for(
 
 
 def searched(
-    few: int, *strategies: st.SearchStrategy[Any], **named: st.SearchStrategy[Any]
+    few: int,
+    *strategies: st.SearchStrategy[Any],
+    many: int = 0,
+    **named: st.SearchStrategy[Any],
 ) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """As `given`, for `few` values of the arguments, or many more."""
+    """As `given`, for `few` values of the arguments, or `many`: thirty times as many if it is not said."""
 
     def decorate(hold: Callable[..., None]) -> Callable[[int], None]:
-        many = pytest.param(200 * few, marks=pytest.mark.exhaustive)
+        more = pytest.param(many or 30 * few, marks=pytest.mark.exhaustive)
 
-        @pytest.mark.parametrize("count", [few, many])
+        @pytest.mark.parametrize("count", [few, more])
         def test(count: int) -> None:
             settings(max_examples=count)(given(*strategies, **named)(hold))()
 
