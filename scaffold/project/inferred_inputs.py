@@ -512,12 +512,19 @@ class _Uses:
                 return
         inside = any(isinstance(item, ast.Subscript) for item in targets)
         self.expression(value, _tensor if inside else _assigned)
-        elements = self.elements_of(value)
+        pairs = [
+            pair
+            for item in targets
+            for pair in (
+                [(one, self.elements_of(value, at)) for at, one in enumerate(item.elts)]
+                if isinstance(item, ast.Tuple)
+                else [(item, self.elements_of(value))]
+            )
+        ]
         self.bind(*targets)
-        for item in targets:
-            for target in item.elts if isinstance(item, ast.Tuple) else (item,):
-                if isinstance(target, ast.Name) and elements:
-                    self.elements[target.id] = elements
+        for target, elements in pairs:
+            if isinstance(target, ast.Name) and elements:
+                self.elements[target.id] = elements
 
     def branches(self, *blocks: Sequence[ast.stmt]) -> None:
         """Blocks of which one runs: a parameter that not all of them assign may be what it was."""
@@ -631,10 +638,14 @@ class _Uses:
     def note(self, name: str, use: _Use) -> None:
         self.of.setdefault(name, []).append(use)
 
-    def elements_of(self, node: ast.expr) -> frozenset[str]:
+    def elements_of(
+        self, node: ast.expr, position: int | None = None
+    ) -> frozenset[str]:
         """The inputs that are integers or masks if the value is: those whose elements it has, and what it computes of them \
-gives no other kind of number."""
+gives no other kind of number; of a call with several results those of one: the positions of a `topk` are not its values."""
         match node:
+            case ast.Subscript(ast.Call() as call, ast.Constant(int(at))):
+                return self.elements_of(call, at)
             case ast.Name(name):
                 own = self.aliases.get(name, frozenset((name,))) - self.bound
                 return own | self.elements.get(name, frozenset())
@@ -650,7 +661,7 @@ gives no other kind of number."""
                 return frozenset().union(*map(self.elements_of, items))
             case ast.Call():
                 found = self.parsed(node)
-                operands = found.elements() if found else ()
+                operands = found.elements(position) if found else ()
                 return frozenset().union(*map(self.elements_of, operands))
         return frozenset()
 
@@ -783,10 +794,16 @@ class _Parsed(NamedTuple):
     def word(self) -> str:
         return self.shown.rpartition(".")[2]
 
-    def elements(self) -> Iterator[ast.expr]:
+    def elements(self, position: int | None) -> Iterator[ast.expr]:
         """The arguments whose elements, or what is computed of them in their own dtype, the result has."""
         known = facts_of_call(self.word) or facts_of_call(self.word.removesuffix("_"))
-        kept = {facts.kind() for facts in known} == {"kept"}
+        kinds = {
+            kind
+            for facts in known
+            for at, kind in enumerate(facts.kinds)
+            if position in (None, at) or len(facts.kinds) == 1
+        }
+        kept = kinds == {"kept"}
         made = any("creates" in facts.flags for facts in known)
         if not kept or made or self.converts():
             return

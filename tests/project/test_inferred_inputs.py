@@ -499,6 +499,11 @@ def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
         ("x, n=None", "x.view(n, -1)", None),
         ("x, codes", "x[(codes & 1).view(-1)]", "x, codes[; int]"),
         ("x, i", "x[i +", None),
+        # Of several results only some have the elements.
+        ("x", "_, i = torch.topk(x, 2)\nreturn x.gather(1, i)", None),
+        ("x", "x.gather(1, torch.sort(x * 2)[-1])", None),
+        ("x", "t = x.max(1, True)\nreturn x.gather(1, t[1])", None),
+        ("x, i", "j, _ = torch.sort(i)\nreturn x.gather(1, j)", "x, i[; int]"),
     ],
 )
 def test_bare_names_are_what_their_use_proves(
