@@ -100,6 +100,7 @@ def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:
 
 def computed_twice(
     roots: Iterable[Op],
+    named: Collection[str],
     held: Mapping[Op, str],
     places: Places,
     statements: Lines,
@@ -107,10 +108,11 @@ def computed_twice(
 ) -> tuple[Op, ...]:
     """The values without a name that would be computed twice: in a repeated statement of the forward, and in a gradient.
 
-    `there` are the names that are at hand: what assigns them is not repeated.
+    `named` are names that the gradients are known to read, for a shape maybe; `there` those that are at hand: what assigns them is not
+    repeated.
     """
     ends = tuple(roots)
-    read = {held[op] for op in down_to(ends, held) if op in held}
+    read = {*named, *(held[op] for op in down_to(ends, held) if op in held)}
     repeated = needed_for(statements, read, there)
     lines = {
         at: item.value

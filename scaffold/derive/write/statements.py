@@ -65,7 +65,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
     names = _Names(backward, saved)
     # What is computed twice is seen before a line is written, unless lines ask for shapes, as they do where nobody declares any.
     declared = all(item.dims is not None for item in backward.spec.tensors)
-    named = declared and names.repeat(saved, own, ())
+    named = declared and names.repeat(saved, own)
     attempt = _first_fit(backward, names.repeated, own, in_place)
     if named and attempt.asked:
         names = _Names(backward, saved)
@@ -73,7 +73,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
     # Only a combined forward can keep the shape of a local; each name may bring the next shape that is asked for.
     while style == "combined" and names.add(attempt.asked):
         attempt = _first_fit(backward, names.new, own, in_place)
-    if names.repeat(saved, own, attempt.asked):
+    if names.repeat(saved, own, attempt):
         attempt = _first_fit(backward, names.repeated, own, in_place)
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     if attempt.over and not forgoes and attempt.over < LEAST_OVER:
@@ -245,14 +245,21 @@ class _Names:
         return bool(more)
 
     def repeat(
-        self, saved: Collection[Op], own: Collection[Op], asked: Collection[Op]
+        self,
+        saved: Collection[Op],
+        own: Collection[Op],
+        attempt: "_Attempt | None" = None,
     ) -> bool:
         """Name what would be computed twice where the forward comes again; whether there was any."""
         forward = self.backward.forward
+        asked = attempt.asked if attempt else ()
+        lines: Lines = attempt.statements if attempt else ()
+        read = {node.name for node, _ in free_reads(lines)}
         known = {**self.all, **self.again}
-        held = {op: name for op, name in known.items() if op not in own}
+        held = {op: of for op, of in known.items() if op not in own or of in read}
         twice = computed_twice(
             (*self.backward.roots.values(), *asked),
+            read,
             held,
             self.backward.lowered.places,
             forward.statements,

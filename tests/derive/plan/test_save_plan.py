@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from scaffold.derive import Derivation, derive
 from scaffold.derive.plan.save_plan import Flow
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import drawn
@@ -403,6 +404,20 @@ return -b * 2
     x = torch.randn(5, 2, dtype=torch.double)
     ours = gradients(load(text).some_op, x)
     torch.testing.assert_close(ours, gradients(plain.SomeOpFunction.forward, x))
+
+
+def test_what_a_line_for_a_shape_computes_is_not_computed_twice() -> None:
+    """The mean reads the size of `snr`, whose line comes again with the two before it."""
+    forward = """
+dot = torch.sum(x * y, dim=-1, keepdim=True)
+target = dot * y / (torch.sum(y**2, dim=-1, keepdim=True) + 0.1)
+noise = x - target
+snr = torch.log10((torch.norm(target, dim=-1) ** 2 + 0.1) / (torch.norm(noise, dim=-1) ** 2 + 0.1))
+return -snr.mean()
+"""
+    calls = [(tensor(3, 4) + 1, tensor(3, 4) + 2), (tensor(1, 4) + 1, tensor(1, 4) + 2)]
+    text = backward_of(check_forward("x[N, D], y[N, D]", forward, calls))
+    assert text.count("y**2") == 1, text
 
 
 @pytest.mark.parametrize(
