@@ -13,6 +13,7 @@ import re
 import symtable
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple, TypeGuard
 
 from scaffold.inspect.backward_reads import Read, handed, is_steady
@@ -353,7 +354,24 @@ def _backward(
     first = unpacked[0] if unpacked else None
     body = _backward_body(facts, backward, known, first)
     asked = [re.sub(r"\(True(, True)*,?\)\[-?\d+\]", "True", text) for text in body]
-    return [*given, *names, *attributes], asked
+    return [*given, *names, *attributes], list(map(_without_true_branches, asked))
+
+
+def _without_true_branches(text: str) -> str:
+    """A statement whose parts under `if True:` stand where the branch does; one with an `else` stays."""
+    lines = text.split("\n")
+    for at in reversed(range(len(lines))):
+        indent, test, rest = lines[at].partition("if True:")
+        if not test or indent.strip() or rest:
+            continue
+        behind = lines[at + 1 :]
+        deeper = f"{indent} "
+        inside = [*takewhile(lambda line: not line or line.startswith(deeper), behind)]
+        after = behind[len(inside) :]
+        if not (after and after[0].startswith((f"{indent}else", f"{indent}elif"))):
+            plain = textwrap.indent(textwrap.dedent("\n".join(inside)), indent)
+            lines[at:] = [*plain.split("\n"), *after]
+    return "\n".join(lines)
 
 
 def _backward_body(

@@ -81,8 +81,10 @@ def lines(source: str, *taken: str) -> str:
         # What is None at first may be something within a choice.
         (
             "a = None\nfor x in (p, q):\n    if t:\n        a = x * 2\n        if a is not None:\n            y = y + a",
-            ("a = None\nif t:\n    a = p * 2\n    if a is not None:\n        y = y + a\n"
-            "if t:\n    a = q * 2\n    if a is not None:\n        y = y + a"),
+            (
+                "a = None\nif t:\n    a = p * 2\n    if a is not None:\n        y = y + a\n"
+                "if t:\n    a = q * 2\n    if a is not None:\n        y = y + a"
+            ),
         ),
         (
             "for n, h in zip((k, 2 * k), (x, y)):\n    z = z + f(n, h)",
