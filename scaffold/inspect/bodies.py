@@ -13,7 +13,6 @@ import re
 import symtable
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
 from typing import NamedTuple, TypeGuard
 
 from scaffold.inspect.backward_reads import Read, handed, is_steady
@@ -365,9 +364,9 @@ def _without_true_branches(text: str) -> str:
         if not test or indent.strip() or rest:
             continue
         behind = lines[at + 1 :]
-        deeper = f"{indent} "
-        inside = [*takewhile(lambda line: not line or line.startswith(deeper), behind)]
-        after = behind[len(inside) :]
+        outside = (line and not line.startswith(f"{indent} ") for line in behind)
+        end = next((n for n, found in enumerate(outside) if found), len(behind))
+        inside, after = behind[:end], behind[end:]
         if not (after and after[0].startswith((f"{indent}else", f"{indent}elif"))):
             plain = textwrap.indent(textwrap.dedent("\n".join(inside)), indent)
             lines[at:] = [*plain.split("\n"), *after]
