@@ -317,7 +317,7 @@ def _settled(body: Sequence[ast.stmt], known: dict[str, bool]) -> list[ast.stmt]
         nodes = (node for node in ast.walk(item) if isinstance(node, ast.Name))
         written = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
         match item:
-            case ast.Assign([ast.Name(name)], value):
+            case ast.Assign([ast.Name(name)], value) if written == {name}:
                 done += folded([item], there, nones)
                 is_none = _is_none(value, known)
                 known.pop(name, None)

@@ -272,7 +272,9 @@ def choice_of_mode(item: ast.stmt, value: ast.expr) -> ast.If | None:
     (found,) = ast.parse(UNKNOWN.format(name)).body
     for node in ast.walk(found):
         ast.copy_location(node, item)
-    for key, chosen in reversed([*zip(known, several, strict=True)]):
+    pairs = zip(known, several, strict=True)
+    last = {key.value: (key, chosen) for key, chosen in pairs}  # of equal keys
+    for key, chosen in reversed(last.values()):
         made = ast.Call(chosen, call.args, call.keywords) if call else chosen
         part = copy.copy(item)
         part.value = made  # type: ignore[attr-defined]

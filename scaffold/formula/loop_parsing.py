@@ -259,7 +259,8 @@ class _OneStep:
             return None
         if _assigns_what_it_goes_over(loop, header):
             return None
-        lines = [_OnePart(header.at).visit(line) for line in lines]
+        if isinstance(header.start, ast.Constant):  # `x[-1:0]` is no part
+            lines = [_OnePart(header.at).visit(line) for line in lines]
         lines, changed = _with_new_values(lines, header, self.assigned)
         kept = [item for item in above if not changed.intersection(_assigned(item))]
         collecting = _Collecting(header, kept, self._fresh)

@@ -224,7 +224,6 @@ class _Steps(ast.NodeTransformer):
             if step is None:
                 return item
             found += step
-        self.used.update(stored(above))
         return [*above, *self.lines(found)]
 
     def _with_names(
@@ -255,6 +254,7 @@ class _Steps(ast.NodeTransformer):
                 continue
             numbered = (f"{name}_{at + more}" for more in range(len(self.used) + 1))
             own = next(one for one in numbered if one not in self.used)
+            self.used.add(own)
             above.append(named(own, item))
             kept.append(ast.copy_location(ast.Name(own, ast.Load()), item))
         return above, ast.copy_location(type(iterable)(kept, ast.Load()), iterable)

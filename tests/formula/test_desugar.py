@@ -43,6 +43,10 @@ CASES = [
         'y = {"a": torch.sin, "b": f}[m](x, 2)',
         'if m == "a":\n    y = torch.sin(x, 2)\nelif m == "b":\n    y = f(x, 2)\nelse:\n    raise ValueError(f"unknown m: {m}")',
     ),
+    (
+        "y = {1: x, 0: z, True: w}[m]",
+        'if m == True:\n    y = w\nelif m == 0:\n    y = z\nelse:\n    raise ValueError(f"unknown m: {m}")',
+    ),
     ('y = {"a": x.pop(), "b": z.add_(1)}[m]', 'y = {"a": x.pop(), "b": z.add_(1)}[m]'),
     ('y = {"a": x, **z}[m]', 'y = {"a": x, **z}[m]'),
     ('y = {"a": x}[m + 1]', 'y = {"a": x}[m + 1]'),

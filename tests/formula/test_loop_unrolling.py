@@ -91,6 +91,15 @@ def lines(source: str, *taken: str) -> str:
             "n_1 = 2 * k\nz = z + f(k, x)\nz = z + f(n_1, y)",
         ),
         (
+            "n_0 = x\nfor n in (2 * k, 3 * k):\n    z = z + n * n_0",
+            "n_0 = x\nn_1 = 2 * k\nn_2 = 3 * k\nz = z + n_1 * n_0\nz = z + n_2 * n_0",
+        ),
+        # An expression gives a name a value, too.
+        (
+            "a = None\nz = (a := p) * 2\nfor x in (p, q):\n    if a is None:\n        z = x",
+            "a = None\nz = (a := p) * 2\nif a is None:\n    z = p\nif a is None:\n    z = q",
+        ),
+        (
             "ws = [0.4, 0.6]\nlast = len(ws) - 1\nfor i in range(last + 1):\n    if i < last:\n        y = y * ws[i]\n    z = z + y",
             "ws = [0.4, 0.6]\nlast = len(ws) - 1\ny = y * ws[0]\nz = z + y\nz = z + y",
         ),

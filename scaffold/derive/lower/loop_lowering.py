@@ -199,11 +199,11 @@ class LoopLowering:
         parts: dict[Node, tuple[str, _Part]] = {}
         taken = {*self.env, *own}
 
-        def read(node: Node) -> Node | None:
+        def read(node: Node, sure: bool = True) -> Node | None:
             node, rest = self._taken_apart(node, code)
             if node not in parts:
                 found = self._part(node, code, own)
-                if found is None:
+                if found is None or not sure and found.over is not None:
                     return None
                 called = fresh(f"{node.args[0].label}_{_letter(code.at)}", taken)
                 taken.add(called)
@@ -211,7 +211,7 @@ class LoopLowering:
             name = self.graph.name(parts[node][0])
             return self.graph.node("subscript", "", (name, rest)) if rest else name
 
-        part = _in_every_step(self.graph, code.at, read)
+        part = _in_every_step(self.graph, read)
         rest = list[Assign]()
         for item in code.lines:
             found = self._part(item.value, code, own) if _is_only(item, code) else None
@@ -631,22 +631,16 @@ def _is_steady(shape: Shape, shapes: Mapping[str, Shape]) -> bool:
 
 
 def _in_every_step(
-    graph: Graph, index: str, read: Callable[[Node], Node | None]
+    graph: Graph, read: Callable[[Node, bool], Node | None]
 ) -> Callable[[Node], Node | None]:
-    """`read`, but not of `x[t + 1]` in `x[t + 1] if t < T - 1 else y`: not all steps have such a part."""
+    """`read`, and whether each step reads it: not all have an `x[t]` of `x[t] if t < T - 1 else y`."""
 
     def part(node: Node) -> Node | None:
         if node.kind == "conditional":
             test, *ways = node.args
-            kept = (graph.rewrite(way, at_index) for way in ways)
+            kept = (graph.rewrite(way, lambda item: read(item, False)) for way in ways)
             return graph.node("conditional", "", (graph.rewrite(test, part), *kept))
-        return read(node)
-
-    def at_index(node: Node) -> Node | None:
-        shifted = node.kind == "subscript" and any(
-            _shift(item, index) for item in (node.args[1], *node.args[1].args)
-        )
-        return node if shifted else read(node)
+        return read(node, True)
 
     return part
 

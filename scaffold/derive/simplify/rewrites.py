@@ -75,7 +75,8 @@ def _product_sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     columns = rank - 1
     if x.shape.rank == rank and y.shape.rank == 2 and columns not in places:
         return sums_to_zero(make, x, dims)
-    return y.shape.rank == rank and places == {columns} and sums_to_zero(make, y, dims)
+    of_columns = y.shape.rank == rank > 1 and places == {columns}
+    return of_columns and sums_to_zero(make, y, dims)
 
 
 def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:

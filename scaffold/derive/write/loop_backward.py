@@ -330,30 +330,60 @@ class LoopWriter:
         graph, name = self.graph, self.wanted[at]
         gradient = self._gradient(self.loop.tensors[at])
         zeros, total = self._zeros_like(self.given[at]), self.nodes.own(name)
-        dim = None if gradient in read_names(*self.lines) else self._dim_of(gradient)
+        read = gradient in read_names(*self.lines)
+        puts = [] if read else self._puts(self._value(gradient))
+        dim = _dim_of(puts)
         if dim is None:
             before.append(self.nodes.assign(name, zeros))
             return lambda value: [
-                self._added(test, total, way) for test, way in _ways(graph, value)
+                self._added(test, total, way) for test, way in self._ways(value)
             ]
         unbound = graph.node("attribute", "unbind", (zeros,))
         parts = graph.node("starred", "", (self.nodes.call(unbound, dim),))
         rows = self._list_for(name, before, graph.node("list", "", (parts,)))
         whole = self._torch("stack", rows, dim)
-        if self._may_have_no_step:
+        if self._may_have_no_step or any(test for test, _ in puts):
             whole = graph.node("conditional", "", (rows, whole, zeros))
         after.append(self.nodes.assign(name, whole))
         return lambda value: [
             self._added(test, graph.node("subscript", "", (rows, put.at)), put.part)
-            for test, put in _puts(graph, value)
+            for test, put in self._puts(value)
             if put
         ]
 
-    def _dim_of(self, gradient: str) -> Node | None:
-        """The dim of the parts that a gradient of a step fills, if it fills no more than one in any way through it."""
-        (value,) = (x.value for x in self.lines if x.target.label == gradient)
-        dims = {put and put.dim for _, put in _puts(self.graph, value)}
-        return dims.pop() if len(dims) == 1 else None
+    def _value(self, name: str) -> Node:
+        (value,) = (x.value for x in self.lines if x.target.label == name)
+        return value
+
+    def _puts(self, value: Node) -> list[tuple[Node | None, "_Put | None"]]:
+        """The part that each way through a value fills, None for another value."""
+        found = list[tuple[Node | None, _Put | None]]()
+        for test, way in self._ways(value):
+            match way:
+                case Node(
+                    "call", _, (Node("attribute", put), zeros, *args), ()
+                ) if put == PUT and _is_zeros(zeros):
+                    found.append((test, _Put(*args)))
+                case _:
+                    found.append((test, None))
+        return found
+
+    def _ways(self, value: Node) -> list[tuple[Node | None, Node]]:
+        """The ways through a choice, each with its test, without one that is zero; another value as it is."""
+        if value.kind != "conditional":
+            return [(None, value)]
+        test, *ways = value.args
+        pairs = zip((test, self._otherwise(test)), ways, strict=True)
+        found = [(test, way) for test, way in pairs if not _is_zeros(way)]
+        return found if len(found) < len(ways) else [(None, value)]
+
+    def _otherwise(self, test: Node) -> Node:
+        """The opposite of a test: also that of `t < T - 1`, since neither is a nan."""
+        if test.kind == "compare" and test.label in ORDER:
+            index, size = test.args
+            if index is self.nodes.own(self.index) and _is_size(size):
+                return self.graph.node("compare", ORDER[test.label], test.args)
+        return opposite_of(self.graph, test)
 
     def _added(self, test: Node | None, total: Node, value: Node) -> Node:
         """`total = total + value`, where the test holds."""
@@ -377,38 +407,22 @@ class _Put(NamedTuple):
     at: Node
 
 
-def _puts(graph: Graph, value: Node) -> list[tuple[Node | None, _Put | None]]:
-    """The part that each way through a value fills, None for another value."""
-    found = list[tuple[Node | None, _Put | None]]()
-    for test, way in _ways(graph, value):
-        match way:
-            case Node(
-                "call", _, (Node("attribute", put), zeros, *args), ()
-            ) if put == PUT and _is_zeros(zeros):
-                found.append((test, _Put(*args)))
-            case _:
-                found.append((test, None))
-    return found
+def _dim_of(puts: Iterable[tuple[Node | None, _Put | None]]) -> Node | None:
+    """The dim of the parts that a gradient of a step fills, if it fills no more than one in any way through it."""
+    dims = {put and put.dim for _, put in puts}
+    return dims.pop() if len(dims) == 1 else None
 
 
-def _ways(graph: Graph, value: Node) -> list[tuple[Node | None, Node]]:
-    """The ways through a choice, each with its test, without one that is zero; another value as it is."""
-    if value.kind != "conditional":
-        return [(None, value)]
-    test, *ways = value.args
-    tests: tuple[Node | None, ...] = (test, _otherwise(graph, test))
-    found = [
-        (test, way) for test, way in zip(tests, ways, strict=True) if not _is_zeros(way)
-    ]
-    return found if len(found) < len(ways) else [(None, value)]
-
-
-def _otherwise(graph: Graph, test: Node) -> Node:
-    """The opposite of a test: also that of `t < T - 1`, since an index is no nan."""
-    index = test.kind == "compare" and test.args[0].kind == "own"
-    if index and test.label in ORDER:
-        return graph.node("compare", ORDER[test.label], test.args)
-    return opposite_of(graph, test)
+def _is_size(value: Node) -> bool:
+    """Whether it is made of sizes and integers."""
+    match value:
+        case Node("constant", number):
+            return number.isdecimal()
+        case Node("subscript", _, (Node("attribute", "shape"), _)):
+            return True
+        case Node("binary", "+" | "-" | "*" | "//", parts):
+            return all(map(_is_size, parts))
+    return False
 
 
 def _is_zeros(value: Node) -> bool:

@@ -1,6 +1,7 @@
 """Loops of a forward: derived and right, or left to autograd as a whole where anything of them is another matter."""
 
 import textwrap
+from math import nan
 
 import pytest
 import torch
@@ -187,6 +188,8 @@ def test_published_loops_are_derived() -> None:
             "    ys.append(torch.cat([h, h.sin()], 1))\n    zs.append(h * x[:, t:t+1])\n"
             "return out.sum(1, keepdim=True) * torch.cat(ys, dim=1) + torch.cat(zs, -1).sum(-1)[..., None]"
         ),
+        # a part that is none where the index is negative
+        f"{START}\nfor t in range(-1, x.shape[1]):\n    h = torch.tanh(h * w + x[:, t : t + 1].sum(1))\nreturn h",
         # what it leaves is changed behind it
         f"{START}\nfor t in range(x.shape[1]):\n    h = h * w + x[:, t]\ng = h\ng *= 2\nreturn g * w",
         # what it begins with is a choice
@@ -402,6 +405,41 @@ return out
         ]
         zeros = [torch.zeros_like(item) for item in given]
         torch.testing.assert_close(grads[0], grads[1] if steps else zeros)
+
+
+@pytest.mark.parametrize(
+    "end", ["return h", "    hs.append(h)\nreturn torch.stack(hs)"]
+)
+@pytest.mark.parametrize(
+    ("test", "n", "e", "rows"),
+    [
+        ("t < n - 1", 3, 0.0, 2),
+        ("t < n - 1", 1, 0.0, 0),
+        ("t < e", 3, 2.0, 2),
+        ("t < e", 3, nan, 0),
+        ("t * e < 4", 3, 2.0, 2),
+        ("t * e < 4", 3, nan, 2),
+    ],
+)
+def test_a_part_that_not_every_step_reads(
+    test: str, n: int, e: float, rows: int, end: str
+) -> None:
+    """The others may have none; and where a test reads a nan, so may its opposite."""
+    forward = (
+        f"h = torch.zeros_like(w)\nhs = []\nfor t in range(n):\n    p = v[t] if {test} else w\n"
+        f"    h = torch.tanh(h * w + p)\n{end}"
+    )
+    inputs = "v[T, D], w[D], n: int, e: float"
+    assert "for t in " in backward(forward, inputs)
+    module = load(draft_of(spec_of(inputs, forward=forward, derive=True)))
+    given = [torch.rand(shape).double().requires_grad_() for shape in ((rows, 2), (2,))]
+    grads = [
+        torch.autograd.grad(
+            op(*given, n, e).square().sum(), given, materialize_grads=True
+        )
+        for op in (reference(["v", "w", "n", "e"], forward), module.some_op)
+    ]
+    torch.testing.assert_close(*grads)
 
 
 def test_the_backward_reads_as_one_writes_it() -> None:

@@ -99,6 +99,7 @@ def test_what_sums_to_zero_is_not_computed(name: str, dims: str) -> None:
         "c = x - x.mean(0)\nreturn c @ c.t() @ w * v",
         "c = x - x.mean(1, keepdim=True)\nreturn c.t() @ c * w[0] + v[0]",
         "c = x - x.mean(0)\nreturn (c * w).mean(1) * v[:, 0]",
+        "c = v[0] - v[0].mean(0)\nreturn (x @ c).sum(0) * w",
     ],
 )
 def test_what_sums_to_something_is_summed(forward: str) -> None:
