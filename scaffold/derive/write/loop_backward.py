@@ -373,7 +373,8 @@ class LoopWriter:
         if value.kind != "conditional":
             return [(None, value)]
         test, *ways = value.args
-        pairs = zip((test, self._otherwise(test)), ways, strict=True)
+        tests: tuple[Node | None, ...] = (test, self._otherwise(test))
+        pairs = zip(tests, ways, strict=True)
         found = [(test, way) for test, way in pairs if not _is_zeros(way)]
         return found if len(found) < len(ways) else [(None, value)]
 
