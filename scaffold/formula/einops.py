@@ -220,10 +220,10 @@ class _Moving:
         ]
         if not moves:
             return
-        if len(moves) == 2 and after[moves[0]] == before[moves[1]]:
-            self._call("transpose", *sorted(before[axis] for axis in moves))
+        ends = [[places[axis] for axis in moves] for places in (before, after)]
+        if len(moves) == 2 and ends[0] == ends[1][::-1]:
+            self._call("transpose", *sorted(ends[0]))
         elif MORE in axes:
-            ends = [[places[axis] for axis in moves] for places in (before, after)]
             self._call("movedim", *map(_one_or_several, ends))
         else:
             self._call("permute", *(before[axis] for axis in wanted))

@@ -23,6 +23,7 @@ CASES = [
     ),
     ("rearrange(x, 'b c ... -> b (...) c')", "x.movedim(1, -1).flatten(1, -2)"),
     ("rearrange(x, '... d -> d ...')", "x.movedim(-1, 0)"),
+    ("rearrange(x, 'a b ... -> b ... a')", "x.movedim((1, 0), (0, -1))"),
     ("rearrange(x, 'b (c l) ... -> b c l ...', l=n)", "x.unflatten(1, (-1, n))"),
     (
         "rearrange(x, '... h (k d) -> ... (h k) d', k=2)",
