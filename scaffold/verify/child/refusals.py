@@ -66,7 +66,7 @@ def raised(error: Exception) -> str:
     """An error in words."""
     first = (str(error).strip().splitlines() or [""])[0]
     first = first.removesuffix(", but expected one of:")
-    return f"raised {type(error).__name__}: {first}"
+    return f"raised {type(error).__name__}: {first}".removesuffix(": ")
 
 
 def raised_at(error: Exception) -> tuple[str, str]:

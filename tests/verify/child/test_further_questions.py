@@ -550,3 +550,88 @@ def test_a_lower_limit_above_the_upper_one_is_told(above: str, right: bool) -> N
     found = verdict(grad=grad, **QUANTIZED)
     assert (found.failure is None) is right
     assert any("qn=-128.0" in note for note in found.notes)
+
+
+def test_a_gradient_that_is_wrong_below_0_is_no_matter_of_limits() -> None:
+    raw = {"inputs": "x[N], k: float = 2.0", "forward": "x * max(k, 0.0)"}
+    assert failure({"x": "grad_output * max(k, 0.0)"}, **raw) == ""
+    assert failure({"x": "grad_output * k"}, **raw).startswith("grad_x: ")
+
+
+# Of which few digits are left: the divisor nearly cancels, and what is subtracted of large values in float32.
+SCALED: dict[str, Any] = {
+    "inputs": "x[N, I], weight[O, I], u[O], v[I], k: float = 2.0",
+    "forward": """
+sigma = torch.dot(u, torch.mv(weight, v))
+return F.linear(x, weight / sigma) * k
+""",
+    "backward": """
+sigma = torch.dot(u, torch.mv(weight, v))
+g = k * grad_output
+grad_scaled = g.t() @ x
+grad_sigma = -(grad_scaled * weight / sigma**2).sum()
+grad_x = g @ (weight / sigma)
+grad_weight = grad_scaled / sigma + grad_sigma * torch.outer(u, v)
+grad_u = grad_sigma * torch.mv(weight, v)
+grad_v = grad_sigma * torch.mv(weight.t(), u)
+""",
+}
+ATTENTION: dict[str, Any] = {
+    "inputs": "q[B, H, N, D], k[B, H, M, D], v[B, H, M, E], s: float = 0.2",
+    "forward": """
+scores = q @ k.mT * s
+return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+""",
+    "backward": """
+probs = torch.softmax(q @ k.mT * s, -1, dtype=torch.float32)
+grad_probs = (grad_output @ v.mT).float()
+inner = (grad_output * (probs.to(q.dtype) @ v)).sum(-1, keepdim=True).float()
+g = s * (probs * (grad_probs - inner)).to(q.dtype)
+grad_q = g @ k
+grad_k = g.mT @ q
+grad_v = probs.to(q.dtype).mT @ grad_output
+""",
+}
+PLANTED = {
+    "SCALED": (
+        ("grad_weight = ", "grad_weight = 2 * "),
+        ("grad_scaled / sigma + ", ""),
+        ("g.t() @ x", "(x.t() @ g).reshape(weight.shape)"),
+        ("g = k *", "g = abs(k) *"),
+        ("sigma**2).sum()", "sigma**2)[0].sum()"),
+    ),
+    "ATTENTION": (
+        ("probs * (grad", "2 * probs * (grad"),
+        ("(grad_probs - inner)", "grad_probs"),
+        ("g.mT @ q", "(q.mT @ g).mT.flip(0)"),
+        ("g = s *", "g = abs(s) *"),
+        ("g = s *", "g = s * (1 + 1.0 * (k > 500).all()) *"),
+        (".sum(-1, keepdim=True)", "[..., :1]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_gradient_of_few_digits_is_right_and_a_wrong_one_is_refused(
+    name: str,
+) -> None:
+    raw = globals()[name]
+    assert verdict(**raw).failure is None
+    for right, wrong in PLANTED[name]:
+        changed = raw["backward"].replace(right, wrong)
+        assert changed != raw["backward"]
+        assert verdict(**{**raw, "backward": changed}).failure is not None, wrong
+
+
+def test_a_forward_that_raises_under_autocast_is_not_asked_there() -> None:
+    found = verdict(
+        frozenset("xw"),
+        inputs="x[N, D], w[D, K]",
+        forward="assert x.dtype == w.dtype\nreturn torch.exp(x @ w)",
+        derive=True,
+        amp="region",
+    )
+    assert found.failure is None
+    assert [one for one in found.notes if "RuntimeError" in one] == [
+        "test_autocast[torch.bfloat16] cannot pass: the forward itself raised AssertionError; let it raise a RuntimeError there, which the test skips"
+    ]
