@@ -570,7 +570,7 @@ class _Known(ast.NodeTransformer):
                 )
                 settled = truth_of(ast.Compare(one, [order], [two]))
                 if settled is not None:
-                    return ast.copy_location(ast.Constant(settled), item)
+                    return _placed(ast.Constant(settled), item)
         return item
 
     def visit_If(self, item: ast.If) -> ast.If | list[ast.stmt]:

@@ -4,11 +4,13 @@ import ast
 
 import pytest
 
+from scaffold.derive import derive
 from scaffold.formula.loop_unrolling import (
     unrolled,
     with_loops_alone,
     with_maps_written_out,
 )
+from tests.derive.building import spec_of
 
 
 def lines(source: str, *taken: str) -> str:
@@ -203,3 +205,12 @@ def test_no_map_is_left_beside_a_loop() -> None:
     )
     found = with_maps_written_out(ast.parse(source).body)
     assert "\n".join(map(ast.unparse, found)) == straight
+
+
+def test_a_test_that_is_settled_in_part() -> None:
+    """What it came to stands nowhere in the text, from which the parser reads a literal."""
+    forward = (
+        "a = None\nfor i, v in enumerate((x, y)):\n    if a is not None and i > 0:\n        a = a * v\n"
+        "    else:\n        a = v\nreturn a"
+    )
+    assert not derive(spec_of("x[N], y[N]", forward=forward, derive=True)).missing
