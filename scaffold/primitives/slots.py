@@ -26,6 +26,9 @@ class Slot(NamedTuple):
     parameter: str
     takes: Taken
     type: str = ""
+    soft: bool = (
+        False  # of positions: a tensor of floats may stand there, and mean another thing
+    )
 
 
 Call = Mapping[Argument, Slot]  # what a call takes, if it is that primitive
@@ -88,13 +91,15 @@ def _slots(
         return None
     samples = _samples(table.section(primitive))
     takes = _takes(table.facts(primitive), samples)
+    when = table.section(primitive).get("when", "")
     types = _types(own, samples)
     found: dict[Argument, Slot] = {}
     for argument, item in given.items():
         kind = types.get(item.name, "")
         if item.starred and list(given.values()).count(item) > 1:  # x.view(n, -1)
             kind = kind.removeprefix("tuple[").partition(",")[0]
-        found[argument] = Slot(item.name, takes.get(item.name, "value"), kind)
+        soft = f"whole({item.name}) or" in when
+        found[argument] = Slot(item.name, takes.get(item.name, "value"), kind, soft)
     return found
 
 

@@ -7,8 +7,15 @@ eps or an index is refused, with the whole of `--inputs` to copy: a guess would 
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import filterfalse
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from itertools import count, filterfalse
 from typing import Any, Literal, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
@@ -33,10 +40,12 @@ from scaffold.formula.program import Program, program_of
 from scaffold.formula.text import RESERVED, WELL_KNOWN, Meanings, Origin, place_in
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.trial_inputs import NAMED
+from scaffold.inspect.vocabulary import SHAPELY
 from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_constant, is_made_of_numbers
 from scaffold.primitives.facts import MOVING
-from scaffold.primitives.slots import Argument, Call, Taken, calls_of
+from scaffold.primitives.sections import built_in_primitives
+from scaffold.primitives.slots import Argument, Call, Slot, Taken, calls_of
 from scaffold.spec.config_keys import PARAMETERS
 from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
@@ -402,6 +411,7 @@ class _Use(NamedTuple):
     node: ast.AST
     where: str
     type: str = ""
+    given: frozenset[str] = frozenset()  # the conditions under which it is used so
 
 
 ByKind = Mapping[Takes, _Use]
@@ -443,26 +453,92 @@ def _index(node: ast.expr) -> _Use:
     return _Use("index", node, "an index")
 
 
+def _condition(node: ast.expr) -> _Use:
+    """What is true or not, as a number may be too."""
+    given = frozenset(("condition",))
+    return _Use("value", node, "it is a condition", "bool", given)
+
+
 def _value(kind: str, where: str) -> Expected:
     return lambda node: _Use("value", node, where, kind)
 
 
+class _Meaning(NamedTuple):
+    """What a name may stand for: inputs themselves, or what has their elements, moved or computed with (`labels.view(-1)`).
+
+    Those of `sure` are integers or booleans if it is; of the others only one has to be. What it is computed of by an operator is
+    used by value there, and not again where the result is.
+    """
+
+    itself: frozenset[str] = frozenset()
+    elements: frozenset[str] = frozenset()
+    sure: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()  # of the elements those as they were
+
+    @property
+    def moved(self) -> "_Meaning":
+        """What has its elements."""
+        return _Meaning(
+            frozenset(),
+            self.itself | self.elements,
+            self.sure,
+            self.itself | self.plain,
+        )
+
+    @property
+    def doubted(self) -> "_Meaning":
+        return self._replace(sure=frozenset())
+
+
+def _itself(name: str) -> _Meaning:
+    """An input that nothing was assigned to."""
+    return _Meaning(frozenset((name,)), frozenset(), frozenset((name,)))
+
+
+def _all_of(parts: Iterable[_Meaning]) -> _Meaning:
+    """What is computed of several, which are of one kind."""
+    return _Meaning(*(frozenset().union(*sets) for sets in zip(*parts, strict=True)))
+
+
+def _one_of(ways: Sequence[_Meaning]) -> _Meaning:
+    """What is one of several."""
+    return _all_of(ways)._replace(
+        sure=ways[0].sure.intersection(*(way.sure for way in ways))
+    )
+
+
 class _Uses:
-    """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name."""
+    """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name.
+
+    Of what a condition chooses, a loop may leave out, or a function may never run, the use is noted with that.
+    """
 
     def __init__(self, imported: Names, own: Names = ()) -> None:
         self.known = {*imported, *BUILTINS}  # what may be called
         self.own = {*own}
         self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
         self.of: dict[str, list[_Use]] = {}
-        self.aliases: dict[str, frozenset[str]] = {}  # a name may be one of several
-        # Inputs whose elements a name has, moved or computed with: `labels.view(-1)`.
-        self.elements: dict[str, frozenset[str]] = {}
+        self.means: dict[str, _Meaning] = {}  # of names that are assigned
         self.rows = set[str]()  # what a name is unpacked to, which may be a tuple
+        self.given: frozenset[str] = frozenset()  # the conditions here
+        self.numbers = count()
+
+    def fresh(self) -> str:
+        """A condition of which nothing is known."""
+        return f"#{next(self.numbers)}"
+
+    def meaning(self, name: str) -> _Meaning:
+        if name in self.bound:
+            return self.means.get(name, _Meaning())
+        return self.means.get(name) or _itself(name)
 
     def block(self, body: Sequence[ast.stmt]) -> None:
+        given = self.given
         for item in body:
             self.statement(item)
+            if not isinstance(item, ast.If) and _leaves(item, ast.Return):
+                self.given |= {self.fresh()}
+        self.given = given
 
     def statement(self, item: ast.stmt) -> None:
         match item:
@@ -472,85 +548,161 @@ class _Uses:
                 self.assign(targets, value)
             case ast.AnnAssign(target, _, value):
                 if value is not None:
-                    self.expression(value, _unclear)
-                self.bind(target)
+                    self.assign([target], value)
             case ast.AugAssign(target, operator, value):
                 both = ast.BinOp(_as_loaded(target), operator, value)
-                self.expression(ast.copy_location(both, target), _unclear)
-                self.bind(target)
-            case ast.If(test, body, orelse) | ast.While(test, body, orelse):
-                self.expression(test, _value("bool", "it is a condition"))
-                self.branches(body, orelse)
+                self.assign([target], ast.copy_location(both, target))
+            case ast.If(test, body, orelse):
+                self.expression(test, _condition)
+                self.choice(test, body, orelse)
+            case ast.While(test, body, orelse):
+                self.loop([], body, test)
+                self.block(orelse)
             case ast.For(target, iterated, body, orelse):
                 self.expression(iterated, _unclear)
-                self.bind(target)
-                self.block([*body, *orelse])
+                self.loop([target], body)
+                self.block(orelse)
             case ast.With(items, body):
                 for one in items:
                     self.expression(one.context_expr, _unclear)
+                    self.bind(*filter(None, [one.optional_vars]))
                 self.block(body)
-            case ast.FunctionDef(name):
-                self.bound.add(name)
             case ast.Assert(test):
-                self.expression(test, _value("bool", "it is a condition"))
+                self.expression(test, _condition)
+            case _:  # of what a function or a `try` does only what it names is known
+                own = {i.arg for i in ast.walk(item) if isinstance(i, ast.arg)}
+                named = [i for i in ast.walk(item) if isinstance(i, ast.Name)]
+                made = own | {i.id for i in named if isinstance(i.ctx, ast.Store)}
+                for inner in named:
+                    if inner.id not in made or inner.id in self.own | self.of.keys():
+                        self.name(inner.id, _unclear(inner))
+                if isinstance(item, ast.FunctionDef):
+                    made = {item.name}
+                self.means |= dict.fromkeys(made, _Meaning())
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        match targets, value:
-            case [ast.Name(name)], ast.Name(other):
-                self.aliases[name] = self.aliases.get(other, frozenset((other,)))
-                return
-            case [ast.Tuple(names)], ast.Tuple(values) if len(names) == len(values):
-                if _are_of_their_own(names, values):  # `h, c = h0, c0`
-                    for target, item in zip(names, values, strict=True):
-                        self.assign([target], item)
-                    return
-            case [ast.Tuple(names)], ast.Name() if value.id not in self.bound:
-                for target in names:  # `row, col = edge_index`
-                    self.assign([target], value)
-                    if isinstance(target, ast.Name):
-                        self.rows.add(target.id)
-                return
+        """Names that are assigned mean what they get; of a name that gets another nothing is noted yet."""
+        found = [pair for target in targets for pair in self.pairs(target, value)]
+        rows = {name for name, meaning in found if meaning.itself}
         inside = any(isinstance(item, ast.Subscript) for item in targets)
-        self.expression(value, _tensor if inside else _assigned)
-        pairs = [
-            pair
-            for item in targets
-            for pair in (
-                [(one, self.elements_of(value, at)) for at, one in enumerate(item.elts)]
-                if isinstance(item, ast.Tuple)
-                else [(item, self.elements_of(value))]
-            )
-        ]
+        plain = all(isinstance(item, ast.Name) for item in targets)
+        match targets, value:
+            case _, ast.Name() if plain:
+                rows = set()
+            case [ast.Tuple()], ast.Name():  # `row, col = edge_index`
+                pass
+            case [ast.Tuple(names)], ast.Tuple(values) if len(names) == len(values):
+                for one, item in zip(names, values, strict=True):  # `h, c = h0, c0`
+                    kept = not isinstance(one, ast.Subscript | ast.Attribute)
+                    if not (kept and isinstance(item, ast.Name)):
+                        self.expression(item, _assigned if kept else _tensor)
+                rows = set()
+            case _:
+                self.expression(value, _tensor if inside else _assigned)
         self.bind(*targets)
-        for target, elements in pairs:
-            if isinstance(target, ast.Name) and elements:
-                self.elements[target.id] = elements
+        self.means |= found
+        self.rows = self.rows - {name for name, _ in found} | rows
 
-    def branches(self, *blocks: Sequence[ast.stmt]) -> None:
-        """Blocks of which one runs: a parameter that not all of them assign may be what it was."""
-        before, aliases = {*self.bound}, dict(self.aliases)
-        elements = dict(self.elements)
-        bound, ways = list[set[str]](), list[dict[str, frozenset[str]]]()
-        moved = list[dict[str, frozenset[str]]]()
-        for block in blocks:
-            self.bound, self.aliases = {*before}, dict(aliases)
-            self.elements = dict(elements)
+    def pairs(
+        self, target: ast.expr, value: ast.expr, position: int | None = None
+    ) -> Iterator[tuple[str, _Meaning]]:
+        """The names of a target, and what each of them gets."""
+        match target, value:
+            case ast.Name(name), ast.Name(other):
+                yield name, self.meaning(other)
+            case ast.Name(name), _:
+                yield name, self.elements_of(value, position)
+            case ast.Tuple(items) | ast.List(items), ast.Tuple(values) | ast.List(
+                values
+            ) if len(items) == len(values) and not _starred((*items, *values)):
+                for one, part in zip(items, values, strict=True):
+                    yield from self.pairs(one, part)
+            case ast.Tuple(items) | ast.List(items), _:
+                for at, one in enumerate(items):
+                    if isinstance(one, ast.Name) and not _starred(items[:at]):
+                        yield from self.pairs(one, value, at)
+                        continue
+                    for name, meaning in self.pairs(_inner(one), value):
+                        yield name, meaning.doubted
+
+    def choice(
+        self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
+    ) -> None:
+        """Blocks of which one runs."""
+        before, given, condition = dict(self.means), self.given, self.condition(test)
+        blocks = {condition: body, f"not {condition}": orelse}
+        ways = dict[str, dict[str, _Meaning]]()
+        for word, block in blocks.items():
+            self.means, self.given = dict(before), given | {word}
             self.block(block)
-            bound.append(self.bound)
-            ways.append(self.aliases)
-            moved.append(self.elements)
-        everywhere, anywhere = bound[0].intersection(*bound), bound[0].union(*bound)
-        self.bound = anywhere - (self.own - everywhere)
-        self.aliases, self.elements = _of_either(ways), _of_either(moved)
+            ways[word] = self.means
+        self.given = given
+        ends = [
+            word
+            for word, block in blocks.items()
+            if block and isinstance(block[-1], ast.Return | ast.Raise)
+        ]
+        self.means = self.joined(
+            [way for word, way in ways.items() if word not in ends] or [*ways.values()]
+        )
+        leaving = [
+            word
+            for word, block in blocks.items()
+            if any(_leaves(item, LEAVING) for item in block)
+        ]
+        if len(leaving) == 1 and leaving == ends:
+            self.given |= blocks.keys() - {*ends}
+        elif leaving:
+            self.given |= {self.fresh()}
+
+    def condition(self, test: ast.expr) -> str:
+        """A condition by its text, as long as it stays the same."""
+        names = [one.id for one in ast.walk(test) if isinstance(one, ast.Name)]
+        same = not self.means.keys() & {*names}
+        called = any(isinstance(one, ast.Call) for one in ast.walk(test))
+        return ast.unparse(test) if same and not called else self.fresh()
+
+    def loop(
+        self,
+        targets: Sequence[ast.expr],
+        body: Sequence[ast.stmt],
+        test: ast.expr | None = None,
+    ) -> None:
+        """What may run any number of times: until what its names mean stays the same."""
+        given = self.given
+        self.given |= {self.fresh()}
+        while True:
+            before = dict(self.means)
+            if test is not None:
+                self.expression(test, _condition)
+            self.bind(*targets)
+            self.block(body)
+            self.means = self.joined([before, self.means])
+            if self.means == before:
+                break
+        self.given = given
+
+    def joined(self, ways: Sequence[Mapping[str, _Meaning]]) -> dict[str, _Meaning]:
+        """What each name may mean after one of several blocks; a name that is no input has been assigned by then."""
+        inputs = self.own or self.of.keys()
+        names = {name for way in ways for name in way}
+        return {
+            name: _one_of(
+                [
+                    way.get(name) or _itself(name)
+                    for way in ways
+                    if name in way or name in inputs
+                ]
+            )
+            for name in names
+        }
 
     def bind(self, *targets: ast.expr) -> None:
         """Names that are assigned; in `y[i] = x` the names are read."""
         for target in targets:
             match target:
                 case ast.Name(name):
-                    self.bound.add(name)
-                    self.aliases.pop(name, None)
-                    self.elements.pop(name, None)
+                    self.means[name] = _Meaning()
                 case ast.Tuple(items) | ast.List(items):
                     self.bind(*items)
                 case ast.Starred(inner):
@@ -577,6 +729,8 @@ class _Uses:
                 self.binary(left, right, BINARY[type(operator)], use, expected)
             case ast.UnaryOp(ast.Invert(), inner):
                 self.expression(inner, _taken_by("~", inner))
+            case ast.UnaryOp(ast.Not(), inner):
+                self.expression(inner, _condition)
             case ast.UnaryOp(_, inner):
                 plain = use.takes in ("tensor", "assigned", "moved") or use == _unclear(
                     node
@@ -584,13 +738,11 @@ class _Uses:
                 self.expression(inner, _operand if plain else expected)
             case ast.Compare(left, operators, others):
                 self.compare([left, *others], operators)
-            case ast.BoolOp(_, values):
-                for value in values:
-                    self.expression(value, _value("bool", "it is a condition"))
-            case ast.IfExp(test, body, orelse):
-                self.expression(test, _value("bool", "it is a condition"))
-                self.expression(body, expected)
-                self.expression(orelse, expected)
+            case ast.BoolOp() | ast.IfExp():
+                self.chosen(node, expected)
+            case ast.NamedExpr(target, value):
+                self.assign([target], value)
+                self.name(target.id, use)
             case ast.Subscript(value, index):
                 self.expression(value, _moved)
                 self.expression(index, _index)
@@ -606,6 +758,24 @@ class _Uses:
             case _:
                 self.other(node)
 
+    def chosen(self, node: ast.BoolOp | ast.IfExp, expected: Expected) -> None:
+        """What is computed only if something else is so."""
+        given = self.given
+        if isinstance(node, ast.BoolOp):
+            for value in node.values:
+                self.expression(value, _condition)
+                self.given |= {self.fresh()}
+        else:
+            self.expression(node.test, _condition)
+            condition = self.condition(node.test)
+            for word, value in (
+                (condition, node.body),
+                (f"not {condition}", node.orelse),
+            ):
+                self.given = given | {word}
+                self.expression(value, expected)
+        self.given = given
+
     def computed(self, node: ast.expr, use: _Use) -> None:
         """Note what the elements of inputs are, where something is computed of them."""
         takes: Takes = use.takes
@@ -617,82 +787,110 @@ class _Uses:
             if isinstance(node, ast.BinOp | ast.UnaryOp):
                 return  # which says itself what it takes
             takes = "unclear"
-        for name in self.elements_of(node):
+        meaning = self.elements_of(node)
+        for name in meaning.plain if takes == "unclear" else meaning.elements:
             last = self.of.get(name, [use])[-1]
             kind = "positions" if use.takes == "positions" else ""
-            self.note(name, _Use(takes, last.node, use.where, kind))
+            noted = _Use(takes, last.node, use.where, kind, use.given)
+            self.note(name, noted, name in meaning.sure)
 
     def name(self, name: str, use: _Use) -> None:
         """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
         if name in self.rows and use.takes == "operand" or use.takes == "assigned":
             use = use._replace(takes="unclear")
-        for meant in self.aliases.get(name, (name,)):
-            if meant not in self.bound:
-                self.note(meant, use)
-        for meant in self.elements.get(name, ()):
+        meaning = self.meaning(name)
+        for meant in meaning.itself:
+            self.note(meant, use, meant in meaning.sure)
+        for meant in meaning.elements:
             if use.takes == "positions":  # of a sum of several, one may be a number
-                use = _Use("index", use.node, use.where, "positions")
-            known = use.takes in (*WHOLE, "constant", "moved")
-            self.note(meant, use if known else use._replace(takes="unclear"))
+                use = use._replace(takes="index", type="positions")
+            if use.takes in (*WHOLE, "constant", "moved"):
+                self.note(meant, use, meant in meaning.sure)
+            elif meant in meaning.plain:
+                self.note(meant, use._replace(takes="unclear"), False)
 
-    def note(self, name: str, use: _Use) -> None:
-        self.of.setdefault(name, []).append(use)
+    def note(self, name: str, use: _Use, sure: bool) -> None:
+        """A use here; where it is not sure that what it says of a name is so, it speaks of no other use."""
+        given = self.given | use.given | (set() if sure else {self.fresh()})
+        self.of.setdefault(name, []).append(use._replace(given=given))
 
-    def elements_of(
-        self, node: ast.expr, position: int | None = None
-    ) -> frozenset[str]:
-        """The inputs that are integers or masks if the value is: those whose elements it has, and what it computes of them \
-gives no other kind of number; of a call with several results those of one: the positions of a `topk` are not its values."""
+    def elements_of(self, node: ast.expr, position: int | None = None) -> _Meaning:
+        """The inputs whose elements a value has, and what it computes of them gives no other kind of number; \
+of a call with several results those of one: the positions of a `topk` are not its values."""
         match node:
             case ast.Subscript(ast.Call() as call, ast.Constant(int(at))):
                 return self.elements_of(call, at)
             case ast.Name(name):
-                own = self.aliases.get(name, frozenset((name,))) - self.bound
-                return own | self.elements.get(name, frozenset())
-            case ast.Attribute(value, "T" | "mT" | "data") | ast.Subscript(value):
+                return self.meaning(name).moved
+            case ast.Attribute(value, word) if word in MOVED:
                 return self.elements_of(value)
-            case ast.UnaryOp(_, value) | ast.Starred(value):
+            case ast.Subscript(value):
+                return self.elements_of(value)
+            case ast.UnaryOp(operator, value) if not isinstance(operator, ast.Not):
+                return self.elements_of(value)._replace(plain=frozenset())
+            case ast.Starred(value) | ast.NamedExpr(_, value):
                 return self.elements_of(value)
             case ast.BinOp(left, operator, right) if not isinstance(operator, ast.Div):
-                return self.elements_of(left) | self.elements_of(right)
+                both = _all_of([self.elements_of(left), self.elements_of(right)])
+                return both._replace(plain=frozenset())
             case ast.IfExp(_, left, right):
-                return self.elements_of(left) | self.elements_of(right)
+                return _one_of([self.elements_of(left), self.elements_of(right)])
             case ast.Tuple(items) | ast.List(items):
-                return frozenset().union(*map(self.elements_of, items))
+                return self.parts_of(items).doubted  # each is of its own kind
             case ast.Call():
                 found = self.parsed(node)
-                operands = found.elements(position) if found else ()
-                return frozenset().union(*map(self.elements_of, operands))
-        return frozenset()
+                return _all_of(
+                    [
+                        _Meaning(),
+                        *(
+                            (
+                                self.parts_of(_items(value))
+                                if sure
+                                else self.parts_of(_items(value)).doubted
+                            )
+                            for value, sure in (
+                                found.elements(position) if found else ()
+                            )
+                        ),
+                    ]
+                )
+        return _Meaning()
+
+    def parts_of(self, items: Sequence[ast.expr]) -> _Meaning:
+        """What is put together of parts."""
+        return _all_of([_Meaning(), *map(self.elements_of, items)])
 
     def other(self, node: ast.expr) -> None:
         """A comprehension or a lambda: what it binds is bound inside of it."""
-        before, aliases = set(self.bound), dict(self.aliases)
-        for part in getattr(node, "generators", ()):
+        before, given = dict(self.means), self.given
+        generators = getattr(node, "generators", ())
+        for part in generators[:1]:  # what stands for more is not known here
+            self.expression(part.iter, _unclear)
+        self.given |= {self.fresh()}
+        found = dict[str, _Meaning]()
+        for part in generators:
             match part.target, part.iter:  # `x.view(...) for x in (q, k, v)`
                 case ast.Name(name), ast.Tuple(items) | ast.List(items):
-                    said = [
-                        self.aliases.get(item.id, {item.id})
-                        for item in items
-                        if isinstance(item, ast.Name)
-                    ]
-                    self.aliases[name] = frozenset().union(*said)
+                    plain = [item.id for item in items if isinstance(item, ast.Name)]
+                    found[name] = _all_of([_Meaning(), *map(self.meaning, plain)])
         for inner in ast.walk(node):
             match inner:
                 case ast.Name(name, ast.Store()) | ast.arg(name):
-                    self.bound.add(name)
+                    self.means[name] = found.get(name, _Meaning())
         for child in ast.iter_child_nodes(node):
             parts = ast.iter_child_nodes(child)
             for part in [child, *parts] if not isinstance(child, ast.expr) else [child]:
-                if isinstance(part, ast.expr):
+                first = generators and part is generators[0].iter
+                if isinstance(part, ast.expr) and not first:
                     self.expression(part, _unclear)
-        self.bound, self.aliases = before, aliases
+        self.means, self.given = before, given
 
     def attribute(self, node: ast.Attribute) -> None:
         """`x.shape`; what no tensor has is read of an object."""
         if self._module(node) is None:
-            of_object = not is_tensor_word(node.attr)
-            what = _value("object", f"'.{node.attr}' is read") if of_object else _moved
+            what: Expected = _moved if node.attr in (*MOVED, *NO_TENSOR) else _tensor
+            if not is_tensor_word(node.attr):
+                what = _value("object", f"'.{node.attr}' is read")
             self.expression(node.value, what)
 
     def _module(self, node: ast.expr) -> str | None:
@@ -755,6 +953,8 @@ gives no other kind of number; of a call with several results those of one: the 
         calls = calls_of(kind, name, len(given), words)
         calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
         given.update(words)
+        if _starred(node.args) or "None" in words:  # what stands where is not known
+            calls = ()
         return _Parsed(given, calls, shown)
 
     def call(self, node: ast.Call) -> None:
@@ -769,15 +969,26 @@ gives no other kind of number; of a call with several results those of one: the 
         """A call of Python's or of the user's own: of a name that nobody knows others complain."""
         name = (dotted_name(node.func) or "").partition(".")[0]
         what: Expected = _unclear if name in self.known else _tensor
-        if name in ("range", "int", "round"):
-            what = _value("int", f"{name} takes a number")
+        if name in ("range", "int", "round"):  # an int of a float too
+            what = _value("int" if name == "range" else "", f"{name} takes a number")
         for value in (*node.args, *(word.value for word in node.keywords)):
             self.expression(value, what)
+        match node.func:  # what a tensor has that nobody knows
+            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.own:
+                self.name(owner, _unclear(receiver))
+            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.means:
+                self.name(owner, _unclear(receiver))
+            case ast.Call() | ast.Subscript() | ast.Lambda() | ast.IfExp():
+                self.expression(node.func, _unclear)
 
 
 KNOWN = {"torch", "F", "math", "nn"}
 COMPARED = "it is only compared for equality, or turned into integers"
+OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # take nothing else
+MOVED = ("T", "mT", "data")  # attributes that have the elements of their tensor
+NO_TENSOR = SHAPELY - {"item", "tolist", "type"}
 WHOLE = ("positions", "mask", "index")  # what takes integers or booleans alone
+BY_VALUE = ("tensor", "operand", "unclear")  # what may have a gradient
 COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
 EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls through which no gradient goes
 WHOLE_DTYPE = re.compile(r"torch\.(u?int\d*|long|bool)")
@@ -794,32 +1005,46 @@ class _Parsed(NamedTuple):
     def word(self) -> str:
         return self.shown.rpartition(".")[2]
 
-    def elements(self, position: int | None) -> Iterator[ast.expr]:
-        """The arguments whose elements, or what is computed of them in their own dtype, the result has."""
-        known = facts_of_call(self.word) or facts_of_call(self.word.removesuffix("_"))
+    def elements(self, position: int | None) -> Iterator[tuple[ast.expr, bool]]:
+        """The arguments whose elements, or what is computed of them in their own dtype, the result has; \
+and whether they are integers if it is."""
+        called = built_in_primitives().called  # of other functions nothing is known
+        known = called(self.word) or called(self.word.removesuffix("_"))
         kinds = {
             kind
             for facts in known
             for at, kind in enumerate(facts.kinds)
             if position in (None, at) or len(facts.kinds) == 1
         }
-        kept = kinds == {"kept"}
-        made = any("creates" in facts.flags for facts in known)
-        if not kept or made or self.converts():
+        if kinds != {"kept"} or self.creates or self.converts():
             return
+        said = {
+            slot.parameter
+            for slots in self.calls
+            for argument, slot in slots.items()
+            if argument in self.given
+        }
+        if "dtype" in {*self.given, *said}:
+            return
+        moving = any(facts.category in MOVING for facts in known)
         others = {name for facts in known for _, name in facts.constants}
         plain = set[str]() if is_constant(self.word) else others
         for argument, value in self.given.items():
             slots = [item[argument] for item in self.calls if argument in item]
-            if (
-                not slots
-                and argument == 0
-                or any(
-                    slot.takes in ("tensor", "either") and slot.parameter not in plain
-                    for slot in slots
-                )
-            ):
-                yield value
+            takes = {slot.takes for slot in slots if slot.parameter not in plain}
+            if takes & {"tensor", "either"}:
+                yield value, takes == {"tensor"} and not (moving and argument != 0)
+
+    @property
+    def creates(self) -> bool:
+        return any("creates" in facts.flags for facts in facts_of_call(self.word))
+
+    def is_moved(self) -> bool:
+        """Whether nothing but the elements of the first argument is in the result, which are followed, or none of them."""
+        if self.creates or self.word in NO_TENSOR:
+            return True
+        followed = any(value is self.given[0] for value, _ in self.elements(None))
+        return followed and _is_of_any(self.word)
 
     def converts(self) -> bool:
         """Whether it gives integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`."""
@@ -833,30 +1058,33 @@ class _Parsed(NamedTuple):
         tensor = receiver or any(slot.takes == "tensor" for slot in slots)
         if tensor and self.converts() and (argument == 0 or self.word in EQUAL):
             return _constant
-        if tensor and argument == 0 and _is_of_any(self.word):
+        if tensor and argument == 0 and self.is_moved():
             return _moved
         if receiver:
             return _tensor
         return _taken(self.calls, argument, self.given, self.shown)
 
 
-def _of_either(
-    ways: Sequence[Mapping[str, frozenset[str]]],
-) -> dict[str, frozenset[str]]:
-    """What each name may be after one of several blocks."""
-    names = {name for way in ways for name in way}
-    return {
-        name: frozenset().union(*(way.get(name, ()) for way in ways)) for name in names
-    }
+LEAVING = (ast.Return, ast.Break, ast.Continue)
 
 
-def _are_of_their_own(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
-    """Whether assigning them one by one is the same: nothing that is assigned is read."""
-    named = {item.id for item in targets if isinstance(item, ast.Name)}
-    read = {
-        one.id for item in values for one in ast.walk(item) if isinstance(one, ast.Name)
-    }
-    return not named & read
+def _leaves(item: ast.stmt, by: type[ast.stmt] | tuple[type[ast.stmt], ...]) -> bool:
+    """Whether what follows a statement may not run."""
+    inner = not isinstance(item, ast.FunctionDef | ast.ClassDef)
+    return inner and any(isinstance(node, by) for node in ast.walk(item))
+
+
+def _starred(items: Sequence[ast.expr]) -> bool:
+    return any(isinstance(item, ast.Starred) for item in items)
+
+
+def _inner(target: ast.expr) -> ast.expr:
+    return target.value if isinstance(target, ast.Starred) else target
+
+
+def _items(value: ast.expr) -> Sequence[ast.expr]:
+    """The tensors of an argument: of `torch.cat([a, b])` two."""
+    return value.elts if isinstance(value, ast.Tuple | ast.List) else (value,)
 
 
 def _optional(node: ast.expr) -> _Use:
@@ -877,9 +1105,9 @@ def _is_of_module(receiver: ast.Name, word: str) -> bool:
 
 
 def _is_of_any(word: str) -> bool:
-    """Whether what is called so says nothing of the elements of its tensor: `unsqueeze`, `size`, `new_zeros`."""
+    """Whether what is called so says nothing of the elements of its tensor: `unsqueeze`."""
     return all(
-        facts.category in MOVING or facts.memory == "same" or "creates" in facts.flags
+        facts.category in MOVING or facts.memory == "same"
         for facts in facts_of_call(word)
     )
 
@@ -926,8 +1154,10 @@ def _taken(
         if not slots:
             made = is_made_of_numbers(shown.rpartition(".")[2])
             where = f"{shown} takes numbers"
-            if made:
-                return _Use("value", node, where, "int")
+            if made:  # a size, or perhaps a float: `torch.full((2,), value)`
+                size = shown.rpartition(".")[2] in OF_SIZES and argument != "dtype"
+                given = frozenset(("numbers",) * (not size))
+                return _Use("value", node, where, "int", given)
             known = is_torch_word(shown.rpartition(".")[2])
             return _unclear(node) if known else _tensor(node)  # others tell of it
         if slots[0].takes == "either":
@@ -941,12 +1171,39 @@ def _taken(
             return _Use("value", node, where, value.type)
         if shown.startswith("'") and takes == {"tensor"}:
             return _operand(node)
-        return _Use(slots[0].takes, node, shown)
+        return _of_slots(slots, node, shown)
 
     return use
 
 
+def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> _Use:
+    """What is taken by all of some slots; where positions are expected, perhaps something else in floats."""
+    if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
+        return _unclear(node)
+    if any(slot.soft for slot in slots):
+        where = f"{shown} (a float tensor, if it is probabilities)"
+        return _Use(slots[0].takes, node, where, "", frozenset(("classes",)))
+    return _Use(slots[0].takes, node, shown)
+
+
 # --- What that makes of a name.
+
+
+def _proving(uses: Sequence[_Use]) -> dict[Takes, _Use]:
+    """The first use of each kind. What takes no floats proves nothing where the name is used by value without it.
+
+    `x[i] if on else x * i`: `i` may be a float that has a gradient. But wherever `x[i]` runs, `i` is none.
+    """
+    by_value = [use for use in uses if use.takes in BY_VALUE]
+    numbers = [use for use in uses if use.takes == "value"]
+    wholes = [use for use in uses if use.takes in WHOLE]
+    doubted = [
+        proofs
+        for proofs in (numbers, wholes)
+        if not all(any(one.given <= use.given for one in proofs) for use in by_value)
+    ]
+    left = [use for use in uses if not any(use in proofs for proofs in doubted)]
+    return {use.takes: use for use in reversed(left)}
 
 
 class _Proven(NamedTuple):
@@ -961,7 +1218,13 @@ def _judged(
     name: str, uses: Sequence[_Use], names: Names, by_name: bool = True
 ) -> _Judged:
     """The entry of one of the inputs, and why it cannot be taken for that, if so; `by_name`: `eps` is rather a number."""
-    by_kind = {use.takes: use for use in reversed(uses)}
+    every = {use.takes: use for use in reversed(uses)}
+    proving = _proving(uses)
+    by_kind = {
+        takes: use
+        for takes, use in every.items()
+        if takes in proving or takes not in WHOLE
+    }
     optional = "?" if "optional" in by_kind else ""
     is_tensor = {"tensor", "moved"} & by_kind.keys()
     if found := _whole(name, by_kind):
@@ -1166,7 +1429,7 @@ def _annotated(kind: str) -> _Proven | None:
 
 def _proven(name: str, uses: Sequence[_Use], annotation: str = "") -> _Proven | None:
     """What is no floating tensor, though it is called one; None where it may be."""
-    by_kind = {use.takes: use for use in reversed(uses)}
+    by_kind = _proving(uses)
     value = by_kind.get("value")
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
     if value and value.type in ("int", "bool") and not is_tensor:

@@ -11,9 +11,13 @@ from scaffold.project.inferred_inputs import (
     of_stated_names,
 )
 from scaffold.spec.arguments import read_arguments
+from scaffold.spec.grammar import parse_entries
 from scaffold.spec.problems import KeyPath, Problems
 from tests.cli.running import new_op, scaffold
 from tests.derive.cases import CASES
+from tests.derive.ops_of_others import OPS
+from tests.derive.published import PUBLISHED
+from tests.sweeps import in_every_run
 
 FILE = """
 import torch
@@ -512,6 +516,130 @@ def test_bare_names_are_what_their_use_proves(
     raw = {"inputs": inputs, "forward": forward}
     found = of_stated_names(raw, locate, str)
     assert (found[0] if found else None) == taken
+
+
+# Forwards in which `x` may be a float that has a gradient, though something that may be it, or has its name, takes integers.
+FLOATS = (
+    # Of what a call gives, or what it turns its argument into.
+    "v, i = x.topk(2)\nreturn w.gather(1, i) * v",
+    "_, i = torch.sort(x)\nidx = i.unsqueeze(-1).expand(-1, -1, 3)\nreturn torch.gather(x, 1, idx)",
+    "u, i = torch.unique(x, return_inverse=True)\nreturn w[i] * x",
+    "m, e = torch.frexp(x)\nreturn w[e] * m",
+    "i = torch.multinomial(x, 2)\nreturn w[i] * x",
+    "i = torch.where(x)\nreturn w[i] * x",
+    "return w[(x * 3).round().long()] * x",
+    "i = (x * 3).type(torch.LongTensor)\nreturn w[i] * x",
+    "kind = torch.long\nreturn w[(x * 3).to(kind)] * x",
+    "j = w.argmax(1).masked_fill(w[0] < 0, x)\nreturn w[j] * x",
+    "return F.cross_entropy(w, x) + (x * w).sum()",
+    "return F.cross_entropy(w, x * 0.9 + 0.1)",
+    # Of one thing among several.
+    "t = (x, w.argmax(1))\nreturn w[t[1]] * x",
+    "t = [x]\nt.append(w.argmax(1))\nreturn w[t[1]] * x",
+    "s, p = torch.sort(x)\nt = (s, p)\nu, q = t\nreturn w.gather(1, q) * u",
+    "i = x if on else w.argmax(1)\nreturn w[i] + x * 2",
+    # Of names that are assigned anew.
+    "t = x.view(-1)\ny = t * 2\nt = w.argmax(1)\nreturn w[t] + y",
+    "t = x.view(-1)\ny = t * 2\nreturn y + torch.stack([w[t] for t in range(3)])",
+    "y = x * 2\nif on:\n    x = x.argsort(1)\nreturn y + w.gather(1, x)",
+    "x, b = w.argmax(1), x\nreturn w[x] * b",
+    "(x := w.argmax(1))\nreturn w.gather(1, x)",
+    # Of what runs only sometimes.
+    "return w[x] if on else w * x",
+    "if on:\n    return w[x]\nreturn w * x",
+    "while w.sum() > 0:\n    w = w[x]\nreturn w * x",
+    "y = on and w[x].sum()\nreturn y * x",
+    "i = lambda t: t[x]\nreturn w * x",
+    # Compared, and used by value where it is hard to see.
+    "y = x.float()\nreturn y * (x == 0)",
+    "y = torch.fft.fft(x)\nreturn y.abs() * (x == 0)",
+    "t = x.topk(2)\nreturn t[0] * (x == 0)",
+    "t = x.H\nreturn t * (x == 0)",
+    "y = x.unknown(2)\nreturn y * (x == 0)",
+    "m = x == 0\nkept = x\nx = w.argsort(1)\nreturn kept * m",
+    "m = x == 0\nif on:\n    x = w\nreturn m * x",
+    "m = x == 0\nfor i in range(3):\n    x = w\nreturn m * x",
+    "t = torch.zeros(3)\nfor i in range(3):\n    w = w * t\n    t = x\nreturn w * (x == 0)",
+    "try:\n    y = x * w\nexcept ValueError:\n    y = w\nreturn y * (x == 0)",
+    "return torch.stack([x * w for x in x.unbind(0)]) * (x == 0).all()",
+    # A number may be any.
+    "if x:\n    w = w * x\nreturn w",
+    "return w[: int(x * 3)] * x",
+    "return torch.full((3,), x) * w * x",
+    "return w[not x] * x",
+)
+
+
+@pytest.mark.parametrize("forward", FLOATS)
+def test_what_may_be_a_float_with_a_gradient_stays_one(forward: str) -> None:
+    """A wrong type would give it no gradient, in silence."""
+    for inputs in ("x, w, on: bool", "x[N, D], w[N, D], on: bool"):
+        found = of_stated_names({"inputs": inputs, "forward": forward}, locate, str)
+        assert found is None, found[0]
+
+
+@pytest.mark.parametrize(
+    ("forward", "kind"),
+    [
+        ("return w[x] * x", "int"),  # wherever it runs
+        ("y = w * x\nif on:\n    return y[x]\nreturn y[x + 1]", None),
+        ("if on:\n    w = w[x] * x\nreturn w", "int"),
+        (
+            "if on:\n    w = w.masked_fill(x, 0)\nif on:\n    w = w * x\nreturn w",
+            "bool",
+        ),
+        ("return w[x] if on else w[x + 1]", "int"),
+        ("x += 1\nreturn w[x]", "int"),
+        ("return F.cross_entropy(w, x.view(-1))", "int"),
+        ("if w.dim() == 0:\n    raise ValueError\nreturn w[x] * x", "int"),
+    ],
+)
+def test_what_takes_no_floats_wherever_a_value_is_used_proves_it(
+    forward: str, kind: str | None
+) -> None:
+    raw = {"inputs": "x, w, on: bool", "forward": forward}
+    found = of_stated_names(raw, locate, str)
+    wanted = f"x[; {kind}], w, on: bool" if kind else None
+    assert (found[0] if found else None) == wanted
+
+
+def test_of_targets_that_may_be_probabilities_the_note_says_so() -> None:
+    raw = {"inputs": "x, y", "forward": "F.cross_entropy(x, y)"}
+    assert of_stated_names(raw, locate, str) == (
+        "x, y[; int]",
+        (
+            "y[; int] in --inputs: it holds positions in F.cross_entropy (a float tensor, if it is probabilities)",
+        ),
+    )
+
+
+KNOWN = (*CASES, *PUBLISHED, *OPS)
+PARTS = range(6)
+
+
+@pytest.mark.parametrize(
+    "part", in_every_run(PARTS, [0], others=pytest.mark.each_commit)
+)
+def test_no_float_of_a_known_op_is_taken_for_anything_else(part: int) -> None:
+    """Each is stated without types, and then not at all; what its own table says has a gradient has to be a float."""
+    for case in KNOWN[part :: len(PARTS)]:
+        entries = parse_entries(" ".join(case.inputs.split()), Location("--inputs"))
+        plain = ", ".join("*" * one.variadic + one.name.text for one in entries)
+        floats = {one.name.text for one in entries if one.tensor and not one.traits} - {
+            *getattr(case, "nondiff", ())
+        }
+        found = of_stated_names({"inputs": plain, "forward": case.forward}, locate, str)
+        whole = [found[0] if found else plain]
+        try:
+            alone = inferred_inputs({"forward": case.forward}, locate, str)
+        except ScaffoldError:
+            pass  # it asks
+        else:
+            whole += [alone.inputs] if alone else []
+        for inputs in whole:
+            for entry in parse_entries(inputs, Location("--inputs")):
+                kept = entry.tensor and not entry.traits
+                assert kept or entry.name.text not in floats, (case.name, inputs)
 
 
 def test_a_name_of_which_an_option_speaks_is_left_as_it_is() -> None:
