@@ -15,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from itertools import count, filterfalse
+from itertools import count, dropwhile, filterfalse
 from typing import Any, Literal, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
@@ -953,8 +953,8 @@ of a call with several results those of one: the positions of a `topk` are not i
         calls = calls_of(kind, name, len(given), words)
         calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
         given.update(words)
-        if _starred(node.args) or "None" in words:  # what stands where is not known
-            calls = ()
+        if _starred(node.args) or "None" in words:
+            calls = tuple(call for call in calls if _is_spread(call, given))
         return _Parsed(given, calls, shown)
 
     def call(self, node: ast.Call) -> None:
@@ -1076,6 +1076,14 @@ def _leaves(item: ast.stmt, by: type[ast.stmt] | tuple[type[ast.stmt], ...]) -> 
 
 def _starred(items: Sequence[ast.expr]) -> bool:
     return any(isinstance(item, ast.Starred) for item in items)
+
+
+def _is_spread(call: Call, given: Arguments) -> bool:
+    """Whether what stands where is known in spite of a star: in `x.view(*dims, n)` all are sizes."""
+    places = (at for at in given if isinstance(at, int))
+    rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
+    found = [call[at].parameter for at in rest]
+    return len(found) > 1 and len({*found}) == 1
 
 
 def _inner(target: ast.expr) -> ast.expr:

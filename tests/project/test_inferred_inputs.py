@@ -482,6 +482,7 @@ def test_of_every_known_forward_what_is_proposed_can_be_read() -> None:
         ),
         ("x, mask", "x.masked_fill(~mask, -1e9).softmax(-1)", "x, mask[; bool]"),
         ("x, k", "x.sum(k)", "x, k: int"),
+        ("x, n", "x.view(*x.shape[:-1], -1, n)", "x, n: int"),
         ("x,\n  on", "x.exp() if on else x", "x, on: bool"),
         ("x, ids, offset", "x[ids + offset]", "x, ids[; int], offset[; int]"),
         ("x, seen_mask", "x[seen_mask]", "x, seen_mask[; bool]"),
@@ -591,6 +592,7 @@ def test_what_may_be_a_float_with_a_gradient_stays_one(forward: str) -> None:
         ("return w[x] if on else w[x + 1]", "int"),
         ("x += 1\nreturn w[x]", "int"),
         ("return F.cross_entropy(w, x.view(-1))", "int"),
+        ("return w.gather(*x)", None),
         ("if w.dim() == 0:\n    raise ValueError\nreturn w[x] * x", "int"),
     ],
 )
