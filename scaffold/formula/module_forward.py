@@ -339,7 +339,9 @@ class _Converter:
         body = _Reader(self, name, (*running, name))
         node.body = [item for item in map(body.visit, node.body) if not _is_alias(item)]
         _check_names(node, body.read)
-        for attribute in body.read:
+        for attribute in _in_turn_of_parameters(
+            [*body.read], self.methods.get("__init__")
+        ):
             known = self.attributes.get(attribute, Attribute())
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
@@ -561,6 +563,19 @@ def _attributes(
             )
     found.setdefault("training", Attribute(ast.Name("bool", ast.Load())))
     yield from found.items()
+
+
+def _in_turn_of_parameters(names: list[str], init: ast.FunctionDef | None) -> list[str]:
+    """The attributes, those that are parameters of `__init__` in its order, so that a call of the class means the same of the op's module."""
+    given = [item.arg for item in parameters(init.args)] if init else []
+    turns = {
+        name: given.index(value.id)
+        for node in (ast.walk(init) if init else ())
+        for name, value in _assigned(node)
+        if name in names and isinstance(value, ast.Name) and value.id in given
+    }
+    ordered = iter(sorted(turns, key=turns.__getitem__))
+    return [next(ordered) if name in turns else name for name in names]
 
 
 def _changed(init: ast.FunctionDef) -> Iterator[str]:

@@ -172,6 +172,25 @@ def test_what_is_read_of_self_becomes_parameters_as_init_says() -> None:
     assert "self" not in ast.unparse(function)
 
 
+def test_numbers_come_in_the_order_of_init_not_of_the_reads() -> None:
+    """`Scaled(8, 1e-5, 2)` means the same of the class and of the op's module."""
+    source = """
+class Scaled(nn.Module):
+    def __init__(self, dim, eps=1e-5, groups=1, *, power=2):
+        super().__init__()
+        self.exponent = power
+        self.groups = groups
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return (x * self.weight) ** self.exponent / self.groups + self.eps
+"""
+    assert ast.unparse(converted(source).args) == (
+        "x, *, weight: Parameter[dim], eps=1e-05, groups=1, exponent=2"
+    )
+
+
 def test_methods_get_what_they_read_by_keyword() -> None:
     file = ast.parse(NORM)
     (owner,) = modules_named(file, "Norm")

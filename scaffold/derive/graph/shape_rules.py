@@ -28,9 +28,10 @@ class Slice(UnnamedSize):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rest(UnnamedSize):
-    """What a -1 stands for among sizes."""
+    """What a -1 stands for among sizes, of a tensor of a shape."""
 
     sizes: Op
+    of: Shape | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -542,8 +543,8 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
     return shape
 
 
-def sized(program: Program, shape: Op) -> Shape | None:
-    """The shape that a static value is, as `reshape` takes it."""
+def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
+    """The shape that a static value is, as `reshape` takes it for a tensor `of` a shape."""
     if shape.rule == "shape":
         return shape.asked
     if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
@@ -551,7 +552,7 @@ def sized(program: Program, shape: Op) -> Shape | None:
     if any(literal(dim) == -1 for dim in shape.args):
         return Shape(
             tuple(
-                Rest(shape) if literal(dim) == -1 else program.size_of(dim)
+                Rest(shape, of) if literal(dim) == -1 else program.size_of(dim)
                 for dim in shape.args
             )
         )
@@ -571,7 +572,7 @@ def _sizes(args: Args) -> Op:
 
 
 def _reshaped(program: Program, args: Args) -> Shape | None:
-    shape = sized(program, _sizes(args))
+    shape = sized(program, _sizes(args), args["x"].shape)
     dims, sizes = args["x"].shape.dims, _sizes(args)
     if shape is None or shape.dims is None or dims is None or sizes.rule != "list":
         return shape

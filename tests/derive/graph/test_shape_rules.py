@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
 from tests.sweeps import pairs_in_every_run
 
@@ -85,3 +86,18 @@ def check_gradient(
     found = torch.autograd.grad(apply(x, y), wanted, cotangent)
     for one, two in zip(found, right, strict=True):
         torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x.reshape(-1).exp().mean() * y.reshape(-1).exp().mean()",
+        "x.view(1, -1).exp().mean(-1) * y.view(1, -1).exp().mean(-1)",
+        "u, v = x.reshape(-1), y.reshape(-1)\nreturn (u * u).mean() + v.sin().mean()",
+        "(x.reshape(1, -1) + 1).sum(0).unsqueeze(-1) * (y.reshape(1, -1) * y.reshape(1, -1))",
+    ],
+)
+def test_what_is_left_of_two_tensors_is_not_one_size(forward: str) -> None:
+    shapes = [((4,), (3,)), ((2, 3), (5,)), ((1,), (3, 2)), ((2,), (1,))]
+    calls = [(tensor(*one), tensor(*two)) for one, two in shapes]
+    check_forward("x, y", forward, calls)
