@@ -72,12 +72,11 @@ def undeclared_output(
         shape, before, returned = tuple(output.shape), dict(sizes), _kind(output)
         if returned != KINDS[kind] and not (kind == "float" and output.is_complex()):
             words = f"{name} is declared as {KINDS[kind]}"
-            hint = (
-                f"say what it is: '{name}{TRAITS[returned]}'"
-                if TRAITS[returned]
-                else ""
-            )
-            return Contrary(f"{words}, and the forward returns {returned}", hint)
+            if kind == "float":
+                words = f"{name} counts as {KINDS[kind]}, as nothing else is said of it"
+            said = f"{words}, and the forward returns {returned}"
+            hint = _outputs_as_returned(checks, outputs) if TRAITS[returned] else ""
+            return Contrary(said, hint)
         if dims is None:
             continue
         fits = not (whole and leading) or _fits(dims, shape, leading)
@@ -85,6 +84,16 @@ def undeclared_output(
             returned = f"the forward returns {name}{_shown(shape, before)}"
             return Contrary(f"{name}{_text(dims)} is declared, and {returned}")
     return None
+
+
+def _outputs_as_returned(checks: Any, outputs: Sequence[Tensor]) -> str:
+    """The declaration of all outputs, of those that are no floats as what they are."""
+    entries = list[str]()
+    for (name, dims, _), output in zip(checks.OUTPUTS, outputs, strict=False):
+        shape, trait = "" if dims is None else _text(dims), TRAITS[_kind(output)]
+        said = trait.replace("[...", shape[:-1]) if shape else trait
+        entries.append(f"{name}{said or shape}")
+    return f"--outputs '{', '.join(entries)}'"
 
 
 def _counted(names: Sequence[str]) -> str:
