@@ -48,12 +48,18 @@ def _last_of_size_1(value: Tensor, leading: int) -> Tensor:
     return value[(*(slice(None),) * (leading - 1), slice(1))]
 
 
+def _with_one_dim(value: Tensor, leading: int) -> Tensor:
+    return value * torch.linspace(1, 0.5, 3).to(value.dtype)
+
+
 CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
     ("without its leading dims", 1, _without),
     ("with leading dims of size 1", 1, _of_size_1),
     ("without its first dim", 2, _without_first),
     ("with size 1 in its last leading dim", 2, _last_of_size_1),
 )
+# Of a tensor that has no dims where shapes were searched for: it may have another number of elements than the others.
+OF_NO_DIMS = (("with one dim", 0, _with_one_dim),)
 
 
 def list_cases(checks: Any) -> Iterator[Case]:
@@ -117,15 +123,16 @@ def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
-    """The bases in which the leading dims of one input are fewer or 1."""
+    """The bases in which the leading dims of one input are fewer or 1, or one that has no dims has one."""
     bases = ("base", "higher-rank")
     for base in [name for name in bases if name in checks.CASES]:
         values = checks.make(**checks.CASES[base])
         for position, declared in checks.BROADCAST.items():
             if not isinstance(values[position], Tensor):
                 continue
-            leading = values[position].ndim - declared
-            for words, least, change in CHANGES:
+            ndim = values[position].ndim
+            leading = ndim - declared
+            for words, least, change in CHANGES if ndim else OF_NO_DIMS:
                 if leading >= least:
                     name = f"{base}, {checks.NAMES[position]} {words}"
                     arguments = checks.CASES[base]

@@ -187,6 +187,21 @@ def test_shapes_that_are_not_declared_broadcast_only_where_derived() -> None:
     assert found is not None and "instead of ()" in found.words
 
 
+def test_tensors_without_dims_have_some_where_the_forward_takes_that() -> None:
+    raw: dict[str, Any] = {
+        "inputs": "x, a, b",
+        "forward": "x * a.reshape(-1).mean() * b.reshape(-1).mean()",
+        "test_shapes": "x[N], a[], b[]",
+    }
+    derived = frozenset("xab")
+    assert verdict(derived, **raw, derive=True).failure is None
+    for size, words in (("a", ""), ("b", "grad_a: factor 3")):
+        grad = f"((grad_output * x).sum() * b.mean() / {size}.numel()).expand(a.shape)"
+        found = verdict(derived, **raw, derive=True, grad={"a": grad}).failure
+        assert (f"{found.subject}: {found.words}" if found else "") == words
+        assert not found or found.lines[0] == "case: base, a with one dim"
+
+
 def test_shapes_that_nobody_declared_may_raise_but_not_be_wrong() -> None:
     product: dict[str, Any] = {
         "inputs": "x, y",
