@@ -17,7 +17,14 @@ from scaffold.derive.graph.op import (
     is_number,
     literal,
 )
-from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize
+from scaffold.derive.graph.shapes import (
+    SCALAR,
+    Dim,
+    OrScalar,
+    Shape,
+    UnnamedSize,
+    unknown,
+)
 from scaffold.derive.graph.static_values import (
     is_literal,
     is_no_string,
@@ -115,7 +122,11 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
         (body, orelse),
         data,
         kind=kind,
-        shape=_chosen_shape(test, body, orelse) if two else tensor.shape,
+        shape=(
+            _chosen_shape(test, body, orelse)
+            if two
+            else _shape_or_scalar(tensor.shape, orelse if body is tensor else body)
+        ),
         active=body.active or orelse.active,
     )
 
@@ -127,6 +138,13 @@ class ChosenSize(UnnamedSize):
     test: Op
     body: Dim
     orelse: Dim
+
+
+def _shape_or_scalar(shape: Shape, other: Op) -> Shape:
+    """That of a choice between a tensor and a Python value: a number broadcasts nothing; a 0 stands for zeros, None for nothing."""
+    if is_number(other, 0) or literal(other) is None or shape == SCALAR:
+        return shape
+    return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))
 
 
 def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:

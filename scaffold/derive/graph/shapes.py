@@ -157,6 +157,13 @@ class Broadcast(Origin):
 
 
 @dataclass(frozen=True, slots=True)
+class OrScalar(Origin):
+    """A shape, or none where a choice took a number: it broadcasts to what both do."""
+
+    base: Shape
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped(Origin):
     """A shape without some dims."""
 
@@ -333,7 +340,7 @@ def fits(small: Shape, large: Shape) -> bool:
         return True
     if small.dims is None:
         match small.origin:
-            case Kept(base):
+            case Kept(base) | OrScalar(base):
                 return fits(base, large)
             case Broadcast(parts):
                 return all(fits(part, large) for part in parts)

@@ -18,6 +18,7 @@ from scaffold.derive.graph.op import (
     SummedTo,
     is_number,
     literal,
+    tensors,
 )
 from scaffold.derive.graph.shapes import (
     Axis,
@@ -25,6 +26,7 @@ from scaffold.derive.graph.shapes import (
     Dim,
     Dropped,
     Kept,
+    OrScalar,
     Shape,
     Squeezed,
     Transposed,
@@ -57,11 +59,17 @@ OF_A_SHAPE = SHAPED | {"vjp", "shaped_like", "count", "ones"}
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
     """The values that can tell a shape: they ask for none themselves."""
     owners: Owners = {}
-    asking = set[Op]()
+    asking, numbers = set[Op](), set[Op]()
     for op in program.ops:  # each after its arguments
+        if (
+            isinstance(op.shape.origin, OrScalar)
+            and op.args
+            and numbers.issuperset(() if op.rule == "cond" else tensors(op.args))
+        ):
+            numbers.add(op)  # under some test, which has no shape
         if op.rule in OF_A_SHAPE or not asking.isdisjoint(op.args):
             asking.add(op)
-        elif op.is_tensor:
+        elif op.is_tensor and op not in numbers:
             owners.setdefault(op.shape, []).append((op, needs(op)))
     return owners
 

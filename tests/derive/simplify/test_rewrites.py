@@ -224,3 +224,25 @@ def test_the_probabilities_of_a_line_are_one_together(dim: int) -> None:
     assert ".sum(" not in text
     both = signature.replace("; const", "")
     check_forward(both, forward, [(tensor(3, 4), tensor(3, 4))])
+
+
+OR_A_NUMBER = {
+    "beside its shape": "x.sum(1) / d",
+    "computed with": "x.sum(1) * -(2 * d)",
+    "beside a number": "x.sum() * d",
+    "added": "x.pow(2).sum(1) - d",
+    "of its own": "x.sum(1) * d + d.sum() if w is not None else x.sum(1) * d",
+}
+
+
+ENDINGS = ("return ({}).mean()", "y = {}\nreturn y.sum() / y.numel()")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("body", OR_A_NUMBER.values(), ids=OR_A_NUMBER)
+def test_a_number_in_place_of_a_tensor_broadcasts_nothing(
+    body: str, ending: str
+) -> None:
+    forward = f"d = w.exp() if w is not None else 3.0\n{ending.format(body)}"
+    calls = [(tensor(3, 4), tensor(3)), (tensor(3, 4), None)]
+    check_forward("x[B, N], w[B]?", forward, calls)
