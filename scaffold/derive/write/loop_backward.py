@@ -661,6 +661,7 @@ class _Gathered:
             *(
                 Line(Assign(self.graph.name(self.results[own]), value), served[own])
                 for own, value in self._outside()
+                if served[own]  # what the loop leaves may serve no gradient
             ),
         ]
 

@@ -502,3 +502,19 @@ def test_the_note_says_what_of_a_loop_is_not_understood() -> None:
     spec = spec_of("x[B,T,H], h0[B,H]", forward=forward, derive=True)
     (note,) = derive(spec).notes
     assert note.endswith("there is a loop: a loop writes into a part of a tensor")
+
+
+def test_what_a_loop_leaves_and_no_gradient_reads_is_no_line() -> None:
+    forward = """
+h = torch.zeros_like(x[:, 0])
+g = w * w
+ys = [h, h * w]
+for t, x_t in enumerate(x.unbind(1)):
+    h = h
+    ys.append(h * w)
+return torch.sin(torch.stack(ys, 0)) * 1.5, torch.sin(g) * 1.5, torch.sin(h) * 1.5
+"""
+    spec = spec_of("x[B, T, C], w[]", forward=forward, outputs="a, b, c", derive=True)
+    text = draft_of(spec)
+    compile(text, "op.py", "exec")
+    assert "if :" not in text and "for t in" in backward_of(text)
