@@ -18,9 +18,8 @@ class Row(NamedTuple):
 
     op: str
     place: str
-    files: tuple[
-        tuple[str, str], ...
-    ]  # paths, and how each stands: "" as it was written
+    # Paths, and how each stands: "" as it was written.
+    files: tuple[tuple[str, str], ...]
     status: tuple[str, ...]
 
 

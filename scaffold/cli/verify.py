@@ -126,9 +126,8 @@ def _interpreter(python: str | None, mutants: bool) -> Interpreter:
 
 
 APART = frozenset({"orphaned", "lost"})  # no test runs them
-PLAIN = frozenset(
-    {"ok", "unproven", "unprovable"}
-)  # as written: proofs are what tests are for
+# As written: proofs are what tests are for.
+PLAIN = frozenset({"ok", "unproven", "unprovable"})
 QUIET = PLAIN | {"missing"}  # of the test file, what is missing is said anyway
 
 

@@ -26,9 +26,8 @@ from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec, TensorInput
 
 INDEX = "i"  # of the tensor that a gradient is for
-JOINING = frozenset(
-    {"joined", "stacked"}
-)  # shapes of what is made of all tensors along a dim
+# Shapes of what is made of all tensors along a dim.
+JOINING = frozenset({"joined", "stacked"})
 
 
 class JoinedInput(NamedTuple):

@@ -244,12 +244,14 @@ class Formula:
     comments: tuple[str, ...] = field(default=())  # those above the return
     graph: Graph = field(default_factory=Graph, compare=False, repr=False)
     kept: Kept | None = None
+    # Where the first syntax that is wanted stands.
     locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
         default=lambda wanted: None, compare=False, repr=False
-    )  # where the first syntax that is wanted stands
+    )
+    # The body of a function of these inputs, with nothing rewritten; () for none.
     own_text: Callable[..., tuple[str, ...]] = field(
         default=lambda inputs, after=(): (), compare=False, repr=False
-    )  # the body of a function of these inputs, with nothing rewritten; () for none
+    )
 
     def expressions(self) -> Iterator[Node]:
         """Every expression that it reads: of its statements, and its result."""

@@ -205,9 +205,8 @@ class OfLoop(NamedTuple):
     at: str
     backwards: bool
     collected: list[Collected]
-    changed: frozenset[
-        str
-    ]  # names that the forward changes in place, and a step gives a new value
+    # Names that the forward changes in place, and a step gives a new value.
+    changed: frozenset[str]
 
 
 class _Header(NamedTuple):

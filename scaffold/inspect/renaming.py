@@ -29,9 +29,8 @@ class Renaming(NamedTuple):
 
     before: Names
     after: Names
-    arguments: frozenset[
-        str
-    ]  # of the op: a word of these is the op only where it is called
+    # Of the op: a word of these is the op only where it is called.
+    arguments: frozenset[str]
 
     @property
     def words(self) -> dict[str, str]:

@@ -423,34 +423,16 @@ def _position(use: _Use) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _unclear(node: ast.expr) -> _Use:
-    return _Use("unclear", node, "")
+def _used(takes: Takes, where: str = "") -> Expected:
+    """What is taken by an expression that takes it wherever it stands."""
+    return lambda node: _Use(takes, node, where)
 
 
-def _tensor(node: ast.expr) -> _Use:
-    return _Use("tensor", node, "")
-
-
-def _operand(node: ast.expr) -> _Use:
-    return _Use("operand", node, "")
-
-
-def _moved(node: ast.expr) -> _Use:
-    """Of a tensor, whatever its elements are: `x.shape`, `x.view(-1)`, `x.long()`."""
-    return _Use("moved", node, "")
-
-
-def _assigned(node: ast.expr) -> _Use:
-    """What it is assigned to tells what it is."""
-    return _Use("assigned", node, "")
-
-
-def _constant(node: ast.expr) -> _Use:
-    return _Use("constant", node, "")
-
-
-def _index(node: ast.expr) -> _Use:
-    return _Use("index", node, "an index")
+_unclear, _tensor, _operand = _used("unclear"), _used("tensor"), _used("operand")
+_moved = _used("moved")  # a tensor, whatever its elements are: `x.shape`, `x.long()`
+_assigned = _used("assigned")  # what it is assigned to tells what it is
+_constant, _optional = _used("constant"), _used("optional")
+_index = _used("index", "an index")
 
 
 def _condition(node: ast.expr) -> _Use:
@@ -1093,10 +1075,6 @@ def _inner(target: ast.expr) -> ast.expr:
 def _items(value: ast.expr) -> Sequence[ast.expr]:
     """The tensors of an argument: of `torch.cat([a, b])` two."""
     return value.elts if isinstance(value, ast.Tuple | ast.List) else (value,)
-
-
-def _optional(node: ast.expr) -> _Use:
-    return _Use("optional", node, "")
 
 
 def _as_loaded(target: ast.expr) -> ast.expr:

@@ -58,9 +58,8 @@ class Known(NamedTuple):
 
     ours: Collection[str] = ()  # need no question
     kept: Collection[str] = ()  # stay as they are
-    reads: Mapping[str, bytes | None] = MappingProxyType(
-        {}
-    )  # what the texts were made from
+    # What the texts were made from.
+    reads: Mapping[str, bytes | None] = MappingProxyType({})
 
 
 NOTHING = Known()

@@ -21,9 +21,8 @@ class Exported(NamedTuple):
     names: Mapping[str, tuple[str, ...]]  # of each op's module
     # whether a module that is no op's was one, and is not there; by the names that are imported
     gone: Callable[[str, frozenset[str]], bool]
-    obsolete: Mapping[
-        str, frozenset[str]
-    ]  # names that an op's module does not define any more
+    # Names that an op's module does not define any more.
+    obsolete: Mapping[str, frozenset[str]]
     line_length: int
     single_lines: bool  # one name an import
 

@@ -163,9 +163,8 @@ class TestView(NamedTuple):
     claims: tuple[Claim, ...]
     make_parameters: str
     make_lines: tuple[str, ...]
-    functions: tuple[
-        FunctionView, ...
-    ]  # the op if it takes keywords, what it is compared with
+    # The op if it takes keywords, what it is compared with.
+    functions: tuple[FunctionView, ...]
     module: ModuleTestsView | None
     proof: ProofView | None = None  # what verification has beside that
 

@@ -49,11 +49,8 @@ from scaffold.spec.op_spec import DType
 
 OP_MODULE = "verified_op"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
-OF_A_STATED_GRADIENT = (
-    "()",
-    "(2, 1, 3, 2)",
-    "(2, 1, 2, 1, 2)",
-)  # ranks that a formula may not count on
+# Ranks that a formula may not count on.
+OF_A_STATED_GRADIENT = ("()", "(2, 1, 3, 2)", "(2, 1, 2, 1, 2)")
 TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "single": {"atol": "1e-5", "rtol": "1e-4"},
     "half": {"atol": "1e-2", "rtol": "2e-2"},

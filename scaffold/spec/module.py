@@ -265,9 +265,8 @@ TAKEN = frozenset(
         "_parameters",
     }
 )
-FACTORY = frozenset(
-    {"device", "dtype"}
-)  # arguments of a constructor that makes tensors
+# Arguments of a constructor that makes tensors.
+FACTORY = frozenset({"device", "dtype"})
 
 
 def read_module(

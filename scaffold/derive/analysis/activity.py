@@ -22,9 +22,8 @@ from scaffold.formula import (
 from scaffold.primitives.calls import by_shape, draws_random, is_constant, may_be
 
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
-READ_OUT = frozenset(
-    {"allclose", "equal", "is_nonzero", "item", "tolist"}
-)  # Python values of a tensor's data, through which none flows
+# Python values of a tensor's data, through which none flows.
+READ_OUT = frozenset({"allclose", "equal", "is_nonzero", "item", "tolist"})
 
 
 def callee(node: Node) -> str | None:

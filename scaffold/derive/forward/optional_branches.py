@@ -54,10 +54,8 @@ class Unfolder:
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
         """The value with the droppable conditionals inside it, if always computed, under names of their own."""
         if value.kind == "loop" or any(changed_in_place(value)):
-            return (
-                (),
-                value,
-            )  # a step has names of its own, or the order of its parts matters
+            # A step has names of its own, or the order of its parts matters.
+            return (), value
         before: list[Statement] = []
 
         def lift(node: Node) -> Node | None:

@@ -10,9 +10,8 @@ from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.rules.table import BUILDERS, Rule, Table
 from scaffold.formula import Node
 
-MIXES = frozenset(
-    {"contraction", "linalg"}
-)  # in code: each argument's reads the others
+# In code: each argument's reads the others.
+MIXES = frozenset({"contraction", "linalg"})
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:

@@ -230,9 +230,8 @@ class Reuse(NamedTuple):
 
     plan: Plan
     forward: Lines  # with a name of its own for every value that is saved
-    cut_off: frozenset[
-        str
-    ]  # saved locals that depend on an input: to a second derivative they are constants
+    # Saved locals that depend on an input: to a second derivative they are constants.
+    cut_off: frozenset[str]
     described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
 
 

@@ -36,9 +36,8 @@ def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op |
         one, two = products.of(body), products.of(orelse)
         shared = one.common(two)
         rest = [products.op(term.without(shared)) for term in (one, two)]
-        typed = [
-            item.kind for item in rest if not of_default_dtype(item)
-        ]  # `where` of two numbers is float32
+        # `where` of two numbers is float32.
+        typed = [item.kind for item in rest if not of_default_dtype(item)]
         if shared.has_factors and {"real", "complex"}.intersection(typed):
             inner = make.where(condition, *rest)
             found = products.op_times(shared, inner)

@@ -515,9 +515,8 @@ def _needed_lines(graph: Graph, blocks: Sequence[Node], wanted: set[str]) -> lis
     needed = _needed_names([line for block in blocks for line in block.args], wanted)
 
     def needs(line: Node) -> bool:
-        return (
-            bool(_owners(line) & needed) and line.args[0] is not line.args[1]
-        )  # `h = h`
+        # `h = h` is left out.
+        return bool(_owners(line) & needed) and line.args[0] is not line.args[1]
 
     return [
         graph.node("lines", "", tuple(filter(needs, block.args))) for block in blocks

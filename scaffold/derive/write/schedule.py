@@ -144,9 +144,8 @@ def _assigning(op: Op) -> frozenset[Need]:
         need
         for at, arg in enumerate(op.args)
         for need in _assigning(arg)
-        if not meets(
-            (test, at), need
-        )  # `ratio if scale > 0 else y`, where only that branch has a `ratio`
+        # `ratio if scale > 0 else y`, where only that branch has a `ratio`.
+        if not meets((test, at), need)
     )
 
 

@@ -294,9 +294,8 @@ class _Names:
 
 WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LEAST = 12  # characters that a name is worth
-TERMS = range(
-    3, 10
-)  # of a sum on several lines; of two a formatter would break the last one, inside its brackets
+# Of a sum on several lines; of two a formatter would break the last one, inside its brackets.
+TERMS = range(3, 10)
 WIDEST_TERM = 56
 
 # What has no better name than how it is made.

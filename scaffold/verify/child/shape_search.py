@@ -41,27 +41,10 @@ DESCRIBED = 6.0  # more, in which free sizes are told from others
 POOL = (8, 12, 6, 18, 10, 16, 14, 9, 7, 11, 24, 13, 15, 20, 17, *range(31, 64))
 SMALL = (4, 6, 3, 8, 5, 10, 7, 9, 12, 11, 14, 13, 15, 16, 18, 20, 17, *range(31, 64))
 MANY = 8  # dims
-NUMBERS = (
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    12,
-    16,
-    1,
-)  # what a dim may have to be; what is 1 broadcasts
-OTHERS = (
-    *range(2, 13),
-    14,
-    16,
-    18,
-    20,
-    24,
-)  # what it is changed to, to see whether it is free
+# What a dim may have to be; what is 1 broadcasts.
+NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 1)
+# What it is changed to, to see whether it is free.
+OTHERS = (*range(2, 13), 14, 16, 18, 20, 24)
 NAMES = tuple("NDKMHWPQRSUVEGJLT")
 SQUARE = 3.0  # how unlikely it is that two dims of one input are equal
 SQUARE_WEIGHT = 1.5  # ... of a parameter: `x + x @ w`
@@ -80,9 +63,8 @@ VECTORS = frozenset(
     {"bias", "b", "gamma", "beta", "weight", "scale", "timestep", "timesteps"}
 )
 MATRICES = frozenset({"weight", "w", "table", "emb", "embedding", "kernel"})
-ALIKE = re.compile(
-    r"w_?[a-ce-np-z]|w_?\w_gate"
-)  # `wq`, `wk`, `wv`: most often of one shape, and not `wo`
+# `wq`, `wk`, `wv`: most often of one shape, and not `wo`.
+ALIKE = re.compile(r"w_?[a-ce-np-z]|w_?\w_gate")
 MASK = re.compile(r"mask|bias")
 OF_WEIGHT = re.compile(r"w[qkvofgihzrudb]{1,3}")  # `wq`, `w_q`: weights
 STACKED = "the layers"  # the first dim of several parameters in one
@@ -115,9 +97,8 @@ CHANNELS = re.compile(
     r"to have (\d+) channels, but got (\d+)|at least (\d+) at dimension 0, but got weight of size \[(\d+)"
 )
 
-Told = Mapping[
-    str, tuple[str, ...]
-]  # a word for each dim, equal ones for dims that are equal; "" says nothing
+# A word for each dim, equal ones for dims that are equal; "" says nothing.
+Told = Mapping[str, tuple[str, ...]]
 Dims = tuple[int, ...]  # of an input: which dim it is, not how large
 Size = tuple[int, ...]
 
@@ -153,9 +134,8 @@ class _Refused(NamedTuple):
     places: int
     operands: tuple[Size, ...]
     of_rank: bool = False  # rather than of a size
-    reached_by: frozenset[int] = (
-        frozenset()
-    )  # the inputs that what stopped it may be of
+    # The inputs that what stopped it may be of.
+    reached_by: frozenset[int] = frozenset()
     unequal: tuple[tuple[int, int], ...] = ()  # sizes that an equation wants equal
 
 
