@@ -117,12 +117,11 @@ def autograd_of_forward(
     """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
     if not _may_run_again(spec, forward):
         return None
+    if len(wanted) > 1 and not any(item.variadic for item in spec.tensors):
+        return tuple(_pulled_if_needed(spec, graph, wanted, taken))
     absent = {item.name for item in spec.tensors if item.optional}
     sure = tuple(name for name in wanted if name not in absent)
-    optional = tuple(name for name in wanted if name in absent)
-    if sure and optional and not any(item.variadic for item in spec.tensors):
-        return tuple(_pulled_if_there(spec, graph, sure, optional, taken))
-    several = (sure, *((name,) for name in optional))
+    several = (sure, *((name,) for name in wanted if name in absent))
     lines: list[Statement] = []
     for some in filter(None, several):
         known = {*taken, *(name for line in lines for name in written(line))}
@@ -165,47 +164,48 @@ def _pulled(
         yield Assign(graph.name(f"grad_{name}"), value)
 
 
-def _pulled_if_there(
-    spec: OpSpec,
-    graph: Graph,
-    sure: Collection[str],
-    optional: Collection[str],
-    taken: Collection[str],
+def _pulled_if_needed(
+    spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs some of which may be absent: of those that are there, by one run of the forward."""
-    tensors, some, pullback, pulled = (
+    """The gradients of several inputs, by one run of the forward: autograd is given those alone that need one.
+
+    One that does not may be absent, or hold bools or ints, which `torch.func.vjp` refuses.
+    """
+    needed, some, pullback, pulled = (
         graph.name(fresh(word, taken))
-        for word in ("tensors", "some", "pullback", "pulled")
+        for word in ("needed", "some", "pullback", "pulled")
     )
-    keys = {name: graph.constant(f'"{name}"') for name in (*sure, *optional)}
+    keys = {name: graph.constant(f'"{name}"') for name in wanted}
 
     def passed(name: str) -> Node:
-        if name in optional:
-            get = graph.node("attribute", "get", (some,))
-            return graph.node("call", "", (get, keys[name]))
         value = graph.name(name)
-        return (
-            graph.node("subscript", "", (some, keys[name])) if name in sure else value
-        )
+        if name not in keys:
+            return value
+        get = graph.node("attribute", "get", (some,))
+        return graph.node("call", "", (get, keys[name], value))
 
-    pairs = ((keys[name], graph.name(name)) for name in sure)
-    items = tuple(part for pair in pairs for part in pair)
-    yield Assign(tensors, graph.node("dict", "", items))
-    for name in optional:
-        value, none = graph.name(name), graph.constant("None")
-        item = graph.node("subscript", "", (tensors, keys[name]))
-        test = graph.node("compare", "is not", (value, none))
-        yield If(test, (Assign(item, value),))
+    yield Assign(needed, graph.node("dict"))
+    for name, key in keys.items():
+        item = graph.node("subscript", "", (needed, key))
+        yield If(needs_gradient(spec, graph, name), (Assign(item, graph.name(name)),))
     arguments = tuple(passed(item.name) for item in spec.inputs)
     run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
     function = graph.node("lambda", some.label, (body,))
-    yield pullback_of(graph, pullback, function, (tensors,), BY_AUTOGRAD)
+    yield pullback_of(graph, pullback, function, (needed,), BY_AUTOGRAD)
     gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
     yield Assign(graph.node("tuple", "", (pulled,)), gradients)
     for name, key in keys.items():
         gradient = graph.node("subscript", "", (pulled, key))
         yield Assign(graph.name(f"grad_{name}"), gradient)
+
+
+def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
+    """`ctx.needs_input_grad[0]`."""
+    ctx = graph.name("ctx")
+    needs = graph.node("attribute", "needs_input_grad", (ctx,))
+    index = graph.constant(str(spec.index(name)))
+    return graph.node("subscript", "", (needs, index))
 
 
 def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:

@@ -122,3 +122,22 @@ def test_a_block_that_computes_in_another_precision() -> None:
     torch.testing.assert_close(
         grad, w.detach().bfloat16().sum(1).float().expand(3, 4), rtol=0.02, atol=0.02
     )
+
+
+HALVED = """
+out = x
+for i in range(3):
+    if out.sum() > i:
+        out = out / 2
+return out * mask if bias is None else out * mask + bias
+"""
+
+
+@pytest.mark.parametrize(
+    "mask", [torch.tensor([True, False, True]), torch.arange(3)], ids=["bool", "int"]
+)
+def test_an_input_that_nobody_declares_may_hold_no_floats(mask: torch.Tensor) -> None:
+    values, none = tensor(3), None
+    calls = [(values, mask, none), (values, mask, values), (values, values, values)]
+    text = check_forward("x, mask, bias?", HALVED, calls)
+    assert "autograd differentiates the forward as a whole" in text

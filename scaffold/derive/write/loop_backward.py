@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
+from scaffold.derive.autograd_fallback import needs_gradient
 from scaffold.derive.backward_program import Line, read_names, surely_written
 from scaffold.derive.graph.op import Loop, LoopGradient, LoopPart, LoopResult, Op
 from scaffold.derive.graph.shapes import Dim, Shape
@@ -717,7 +718,8 @@ class _Gathered:
             )
             if len(serves) == 1:
                 (name,) = serves
-                line = self._under(self._is_wanted(name), line)
+                test = needs_gradient(self.spec, self.graph, name)
+                line = self._under(test, line)
             found.append(line)
         return list(self._merged(found))
 
@@ -732,13 +734,6 @@ class _Gathered:
                 yield self.graph.node("choice", "", (*first.args, *under))
             else:
                 yield from (first, *others)
-
-    def _is_wanted(self, name: str) -> Node:
-        """`ctx.needs_input_grad[0]`."""
-        ctx = self.graph.name("ctx")
-        needs = self.graph.node("attribute", "needs_input_grad", (ctx,))
-        index = self.graph.constant(str(self.spec.index(name)))
-        return self.graph.node("subscript", "", (needs, index))
 
     def _under(self, test: Node, line: Node) -> Node:
         if line.kind != "choice":

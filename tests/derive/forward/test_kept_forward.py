@@ -191,7 +191,7 @@ def test_the_forward_runs_again_once_for_all_inputs_that_are_there() -> None:
     stops = STATE.replace("return h", "    if t == 2:\n        break\nreturn h")
     text = draft_of(spec_of("x, w, h0?", forward=stops.strip(), derive=True))
     assert text.count("torch.func.vjp(") == 1
-    assert 'tensors["h0"] = h0' in text
+    assert 'needed["h0"] = h0' in text
 
 
 @pytest.mark.parametrize("raises", [True, False])
