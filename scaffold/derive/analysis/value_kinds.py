@@ -59,6 +59,7 @@ class ValueKinds:
     ) -> None:
         self.names: dict[str, ValueKind] = dict.fromkeys(scalars, "scalar")
         self.names |= dict.fromkeys(groups, "group")
+        self.numbers = set[str]()  # that hold a number, in some calls at least
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
@@ -71,10 +72,16 @@ class ValueKinds:
             elif self.of(item.target) == "scalar":  # `total += x.sum()`
                 both = self._common_kind((item.target, item.value), "tensor")
                 self.names[item.target.label] = both
+                if not self.may_be_number(item.value):
+                    self.numbers.discard(item.target.label)
         return self
 
     def of_name(self, name: str) -> ValueKind:
         return self.names.get(name, "tensor")
+
+    def is_tensor(self, name: str) -> bool:
+        """Whether it is a tensor, or None, in every call: what can be saved."""
+        return self.of_name(name) == "tensor" and name not in self.numbers
 
     def of(self, node: Node) -> ValueKind:
         """The kind of an expression's value."""
@@ -105,6 +112,19 @@ class ValueKinds:
             case Node("call"):
                 return self._of_call(node)
         return self._common_kind(node.args, "tensor")
+
+    def may_be_number(self, node: Node) -> bool:
+        """Whether some calls make it a number: `w.sum() if w is not None else 2.0`, of the kind of a tensor."""
+        match node:
+            case Node("name", name) if name in self.numbers:
+                return True
+            case Node("constant", "None"):
+                return False
+            case Node("conditional", _, (_, *branches)):
+                return any(map(self.may_be_number, branches))
+            case Node("binary" | "unary", _, args):
+                return all(map(self.may_be_number, args))
+        return self.of(node) == "scalar"
 
     def _of_call(self, node: Node) -> ValueKind:
         callee, *args = node.args
@@ -157,10 +177,12 @@ class ValueKinds:
 
     def _choose(self, item: If) -> None:
         """A tensor in one branch (None in the other) is a tensor."""
-        before = dict(self.names)
+        before, numbers = dict(self.names), {*self.numbers}
         self.after(item.body)
         body, self.names = self.names, before
+        in_body, self.numbers = self.numbers, numbers
         self.after(item.orelse)
+        self.numbers |= in_body
         for name in body.keys() - self.names.keys():
             self.names[name] = body[name]
         for name, kind in self.names.items():
@@ -169,6 +191,8 @@ class ValueKinds:
     def _learn(self, item: Assign) -> None:
         kind = self.of(item.value)
         if item.target.kind == "name":
+            change = set.add if self.may_be_number(item.value) else set.discard
+            change(self.numbers, item.target.label)
             self.names[item.target.label] = kind
         elif item.target.kind == "tuple":
             parts = item.value.args if item.value.kind == "tuple" else ()

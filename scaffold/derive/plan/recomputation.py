@@ -214,12 +214,12 @@ def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assi
 def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
     """Whether to save what could be computed again: tensors, but not what may be another one."""
     copy = not isinstance(item, If) and bool(same_tensor(item.value))
-    return not copy and all(forward.kinds.of_name(name) == "tensor" for name in hit)
+    return not copy and all(forward.kinds.is_tensor(name) for name in hit)
 
 
 def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
     for name in sorted(saved):
-        if forward.kinds.of_name(name) != "tensor":
+        if not forward.kinds.is_tensor(name):
             message = f"the backward needs '{name}', which is no tensor and cannot be computed again"
             hint = f"make it a tensor, or compute {name} in the backward"
             raise ScaffoldError(message, forward.place, hint)
@@ -293,7 +293,7 @@ def _plan(
     described = frozenset(
         name
         for name in asked - there
-        if forward.kinds.of_name(name) == "tensor" and not unsure(statements, (name,))
+        if forward.kinds.is_tensor(name) and not unsure(statements, (name,))
     )
     return chosen(forward, wanted - outputs - described), described
 

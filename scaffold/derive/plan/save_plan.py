@@ -80,12 +80,26 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     """The values of the forward to save."""
     costs = Costs(backward.applier.table, backward.spec.double_backward)
     named = {*backward.held, *backward.lowered.places}
+    named -= _numbers(backward.lowered.results)
     return to_save(
         costs,
         backward.lowered.results,
         backward.roots.values(),
         lambda op: op in named and not is_view(op),
     )
+
+
+def _numbers(results: Iterable[Op]) -> set[Op]:
+    """The values that are Python numbers in some calls, `w.sum() if w is not None else 2.0`: these cannot be saved."""
+    found = set[Op]()
+    inner = {op for result in results for op in result.walk()}
+    for op in sorted(inner, key=lambda op: op.serial):
+        computed = op.facts.category == "elementwise" and found.issuperset(op.args)
+        chosen = op.rule == "cond" and not found.isdisjoint(op.args)
+        number = op.kind == "static" and not (op.rule == "const" and op.value is None)
+        if number or computed or chosen:
+            found.add(op)
+    return found
 
 
 def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:

@@ -480,3 +480,19 @@ return loss.mean()
     _, text = balanced("x[N], y[N], a: float, b: float, p: bool", forward.strip())
     assert "neg_()" not in text
     assert "(ctx.a * h).sigmoid_()" in text and "(-ctx.a * h).sigmoid_()" in text
+
+
+@pytest.mark.parametrize("inputs", ["x[B, N], w[B, N]?", "x, w?"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "d = w.detach().sum(1, keepdim=True) if w is not None else 4.0",
+        "d = (w.exp().sum() if w is not None else 2) ** 2",
+        "d = 2.0\nif w is not None:\n    d = d + w.exp().sum()\nd = d * 3 + 1",
+    ],
+)
+def test_what_may_be_a_number_is_computed_again(chosen: str, inputs: str) -> None:
+    """`save_for_backward` takes tensors and None alone."""
+    forward = f"{chosen}\nreturn (x / d).sum(1).mean()"
+    x = tensor(3, 4)
+    check_forward(inputs, forward, [(x, x.exp()), (x, None)])
