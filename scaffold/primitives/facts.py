@@ -79,7 +79,7 @@ DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
     *("inline", "optional", "sign", "words", "grad_words", "argument", "by_shape"),
-    *("changes", "autocast", "untyped", "unbatched", *FLAGS),
+    *("changes", "autocast", "untyped", "unbatched", "power", "spread", *FLAGS),
 )
 Section = Mapping[str, Any]
 
@@ -121,6 +121,8 @@ class Facts(NamedTuple):
     by_shape: str = ""  # what does the same with the shape of its last tensor: `expand`
     untyped: tuple[str, ...] = ()  # names that PyTorch declares without a type
     unbatched: tuple[str, ...] = ()  # names that the vmap of gradcheck refuses
+    power: float = 1  # of its argument, that its result is: 0.5 of a root
+    spread: tuple[str, ...] = ()  # what it is called of a variance, of a mean square
 
     @property
     def is_one_tensor(self) -> bool:
@@ -129,8 +131,18 @@ class Facts(NamedTuple):
 
     @property
     def is_view(self) -> bool:
-        """Whether its result has the memory of its argument, always."""
-        return self.category == self.memory == "view"
+        """Whether it rearranges its argument, and shares its memory, always."""
+        return self.rearranges and self.memory == "view"
+
+    @property
+    def rearranges(self) -> bool:
+        """Whether its result is its argument in another shape or order, perhaps copied: `reshape`."""
+        return self.category == "view"
+
+    @property
+    def takes_no_memory(self) -> bool:
+        """Whether its result takes no memory of its own, as a rule."""
+        return self.rearranges or self.memory == "view"
 
     def kind(self, position: int = 0) -> str:
         """What says the kind of a result."""
@@ -182,6 +194,8 @@ def facts_of(section: Section) -> Facts:
         section.get("by_shape", ""),
         tuple(section.get("untyped", ())),
         tuple(section.get("unbatched", ())),
+        section.get("power", 1),
+        tuple(section.get("spread", ())),
     )
 
 
@@ -287,7 +301,7 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
         yield Wrong("shape", f"'{shape}' is no shape", hint)
     if section.get("passes", 0) < 0:
         yield Wrong("passes", "'passes' is negative", "passes = 4")
-    for key in ("words", "grad_words", "argument"):
+    for key in ("words", "grad_words", "argument", "spread"):
         for word in several(section.get(key, ())):
             if not word.replace("{}", "x").isidentifier():
                 yield Wrong(key, f"'{word}' is no name", "words = ['probs']")

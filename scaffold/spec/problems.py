@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from scaffold.errors import Location, ScaffoldError, raise_all
 
 KeyPath = tuple[str, ...]  # ("grad", "weight"); items of a list by their number
-T = TypeVar("T")
+Value = TypeVar("Value")
 _KEY = r"\b([a-z-]+) = \[?'([^'\]]*)'\]?"
 
 
@@ -97,7 +97,7 @@ class Problems:
             hint = re.sub(_KEY, r"--\1 '\2'", hint)
         self.add(ScaffoldError(message, place, hint))
 
-    def attempt(self, read: Callable[[], T]) -> T | None:
+    def attempt(self, read: Callable[[], Value]) -> Value | None:
         """What `read` returns, or None where it raises: then its problems are noted."""
         try:
             return read()

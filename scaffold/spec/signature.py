@@ -477,7 +477,7 @@ class _TypeReader:
 # Invariant: all problems of a signature are raised together, each at its column.
 
 
-T = TypeVar("T")
+Read = TypeVar("Read")
 ANOTHER_NAME = "give one of them another name"
 NO_LEADING = "'...' is any leading dims"
 
@@ -585,9 +585,9 @@ def _is_variadic(item: Input) -> bool:
 
 def _each(
     entries: Sequence[Entry],
-    read: Callable[[Entry], T],
+    read: Callable[[Entry], Read],
     problems: list[ScaffoldError],
-) -> list[T]:
+) -> list[Read]:
     found = []
     for entry in entries:
         try:

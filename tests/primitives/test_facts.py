@@ -250,6 +250,14 @@ def a_result_has_the_sign_that_is_said(rule: Rule) -> None:
 
 
 @asked
+def a_result_is_the_power_that_is_said(rule: Rule) -> None:
+    if rule.facts.power != 1:
+        for values, (result,) in calls(rule, "real"):
+            (of,) = values.values()
+            torch.testing.assert_close(result, of**rule.facts.power)
+
+
+@asked
 def nothing_is_larger_than_what_is_said_to_be_largest(rule: Rule) -> None:
     for values, results in calls(rule, "real"):
         if "largest" in rule.facts.flags:

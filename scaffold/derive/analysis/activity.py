@@ -59,7 +59,8 @@ def _is_constant(node: Node) -> bool:
     `torch.equal` is a bool of Python's; `torch.sgn` of a complex number has a gradient, which a forward seldom means.
     """
     name = callee(node)
-    if name is not None and (is_constant(name) or name in ("equal", "sgn")):
+    step = name is not None and (is_constant(name) or may_be(name, "recorded"))
+    if step or name == "equal":
         return node.args[0].kind == "attribute" or name in BUILTINS
     of_its_receiver = name is not None and by_shape(name, creates=False)
     metadata = metadata_read(node) is not None and not of_its_receiver

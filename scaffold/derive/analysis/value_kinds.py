@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from scaffold.derive.analysis.metadata import ATTRIBUTES, METHODS
-from scaffold.formula import WELL_KNOWN, Assign, If, Node, Statement
+from scaffold.formula import BUILTINS, WELL_KNOWN, Assign, If, Node, Statement
 from scaffold.primitives.calls import is_several_tensors, may_be_several_tensors
 from scaffold.spec import OpSpec
 
@@ -164,7 +164,7 @@ class ValueKinds:
             return self._common_kind(tuple(args), "group")
         if name in SCALAR_CALLS:
             return "scalar"
-        if name in ("abs", "divmod", "max", "min", "pow", "round", "sum"):
+        if name in BUILTINS:  # abs, max, pow: of numbers a number
             return self._common_kind(tuple(args), "tensor")
         return "tensor"
 

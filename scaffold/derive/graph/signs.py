@@ -20,7 +20,7 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
     if op.rule == "const":
         value = number(op)
         return isinstance(value, int | float) and value >= 0
-    if op.rule == "pow_exponent":
+    if op.facts.operator == "**":
         return any(is_number(op.args[1], even) for even in (2, 4, 6))
     if op.rule in ("mul", "div"):
         one, two = op.args

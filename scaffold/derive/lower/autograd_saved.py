@@ -69,7 +69,7 @@ def storage(table: Table, op: Op) -> Op:
 def same_storage(table: Table, op: Op) -> list[Op]:
     """A tensor, the one that it is a view of, and so on down to the one that owns the memory."""
     found = [op]
-    while (rule := table.of_op(op.rule)) and rule.category == "view":
+    while (rule := table.of_op(op.rule)) and rule.facts.rearranges:
         op = next(tensors(op.args))
         found.append(op)
     return found

@@ -420,7 +420,7 @@ class LoopLowering:
         """Whether a size is one or more: what the loop begins with was taken from that dim, `h = x[:, 0]`."""
         firsts = (first for part in code.collected for first in part.firsts)
         return any(
-            op.rule == "select"
+            op.facts.shape == "selected"
             and size in (op.args[0].shape.dims or ())
             and size not in (op.shape.dims or (size,))
             for first in firsts

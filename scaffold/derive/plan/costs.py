@@ -37,11 +37,6 @@ def is_reduction(op: Op) -> bool:
     return op.facts.category == "reduction"
 
 
-def is_view(op: Op) -> bool:
-    """Whether it costs no memory of its own."""
-    return op.facts.memory == "view" or op.facts.category == "view"
-
-
 def is_at_hand(op: Op) -> bool:
     """Whether it is a Python value, or stands there anyway: it costs nothing, and never gets a name."""
     if op.rule == "lead_dims":  # `[0, 1]`

@@ -20,7 +20,7 @@ from scaffold.derive.graph.op import Op, down_to, tensors
 from scaffold.derive.graph.shapes import Dim, LeadingDims, MatrixProduct, Shape, is_lead
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction, is_view
+from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula import Assign, Lines
 from scaffold.spec import OpSpec
@@ -85,7 +85,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
         costs,
         backward.lowered.results,
         backward.roots.values(),
-        lambda op: op in named and not is_view(op),
+        lambda op: op in named and not op.facts.takes_no_memory,
     )
 
 

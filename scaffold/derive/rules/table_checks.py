@@ -55,6 +55,8 @@ TYPES = {
     "by_shape": STRING,
     "untyped": STRINGS,
     "unbatched": STRINGS,
+    "power": "a number",
+    "spread": "an array of two strings",
     "optional": STRINGS,
     "changes": STRINGS,
     "when": STRING,
@@ -158,6 +160,10 @@ def _has_type(key: str, value: Any) -> bool:
         return _are_strings(value)
     if key == "passes":
         return type(value) is int
+    if key == "spread":
+        return _are_strings(value) and len(value) == 2
+    if key == "power":
+        return type(value) in (int, float)
     if TYPES[key] is WORDS:
         return isinstance(value, str) or bool(value) and _are_strings(value)
     if key == "grad":

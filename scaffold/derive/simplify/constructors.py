@@ -151,8 +151,7 @@ class Maker(Algebra):
         """Whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
         if not self.opaque(op):
             return True
-        rule = self.applier.table.of_op(op.rule)
-        return rule is not None and rule.category == "view"
+        return op.facts.rearranges
 
     # Ops that are no primitives
 

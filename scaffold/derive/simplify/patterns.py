@@ -324,15 +324,15 @@ def _terms(op: Op, sign: int) -> tuple[Number, tuple[Term, ...]]:
     return 0, (Term(sign, op),)
 
 
-T = TypeVar("T")
-U = TypeVar("U")
+Item = TypeVar("Item")
+Part = TypeVar("Part")
 
 
 def _in_any_order(
-    items: tuple[T, ...],
-    parts: tuple[U, ...],
+    items: tuple[Item, ...],
+    parts: tuple[Part, ...],
     bound: Bound,
-    match: Callable[[T, U, Bound], Iterator[Bound]],
+    match: Callable[[Item, Part, Bound], Iterator[Bound]],
 ) -> Iterator[Bound]:
     """What is most particular first: a name fits anything."""
     if len(items) != len(parts):

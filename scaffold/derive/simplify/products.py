@@ -14,37 +14,37 @@ from scaffold.derive.graph.operations import Algebra
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.formula import Number, computed
 
-T = TypeVar("T")  # what its factors are: ops, or patterns
+Factor = TypeVar("Factor")  # an op, or a pattern
 POWERS = (2, 3, 4)  # `x ** 2` is two factors
 
 
-class Product(NamedTuple, Generic[T]):
+class Product(NamedTuple, Generic[Factor]):
     """Factors; each as often as it occurs."""
 
     number: Number = 1
-    statics: tuple[T, ...] = ()  # Python values that are no numbers
-    tensors: tuple[T, ...] = ()
-    below: tuple[T, ...] = ()  # tensors that it is divided by
-    static_below: tuple[T, ...] = ()
+    statics: tuple[Factor, ...] = ()  # Python values that are no numbers
+    tensors: tuple[Factor, ...] = ()
+    below: tuple[Factor, ...] = ()  # tensors that it is divided by
+    static_below: tuple[Factor, ...] = ()
 
     @property
     def has_factors(self) -> bool:
         """Whether it is more than a number."""
         return any(self[1:])
 
-    def times(self, other: "Product[T]") -> "Product[T]":
+    def times(self, other: "Product[Factor]") -> "Product[Factor]":
         """The factors of both, these first."""
         return Product(
             self.number * other.number,
             *(mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True)),
         )
 
-    def over(self, other: "Product[T]") -> "Product[T]":
+    def over(self, other: "Product[Factor]") -> "Product[Factor]":
         """The quotient."""
         return self.times(other.inverse)
 
     @property
-    def inverse(self) -> "Product[T]":
+    def inverse(self) -> "Product[Factor]":
         """What is above the line below it, and the other way around."""
         return Product(
             1 / self.number if self.number != 1 else 1,
@@ -54,19 +54,19 @@ class Product(NamedTuple, Generic[T]):
             self.statics,
         )
 
-    def without(self, other: "Product[T]") -> "Product[T]":
+    def without(self, other: "Product[Factor]") -> "Product[Factor]":
         """What is left when the factors of another, which all are among these, are taken out."""
         pairs = zip(self[1:], other[1:], strict=True)
         rest = (_removed(mine, theirs) for mine, theirs in pairs)
         return Product(_ratio(self.number, other.number), *rest)
 
-    def common(self, other: "Product[T]") -> "Product[T]":
+    def common(self, other: "Product[Factor]") -> "Product[Factor]":
         """The factors that both have."""
         pairs = zip(self[1:], other[1:], strict=True)
         shared = (_shared(mine, theirs) for mine, theirs in pairs)
         return Product(_common_number(self.number, other.number), *shared)
 
-    def holds(self, other: "Product[T]") -> bool:
+    def holds(self, other: "Product[Factor]") -> bool:
         """Whether all factors of another are among these, its number apart."""
         return all(
             mine.count(op) >= theirs.count(op)
@@ -75,7 +75,9 @@ class Product(NamedTuple, Generic[T]):
         )
 
 
-def _removed(mine: tuple[T, ...], theirs: tuple[T, ...]) -> tuple[T, ...]:
+def _removed(
+    mine: tuple[Factor, ...], theirs: tuple[Factor, ...]
+) -> tuple[Factor, ...]:
     left = list(mine)
     for op in theirs:
         left.remove(op)
@@ -91,8 +93,8 @@ def _ratio(whole: Number, part: Number) -> Number:
     return whole / part if found is None else found
 
 
-def _shared(mine: Iterable[T], theirs: Iterable[T]) -> tuple[T, ...]:
-    left, found = list(theirs), list[T]()
+def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, ...]:
+    left, found = list(theirs), list[Factor]()
     for op in mine:
         if op in left:
             left.remove(op)
@@ -210,9 +212,9 @@ class _Factors:
             times = number(op.args[1])
             for _ in range(int(abs(times or 0))):  # `x ** 2.0` is a square, too
                 self.take(op.args[0], below)
-        elif op.rule == "square" and self.every:
-            self.take(op.args[0], below)
-            self.take(op.args[0], below)
+        elif self.every and op.facts.power in POWERS:
+            for _ in range(int(op.facts.power)):
+                self.take(op.args[0], below)
         else:
             self.tensor[below].append(op)
 

@@ -419,13 +419,13 @@ class Namer:
     def _normalized(self, op: Op) -> Op | None:
         """What is divided by a root or a norm."""
         if op.facts.operator == "*":
-            roots = [arg for arg in op.args if arg.rule == "rsqrt"]
+            roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
             return rest[0] if is_scaled(op) and roots and rest else None
         if op.facts.operator != "/" or "scale" in op.args[0].facts.flags:
             return None
         below = op.args[1]
-        if below.rule == "clamp":  # so that nothing is divided by zero
+        if "limited" in below.facts.flags:  # so that nothing is divided by zero
             below = below.args[0]
         return op.args[0] if "scale" in below.facts.flags else None
 
@@ -470,15 +470,11 @@ def _roles_of(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in words if "{" not in word)
 
 
-# What a root is called of a variance, and of a mean square.
-ROOTS = {"sqrt": ("std", "rms"), "rsqrt": ("rstd", "inv_rms")}
-
-
 def _spread(op: Op) -> str | None:
     """`std` for the root of a variance, `rms` for that of a mean square, with an epsilon or without; None for another value."""
-    if op.rule not in ROOTS:
+    if not op.facts.spread:
         return None
-    of_variance, of_mean_square = ROOTS[op.rule]
+    of_variance, of_mean_square = op.facts.spread
     below = op.args[0]
     if below.facts.operator == "+" and not below.args[1].is_tensor:
         below = below.args[0]
@@ -502,7 +498,7 @@ def _squared(op: Op) -> Op | None:
     """`x` of `x * x`, `x**2` and `x.square()`."""
     twice = op.facts.operator == "*" and op.args[0] is op.args[1]
     square = op.facts.operator == "**" and is_number(op.args[1], 2)
-    return op.args[0] if twice or square or op.rule == "square" else None
+    return op.args[0] if twice or square or op.facts.power == 2 else None
 
 
 def _viewed(op: Op) -> Op:
