@@ -195,6 +195,8 @@ class _Moving:
 
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
         """Bring the axes into the order that is wanted, without those that are reduced and with those that are new."""
+        if MORE not in wanted and MORE in self.axes:
+            self._gather()
         gone = [axis for axis in self.axes if axis not in wanted]
         new = [axis for axis in wanted if axis not in self.axes]
         if MORE in (*gone, *new) or new and function != "repeat":
@@ -211,6 +213,13 @@ class _Moving:
         self._grow(wanted, new)
         self.axes = wanted
         return True
+
+    def _gather(self) -> None:
+        """Make one axis of what `...` stands for, also where that is nothing."""
+        at = self.axes.index(MORE)
+        self._call("unsqueeze", at)
+        self._call("flatten", at, at - len(self.axes))
+        self.axes[at] = f"{MORE} as one"
 
     def _put(self, axes: list[str], wanted: list[str]) -> None:
         """In another order."""

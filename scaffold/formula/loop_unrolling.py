@@ -9,21 +9,31 @@ for: nobody would merge five copies of a body, so those are left to autograd.
 
 import ast
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import (
     BINARY,
+    NONE,
     computed,
     truth_of,
     with_nones_settled,
 )
+from scaffold.formula.definitions import Meanings, full_name
 from scaffold.formula.substitution import named, names_in, stored
 from scaffold.primitives.calls import is_sized
 
 ROUNDS = 4  # of one loop
 LINES = 24  # that all loops of a forward make
+NUMBERS = 64  # that a list of arrangements may have
+ARRANGEMENTS: Mapping[str, Callable[..., Iterator[tuple[ast.expr, ...]]]] = {
+    "combinations": itertools.combinations,
+    "combinations_with_replacement": itertools.combinations_with_replacement,
+    "permutations": itertools.permutations,
+    "product": itertools.product,
+}
 Number = Callable[[ast.expr], int | None]  # what an expression is, if it is known
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
@@ -71,6 +81,58 @@ def _written_out(
 def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
     """What a comprehension, or a `map`, over values that the text lists gives; None of any other."""
     return _Steps(frozenset(), frozenset(taken), {}, {}).elements(item)
+
+
+def with_arrangements_listed(
+    body: list[ast.stmt], imports: Meanings, taken: Collection[str]
+) -> list[ast.stmt]:
+    """The statements with what `itertools` makes of constants as a list of it: `permutations(range(2))` is `[(0, 1), (1, 0)]`."""
+    if not any(full.startswith("itertools") for full in imports.values()):
+        return body
+    lister = _Arrangements(imports, _Steps(NONE, NONE, {}, _numbers(body, taken)))
+    return [lister.visit(item) for item in body]
+
+
+class _Arrangements(ast.NodeTransformer):
+    def __init__(self, imports: Meanings, steps: "_Steps") -> None:
+        self.imports, self.steps = imports, steps
+        steps.rounds = NUMBERS
+
+    def visit_Call(self, item: ast.Call) -> ast.expr:
+        self.generic_visit(item)
+        match item:
+            case ast.Call(ast.Name("list"), [ast.List(elts) as listed], []):
+                return listed if all(isinstance(x, ast.Tuple) for x in elts) else item
+        name = full_name(item.func, self.imports).removeprefix("itertools.")
+        arrange = ARRANGEMENTS.get(name)
+        several = [self._values(arg) for arg in item.args]
+        words = {word.arg or "": _integer(word.value) for word in item.keywords}
+        lists = [x for x in several if isinstance(x, list)]
+        numbers = several[len(lists) :]
+        if arrange is None or not lists or None in (*several, *words.values()):
+            return item
+        try:
+            found = arrange(*lists, *numbers, **words)
+            made = list(itertools.islice(found, NUMBERS + 1))
+        except TypeError:
+            return item
+        if sum(map(len, made)) > NUMBERS:
+            return item
+        tuples = [_listed_as(ast.Tuple, copy.deepcopy([*each]), item) for each in made]
+        return _listed_as(ast.List, tuples, item)
+
+    def _values(self, item: ast.expr) -> list[ast.expr] | int | None:
+        """The constants of a list, or a number."""
+        number = self.steps._number(item)
+        found = self.steps._listed(item) if number is None else None
+        return found if found and all(map(_is_literal, found)) else number
+
+
+def _is_literal(item: ast.expr) -> bool:
+    match item:
+        case ast.UnaryOp(_, ast.Constant()) | ast.Constant():
+            return True
+    return False
 
 
 def is_map(item: ast.AST) -> bool:

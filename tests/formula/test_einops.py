@@ -45,6 +45,8 @@ CASES = [
         "red(x, 'b (h p) (w q) -> b h w', 'max', p=2, q=2)",
         "x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).amax((2, 4))",
     ),
+    ("red(x, 'b ... -> b', 'sum')", "x.unsqueeze(1).flatten(1, -1).sum(1)"),
+    ("red(x, 'b ... d -> d', 'max')", "x.unsqueeze(1).flatten(1, -2).amax((0, 1))"),
     (
         "einsum(x, y, 'batch i, batch j -> batch i j')",
         "torch.einsum('ab,ac->abc', x, y)",
@@ -74,7 +76,6 @@ def test_a_pattern_is_written_out(call: str, wanted: str) -> None:
         "rearrange(x, 'b (n d -> b n d')",
         "repeat(x, 'b n -> b n d')",
         "red(x, 'b n d -> b d', 'prod')",
-        "red(x, 'b ... -> b', 'sum')",
         "einops.pack(x, 'b *')",
         "rearrange(x, 'b n -> n b', **sizes)",
     ],

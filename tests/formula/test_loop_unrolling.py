@@ -7,6 +7,7 @@ import pytest
 from scaffold.derive import derive
 from scaffold.formula.loop_unrolling import (
     unrolled,
+    with_arrangements_listed,
     with_loops_alone,
     with_maps_written_out,
 )
@@ -214,3 +215,27 @@ def test_a_test_that_is_settled_in_part() -> None:
         "    else:\n        a = v\nreturn a"
     )
     assert not derive(spec_of("x[N], y[N]", forward=forward, derive=True)).missing
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ("y = list(itertools.permutations(range(n)))", "y = [(0, 1), (1, 0)]"),
+        (
+            "y = list(product([0, -1], repeat=2))",
+            "y = [(0, 0), (0, -1), (-1, 0), (-1, -1)]",
+        ),
+        (
+            "y = list(itertools.combinations((1, 2, 3), 2))",
+            "y = [(1, 2), (1, 3), (2, 3)]",
+        ),
+        ("y = list(itertools.permutations(xs))", None),
+        ("y = list(itertools.permutations(range(5)))", None),
+        ("y = itertools.chain([1], [2])", None),
+    ],
+)
+def test_arrangements_of_constants_are_listed(source: str, wanted: str | None) -> None:
+    imports = {"itertools": "itertools", "product": "itertools.product"}
+    body = ast.parse(f"n = 2\n{source}").body
+    found = with_arrangements_listed(body, imports, {"xs"})
+    assert ast.unparse(found[1]) == (wanted or source)

@@ -76,24 +76,43 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
-    """`n //= 2` of a number that the op is given as `n = n // 2`: no number changes in place, and the name goes to another."""
+    """`n //= 2` of a number that the op is given, or that has two names, as `n = n // 2`: no number changes in place, and the name goes to another."""
     graph, kinds = formula.graph, kinds_of_inputs(spec)
     numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
+    lists = {item.name for item in spec.attributes} - numbers
 
     def one(item: Statement) -> Statement:
+        nonlocal numbers
         if isinstance(item, If):
-            body, orelse = (tuple(map(one, way)) for way in (item.body, item.orelse))
+            before, known = {*numbers}, {**kinds.names}
+            body = tuple(map(one, item.body))
+            after, numbers, kinds.names = numbers, before, known
+            orelse = tuple(map(one, item.orelse))
+            numbers, kinds.names = numbers & after, {**known}
+            kinds.after((item,))
             return replace(item, body=body, orelse=orelse)
         number = item.operator and item.target.kind == "name"
         if number and item.target.label in numbers and kinds.of(item.value) == "scalar":
             value = graph.node("binary", item.operator, (item.target, item.value))
             return replace(item, value=value, operator="")
-        for name in written(item):  # what holds another value from here on
-            numbers.discard(name)
-            kinds.names.pop(name, None)
+        value, names = item.value, written(item)
+        scalar = kinds.of(value) == "scalar"
+        kinds.after((item,))
+        if _is_list(value) or value.label in lists:
+            lists.update(names)
+        # A name that goes to another value; one number that has two names.
+        numbers -= names
+        if scalar and value.kind == "name" and value.label not in lists:
+            numbers |= {*names, value.label}
         return item
 
     return replace(formula, statements=tuple(map(one, formula.statements)))
+
+
+def _is_list(value: Node) -> bool:
+    """Whether a Python value may be a list, which does change in place."""
+    called = callee(value) or ""
+    return value.kind == "list" or called.rpartition(".")[2] in ("list", "tolist")
 
 
 def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> Lines:
@@ -303,8 +322,9 @@ def _assigns_anew(item: Statement, name: str) -> bool:
 
 
 def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
-    """A local must not be called like a gradient that comes in: formulas would mean either."""
-    locals_ = written(*formula.statements)
+    """A local must not be called like a gradient that comes in where formulas of the user's could mean either."""
+    stated = spec.gradients or spec.backward
+    locals_ = written(*formula.statements) if stated else frozenset()
     for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
         message = f"the forward assigns '{name}', which is the gradient of an output"
         hint = "name the local otherwise"

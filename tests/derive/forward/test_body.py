@@ -150,6 +150,10 @@ def test_an_input_that_is_changed_is_returned_itself() -> None:
     ("names", "expected"),
     [
         ("grad_x = x * 2\nreturn grad_x", "x_grad = x * 2\nreturn x_grad"),
+        (
+            "grad_output = x * 2\nreturn grad_output",
+            "output_grad = x * 2\nreturn output_grad",
+        ),
         ("sort = x * 2\nreturn sort", "sort = x * 2\nreturn sort"),
         ("sum = sum([x, y])\nreturn sum", "new_sum = sum([x, y])\nreturn new_sum"),
     ],
@@ -214,6 +218,30 @@ def test_a_number_is_rebound_and_a_constant_may_change() -> None:
     text = check_forward(inputs, REBOUND, calls, derive=True)
     assert "new_n // 2" in text and "        q += t.detach()\n" in text
     assert not derive(spec_of(inputs, forward=REBOUND, derive=True)).notes
+
+
+ALIASES = """
+m = n
+m //= 2
+k = x.shape[0]
+last = k
+if last > 2:
+    k += 1
+return x * m * n * last * k
+"""
+
+
+def test_of_a_number_with_two_names_one_goes_to_another_number() -> None:
+    calls = [(tensor(rows, 4), 5) for rows in (2, 3)]
+    text = check_forward("x[B, D], n: int = 8", ALIASES, calls, derive=True)
+    assert "m = m // 2" in text and "k = k + 1" in text
+    assert not derive(
+        spec_of("x[B, D], n: int = 8", forward=ALIASES, derive=True)
+    ).notes
+
+
+def test_a_list_with_two_names_is_one_list() -> None:
+    assert "b += [3]" in body("a = [1, 2]\nb = a\nb += [3]\nreturn x * len(a)")
 
 
 def test_what_a_tensor_is_multiplied_into_has_no_second_name() -> None:
