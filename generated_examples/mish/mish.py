@@ -26,8 +26,11 @@ class MishFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
-        tanh = torch.tanh(F.softplus(x))
-        grad_x: Tensor = grad_output * (tanh + F.silu(x) * (1 - tanh**2))
+        sigmoid = torch.sigmoid(x)
+        squared = (1 - sigmoid) ** 2
+        denom = 1 + squared
+        total = 2 - sigmoid + 4 * x * squared / denom
+        grad_x: Tensor = grad_output * sigmoid * total / denom
         return grad_x
 
 
