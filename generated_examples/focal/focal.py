@@ -32,8 +32,7 @@ class FocalLossFunction(Function):
         margin = torch.where(target, logits, -logits)
         sigmoid = torch.sigmoid(-margin)
         weight = sigmoid**ctx.gamma
-        logsigmoid = F.logsigmoid(margin)
-        product = weight * (ctx.gamma * logsigmoid * (1 - sigmoid) - sigmoid)
+        product = weight * (ctx.gamma * F.logsigmoid(margin) * (1 - sigmoid) - sigmoid)
         grad_margin = grad_output / margin.numel() * product
         selected_grad = torch.where(target, grad_margin, -grad_margin)
         return selected_grad.sum_to_size(logits.shape), None, None

@@ -89,6 +89,7 @@ class GradientStatements(NamedTuple):
     again: Lines | None = None  # the forward for what comes again
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
+    roles: Mapping[str, str] = {}  # a name -> what it would be if that were free
 
 
 class Maths(NamedTuple):
@@ -109,6 +110,7 @@ class Maths(NamedTuple):
     again: Lines | None  # the forward as it comes again in the backward
     like: tuple[tuple[str, str], ...]  # input -> the output that has its shape
     traits: Mapping[str, Traits]  # of the tensors that are surely there
+    roles: Mapping[str, str]  # a name -> what it would be if that were free
 
 
 class ShapeCheck(NamedTuple):

@@ -34,7 +34,7 @@ from scaffold.derive.derivation import (
 from scaffold.derive.forward.body import grad_name, write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
 from scaffold.derive.forward.live_forward import forward_that_saves
-from scaffold.derive.forward.ssa_names import with_names_again, with_versions
+from scaffold.derive.forward.ssa_names import with_versions
 from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.name_collisions import fresh
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
@@ -54,6 +54,7 @@ from scaffold.derive.stated_gradients import (
     stated_backward,
 )
 from scaffold.derive.write.common_subexpressions import with_repeats_named
+from scaffold.derive.write.composition import composed
 from scaffold.derive.write.placement import (
     blocks_of,
     guarded_as_a_whole,
@@ -315,7 +316,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         **context._asdict(),
         **capabilities(spec, maths)._asdict(),
         comments=maths.forward.comments if maths.forward else (),
-        blocks=with_names_again(spec, maths, blocks_of(maths, lines)),
+        blocks=composed(spec, maths, blocks_of(maths, lines), elements),
         elements=elements,
         missing=missing,
         derived=maths.derived - missing,
@@ -512,6 +513,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         again=derived.again,
         like=derived.like,
         traits=derived.traits,
+        roles=derived.roles,
     )
 
 

@@ -51,11 +51,12 @@ LEAST_OVER = 2  # temporaries to be written over, for a second derivative to be 
 
 
 class _Attempt(NamedTuple):
-    """Statements, what else they ask the shape of, and how many temporaries they write over."""
+    """Statements, what else they ask the shape of, how many temporaries they write over, and what names would be if they were free."""
 
     statements: Lines
     asked: set[Op]
     over: int
+    roles: Mapping[str, str]
 
 
 def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatements:
@@ -85,6 +86,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         once=once or attempt.over > 0,
         again=names.forward_again(),
         traits=_traits(backward, names.all),
+        roles=attempt.roles,
     )
 
 
@@ -181,6 +183,7 @@ def _attempt(
         optional=(*optional, *inside, *_absent(backward)),
         taken={*backward.taken, *new.values()},
         asked=set(),
+        roles={},
         precision=precision,
         over=set(),
         own=own,
@@ -189,7 +192,7 @@ def _attempt(
         dialect=dialect_of(applier.table, backward.forward.expressions()),
     )
     statements = emitted(emission, backward.roots)
-    return _Attempt(statements, emission.asked, len(emission.over))
+    return _Attempt(statements, emission.asked, len(emission.over), emission.roles)
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
@@ -365,6 +368,7 @@ class Emission(NamedTuple):
     optional: Collection[Op]
     taken: set[str]
     asked: set[Op]  # filled: values without a name whose shape is read
+    roles: dict[str, str]  # filled: a name, and what it would be if that were free
     precision: Precision | None  # to write over temporaries
     over: set[Op]  # filled: the ops that write over one
     own: Mapping[Op, str]  # locals of the forward that are computed here
@@ -400,6 +404,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
         statements = writer.statements()
         more = (writer.too_long() | writer.repeated(statements)) - forced
         if not more:
+            emission.roles.update(writer.namer.first)
             return statements
         forced |= more
     return statements

@@ -86,11 +86,13 @@ class Namer:
         self.alike: dict[Op, str] = {}  # names of values that play the same role
         self.given: dict[Op, str] = {}  # those that forward values got here
         self.whole = set[Op]()  # those that get a name
+        self.first: dict[str, str] = {}  # what a name would be if that were free
 
     def afresh(self, taken: Iterable[str]) -> "Namer":
         """One that begins anew, with these names taken; what is known of the ops it shares."""
         other = copy(self)
         other.taken, other.alike, other.whole, other.given = {*taken}, {}, set(), {}
+        other.first = {}
         return other
 
     def name_all(self, ops: Collection[Op]) -> dict[Op, str]:
@@ -152,13 +154,14 @@ class Namer:
 
     def name(self, op: Op) -> str:
         """A name for the op's value."""
-        first = ""
+        stems = self._stems(op)
         known = (self.alike[op],) if op in self.alike else ()
-        for stem in (*known, *self._stems(op)):
-            if self._is_free(stem):
-                return self.another(stem)
-            first = first or stem
-        return self.another(first)
+        possible = (*known, *stems)
+        chosen = next(filter(self._is_free, possible), possible[0])
+        name = self.another(chosen)
+        if name != stems[0]:
+            self.first[name] = stems[0]
+        return name
 
     def another(self, stem: str) -> str:
         """The stem, with a number behind it if it is taken: `mask2`."""
