@@ -12,6 +12,7 @@ from functools import cache
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
+from scaffold.primitives.calls import facts_of_call
 
 # --- Sizes without a name, by what they come of: two that come of the same are equal.
 
@@ -167,29 +168,22 @@ def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     return None
 
 
-def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
-    """Of a tensor that a call of torch's makes of Python values."""
-    if name == "arange":
-        return range_shape(program, args)
-    if name == "linspace" and len(args) == 3:
-        return Shape((program.size_of(args[2]),))
-    if (name.endswith("_window") or name == "fftfreq") and args:
-        return Shape((program.size_of(args[0]),))
-    if name == "eye" and args:
-        return Shape((program.size_of(args[0]), program.size_of(args[-1])))
-    if name in ("tensor", "Tensor") and args:
-        return _nested(args[0])
-    if name == "full" and args:
-        return sizes_shape(program, args[:1])
-    if name in ("ones", "zeros", "empty") and args:
-        return sizes_shape(program, args)
-    return None
+def _length(program: Program, args: Sequence[Op]) -> Shape:
+    return Shape((program.size_of(args[0]),))
 
 
-def _nested(value: Op) -> Shape | None:
+def _square(program: Program, args: Sequence[Op]) -> Shape:
+    return Shape((program.size_of(args[0]), program.size_of(args[-1])))
+
+
+def _steps(program: Program, args: Sequence[Op]) -> Shape | None:
+    return Shape((program.size_of(args[2]),)) if len(args) == 3 else None
+
+
+def _listed(value: Op) -> Shape | None:
     """Of a number, or of a list of numbers."""
     if value.rule == "list":
-        inner = {_nested(item) for item in value.args}
+        inner = {_listed(item) for item in value.args}
         return Shape((len(value.args),)) if inner == {SCALAR} else None
     computed = value.is_python("binary") or value.is_python("unary")
     return SCALAR if value.rule == "const" or computed else None
@@ -201,16 +195,27 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     if first.rule == "shape":
         return first.asked
     given = first.args if first.rule == "list" else args
-    if any(_is_starred(item) for item in given):  # `torch.ones(*x.shape, 2)`
-        return None
     if all(item.rule in ("const", "size", "static", "python") for item in given):
         return Shape(tuple(map(program.size_of, given)))
     return None
 
 
-def _is_starred(item: Op) -> bool:
-    """Whether it stands for any number of sizes."""
-    return item.rule == "static" and item.expression.kind == "starred"
+# Of tensors that are made of Python values, by the words of `functions.toml`.
+MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
+    "length": _length,
+    "listed": lambda program, args: _listed(args[0]),
+    "range": range_shape,
+    "sizes": sizes_shape,
+    "sizes_first": lambda program, args: sizes_shape(program, args[:1]),
+    "square": _square,
+    "steps": _steps,
+}
+
+
+def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
+    """Of a tensor that a call of torch's makes of Python values."""
+    words = (facts.shape for facts in facts_of_call(name) if args)
+    return next((MADE[word](program, args) for word in words if word in MADE), None)
 
 
 def new(program: Program, args: Args) -> Shape | None:

@@ -7,6 +7,7 @@ said.
 from collections.abc import Collection
 
 from scaffold.derive.graph.op import Op, is_number, number
+from scaffold.primitives.calls import has_shape
 
 
 def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
@@ -53,4 +54,4 @@ def counts_up(op: Op) -> bool:
     node = op.template.node if op.rule == "call" else None
     if node is None or len(node.args) - len(node.keywords) != 2:
         return False  # the function, and one argument by position
-    return node.args[0].label == "arange"
+    return has_shape(node.args[0].label, "range")

@@ -446,7 +446,7 @@ class Expressions(Evaluator):
         )
         given = [arg for arg in args if arg.rule != "dtype"]
         if not given and creates(node):
-            values = [self.value(item) for item in node.args[1:]]
+            values = self.several(node.args[1:])
             return made(self.program, template, values, args)
         if any(not arg.is_tensor for arg in given) or not given:
             raise UnsupportedError(

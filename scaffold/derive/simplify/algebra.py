@@ -13,7 +13,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shapes import SCALAR
-from scaffold.derive.graph.static_values import is_literal, is_negative
+from scaffold.derive.graph.static_values import is_literal
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
 from scaffold.derive.simplify.rebuilding import TURNED, Renewal, renewed
@@ -479,11 +479,12 @@ class _Scalars:
     def renewed(self, op: Op, of: Renewal) -> Op:
         """The op with scalar factors first, and so below it."""
         if op.facts.operator in ("+", "-") and len(op.args) == 2:
-            one, two = map(of, op.args)
-            positive = None if two is op.args[1] else self._without_minus(two)
-            if positive is not None:
-                other = self.make.add if op.facts.operator == "-" else self.make.sub
-                return other(one, positive)
+            args = tuple(map(of, op.args))
+            # A number that has come first may have brought a minus with it.
+            same = args == op.args
+            found = None if same else self.make.identities(self.make, op.rule, args)
+            if found is not None:
+                return found
         if op.rule in ("mul", "div") and op.shape != SCALAR and op.kind == "real":
             found = self._regrouped(op, of)
             if found is not None:
@@ -493,16 +494,6 @@ class _Scalars:
             if above is not None:
                 return of(above)
         return self.make.program.over(op, map(of, op.args))
-
-    def _without_minus(self, op: Op) -> Op | None:
-        """`0.5 * beta * x` of `-0.5 * beta * x`, `x` of `-x`; None for what has no minus."""
-        if op in self.whole:
-            return None
-        if op.facts.operator == "-" and len(op.args) == 1:
-            return op.args[0]
-        if op.facts.operator == "*" and is_negative(op.args[0]):
-            return self._times(self.make.neg(op.args[0]), op.args[1])
-        return None
 
     def _above_the_line(self, op: Op) -> Op | None:
         """`s / y * x` as `s * x / y`, which takes as long."""
