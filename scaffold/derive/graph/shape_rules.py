@@ -172,7 +172,7 @@ def _length(program: Program, args: Sequence[Op]) -> Shape:
     return Shape((program.size_of(args[0]),))
 
 
-def _square(program: Program, args: Sequence[Op]) -> Shape:
+def _length_twice(program: Program, args: Sequence[Op]) -> Shape:
     return Shape((program.size_of(args[0]), program.size_of(args[-1])))
 
 
@@ -207,7 +207,7 @@ MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
     "range": range_shape,
     "sizes": sizes_shape,
     "sizes_first": lambda program, args: sizes_shape(program, args[:1]),
-    "square": _square,
+    "length_twice": _length_twice,
     "steps": _steps,
 }
 
