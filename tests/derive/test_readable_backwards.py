@@ -1346,3 +1346,15 @@ return X
         (tensor(3, 3), 0),
     )
     assert "sum_to_size" not in text and "expand" not in text
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_what_is_padded_at_the_ends_takes_no_square_matrix(mode: str) -> None:
+    calls = (tensor(2, 3, 4),), (tensor(2, 5, 3).mT.contiguous().mT,)
+    for pad in ("(2, 1)", "(0, 2)", "(1, 0)"):
+        text = backward("x[N, C, T]", f"F.pad(x, {pad}, mode={mode!r}).sin()", *calls)
+        assert "diag" not in text
+    cut = backward("x[N, C, T]", f"F.pad(x, (2, -1), mode={mode!r}).sin()", *calls)
+    assert "torch.diag" in cut
+    numbers = [(x, k) for (x,) in calls for k in (2, 1, 0, -1)]
+    backward("x[N, C, T], k: int = 2", f"F.pad(x, (k, 1), mode={mode!r})", *numbers)
