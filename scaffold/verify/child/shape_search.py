@@ -272,6 +272,7 @@ class _Search:
         ]
         self.every = tuple(checks.NAMES)
         self.names = [checks.NAMES[position] for position in self.positions]
+        self.plain = {name: _is_plain(name, self.names) for name in self.names}
         self.declared = {
             dim for dims in checks.INPUT_SHAPES.values() for dim in dims or ()
         }
@@ -468,6 +469,7 @@ class _Search:
     ) -> Iterator[_Change]:
         """Another rank for one input, or for all that are near."""
         near = self._near(state, refused)
+        alike = {at: [*self._alike_in_rank(state, at)] for at in near}
         ranks = {len(state.shapes[at]) for at in near}
         near_said = {one for number in numbers for one in (number, number + 1)}
         too_high = "but self is" in refused.words or "greater or equal" in refused.words
@@ -498,7 +500,7 @@ class _Search:
                 if rank < len(state.shapes[at]):
                     last = partial(_with_rank, state, [at], rank, last=True)
                     yield cost + alone + 0.1, last
-                for also in self._alike_in_rank(state, at):
+                for also in alike[at]:
                     both = partial(_with_rank, state, [at, *also], rank)
                     yield cost + 0.2 - alone, both
 
@@ -513,17 +515,17 @@ and of what is no parameter all of which nothing has told the rank."""
             and dims == state.shapes[at]
             and len(name) > 2
             and name[:2] == self.names[other][:2]
-            and _is_plain(name, self.names) == _is_plain(self.names[other], self.names)
+            and self.plain[name] == self.plain[self.names[other]]
         ]
         if kin:
             yield kin
-        if not _is_plain(name, self.names):
+        if not self.plain[name]:
             return
         yield [
             other
             for other, name in enumerate(self.names)
             if other != at
-            and _is_plain(name, self.names)
+            and self.plain[name]
             and (other not in state.ranked or state.shapes[other] == state.shapes[at])
             and self.usual[self.positions[other]].is_floating_point()
         ]
@@ -575,7 +577,7 @@ and of what is no parameter all of which nothing has told the rank."""
             ):
                 if left != right and not {left, right} & self.fixed:
                     square = [
-                        SQUARE if _is_plain(name, self.names) else SQUARE_WEIGHT
+                        SQUARE if self.plain[name] else SQUARE_WEIGHT
                         for name, dims in zip(self.names, state.shapes, strict=True)
                         if {left, right} <= {*dims}
                     ]
@@ -608,23 +610,23 @@ and of what is no parameter all of which nothing has told the rank."""
             for one, two in zip(reversed(left), reversed(right), strict=False)
             if one == 2 * two or two == 2 * one
         }
+        more = {number + 1 for number in numbers}
+        further_of = {
+            size: (
+                -1.5 if size in said and size > 1 else 0 if size in of | twice else 0.5
+            )
+            + (6 if size == 1 else size / 1000)
+            for size in {*said, *NUMBERS, *of, *more, *twice}
+            if 0 < size <= 256 and size not in size_of.values()
+        }
         for dim in used & near.keys() or used:
             cost = least + near.get(dim, 2)
-            more = {number + 1 for number in numbers}
-            for size in {*said, *NUMBERS, *of, *more, *twice}:
-                if 0 < size <= 256 and size not in size_of.values():
-                    likely = size > 1 and size in said - {*size_of.values()}
-                    further = -1.5 if likely else 0 if size in {*of, *twice} else 0.5
-                    further += 6 if size == 1 else size / 1000
-                    yield cost + further, partial(_of_size, state, dim, size)
-                    for at, dims in enumerate(state.shapes):
-                        if dim in dims and any(
-                            dim in other
-                            for also, other in enumerate(state.shapes)
-                            if also != at
-                        ):
-                            alone = partial(_alone_of_size, state, at, dim, size)
-                            yield cost + further + 0.3, alone
+            having = [at for at, dims in enumerate(state.shapes) if dim in dims]
+            for size, further in further_of.items():
+                yield cost + further, partial(_of_size, state, dim, size)
+                for at in having if len(having) > 1 else ():
+                    alone = partial(_alone_of_size, state, at, dim, size)
+                    yield cost + further + 0.3, alone
 
 
 def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
