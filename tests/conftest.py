@@ -102,6 +102,7 @@ def pytest_collection_finish() -> None:
     seed_this_device_alone()
     # Torch and twenty thousand tests live to the end: to look for garbage among them takes a tenth of the run.
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def part_of(name: str, parts: int) -> int:
