@@ -12,7 +12,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
 from inspect import isfunction
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,9 +85,11 @@ def pytest_pycollect_makeitem(obj: object) -> list[pytest.Item] | None:
     return [] if markers & NOT_COLLECTED else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before what the markers leave out is left out
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
+    leave_some_to_each_commit(items)
     if not config.option.slice:
         return
     part, parts = config.option.slice
@@ -103,6 +106,27 @@ def pytest_collection_finish() -> None:
     # Torch and twenty thousand tests live to the end: to look for garbage among them takes a tenth of the run.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def leave_some_to_each_commit(items: list[pytest.Item]) -> None:
+    """Of a test that is marked `one_of(2)`, every second case: of several parameters by turns, so that each value stays."""
+    seen = defaultdict[Hashable, dict[Hashable, int]](dict)
+    for item in items:
+        step = item.get_closest_marker("one_of")
+        left = {mark.name for mark in item.iter_markers()} & {
+            "exhaustive",
+            "each_commit",
+        }
+        if isinstance(item, pytest.Function) and step and not left:
+            turn = 0
+            for mark in item.iter_markers("parametrize"):
+                names = mark.args[0]
+                several = re.findall(r"\w+", names) if isinstance(names, str) else names
+                values = tuple(id(item.callspec.params[name]) for name in several)
+                known = seen[item.parent, item.originalname, *several]
+                turn += known.setdefault(values, len(known))
+            if turn % step.args[0]:
+                item.add_marker(pytest.mark.each_commit)
 
 
 def part_of(name: str, parts: int) -> int:

@@ -1,5 +1,6 @@
 """Slices of the tests: each test is in one of them, the same on every machine."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -72,6 +73,24 @@ def test_of_a_sweep_the_rest_is_exhaustive(monkeypatch: pytest.MonkeyPatch) -> N
     assert kept == "a"
     assert [mark.name for mark in left.marks] == ["exhaustive"]
     assert other.values == ("c",)
+
+
+@pytest.mark.each_commit
+def test_of_cases_that_say_the_same_one_is_asked(tmp_path: Path) -> None:
+    """Each value of each parameter stays."""
+    tests = """
+import pytest
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(("one", "two"), [(0, 0), (1, 1), (2, 2)])
+@pytest.mark.parametrize("letter", ["a", "b"])
+def test_c(letter, one, two):
+    pass
+"""
+    said = run(tmp_path, "-v", "-m", "not each_commit", tests=tests)
+    assert "3 passed, 3 deselected" in said, said
+    asked = re.findall(r"test_c\[(\S+)\]", said)
+    assert asked == ["a-0-0", "a-2-2", "b-1-1"], said
 
 
 @pytest.mark.each_commit

@@ -14,6 +14,7 @@ from benchmarks.derive_report import COMPILED
 BY_NAME = {op.name: op for op in OPS}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_frozen_inputs_save_no_more_than_the_native_op(op: Any) -> None:
     functions = {policy: generated(op, policy) for policy in POLICIES}

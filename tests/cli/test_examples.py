@@ -45,6 +45,7 @@ def words_of(example: Example) -> list[str]:
     return shlex.split(example.command.replace("\\\n", " "))[1:]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", in_every_run(EXAMPLES, [*EXAMPLES][::3], pytest.mark.each_commit)
 )

@@ -61,6 +61,7 @@ def may_need(op: Made, inputs: tuple[Any, ...]) -> list[bool]:
     ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", in_every_run(NAMES, NAMES[::3], pytest.mark.each_commit)
 )
@@ -77,6 +78,7 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
                 )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", in_every_run(NAMES, NAMES[::5]))
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     op = made(name)
@@ -91,6 +93,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         assert gradgradcheck(op.function.apply, tensors, **options)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", in_every_run(NAMES, NAMES[1::3], pytest.mark.each_commit)
 )

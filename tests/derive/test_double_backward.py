@@ -125,6 +125,7 @@ def check(spec: OpSpec, forward: str, calls: list[tuple[Any, ...]]) -> None:
                 )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("style", [None, "combined"])
 @pytest.mark.parametrize("way", WAYS)
 def test_second_derivatives_are_those_of_autograd(way: str, style: str | None) -> None:

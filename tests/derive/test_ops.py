@@ -658,6 +658,7 @@ OPS: dict[str, Op] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("style", ["setup-context", "combined"])
 @pytest.mark.parametrize("name", OPS)
 def test_the_op_is_the_function_that_it_should_be(name: str, style: str) -> None:

@@ -139,6 +139,7 @@ def runs(op: Made, inputs: tuple[Any, ...]) -> bool:
 
 
 # Those that reach the most come first; what the others add to them is a call or two each.
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("name", "typed"),
     pairs_in_every_run(REPRESENTATIVE, REPRESENTATIVE[:28], pytest.mark.each_commit),

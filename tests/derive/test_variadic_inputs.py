@@ -98,6 +98,7 @@ JOINED = (
 WAYS = [*product(("w, *tensors", "w[N, D], *tensors[N, D]"), ("recompute", "balanced"))]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "policy"), pairs_in_every_run(WAYS, WAYS[1:3], pytest.mark.each_commit)
 )

@@ -30,7 +30,8 @@ SLOW = {
     f"docs/{name}.md"
     for name in ("assistants", "first-day", "first-op", "gradients", "mutants")
 }
-SLOW |= {"docs/projects.md", "docs/python.md", "docs/templates.md"}
+SLOW |= {"docs/old-functions.md", "docs/projects.md", "docs/python.md"}
+SLOW |= {"docs/templates.md"}
 # Languages whose blocks are a step, and those whose blocks only have to be well formed.
 STEPS = {"console", "pycon"}
 PICTURE = "text"

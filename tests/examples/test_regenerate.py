@@ -64,6 +64,7 @@ def test_an_example_has_no_stray_file(example: Example) -> None:
         assert path.name == "command" or path.name in named or f"{path.stem}:" in named
 
 
+@pytest.mark.one_of(2)
 @every_example
 def test_the_command_makes_the_committed_files(
     example: Example, tmp_path: Path

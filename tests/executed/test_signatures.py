@@ -81,6 +81,7 @@ def check(directory: Path, row: Row, suites: Suites, *options: str) -> None:
     assert report.counts["passed"] >= 3
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "row", in_every_run(EVERY, EVERY[::2], pytest.mark.each_commit), ids=str
 )
@@ -108,6 +109,7 @@ def test_its_proof_holds_and_changes_nothing(name: str, tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("row", [row for row in EVERY if row.schema], ids=str)
 def test_an_op_by_its_schema_is_the_same(row: Row, tmp_path: Path) -> None:
     """Byte for byte, so what holds of the one holds of the other."""

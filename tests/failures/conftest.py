@@ -1,5 +1,13 @@
-"""As in tests/cli: templates are tried on few ops."""
+"""Templates are tried on few ops, as in tests/cli; here without one that is not written, of which no message is."""
 
-from tests.cli.conftest import few_samples
+import pytest
 
-__all__ = ["few_samples"]
+from scaffold.cli import templates
+from scaffold.render.sample_ops import sample_ops
+
+
+@pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ("linear", "written_by_hand")
+    few = [spec for spec in sample_ops() if spec.name in chosen]
+    monkeypatch.setattr(templates, "sample_ops", lambda: few)

@@ -71,6 +71,7 @@ def test_they_are_many() -> None:
     assert len(set(LINES)) == len(LINES) >= 120
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "line", in_every_run(LINES, LINES[::2], pytest.mark.each_commit)
 )

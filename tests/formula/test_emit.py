@@ -145,6 +145,7 @@ OPERANDS = (
 )
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("exponent", OPERANDS)
 @pytest.mark.parametrize("base", OPERANDS)
 def test_a_power_is_spaced_as_black_has_it(base: str, exponent: str) -> None:

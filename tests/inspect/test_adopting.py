@@ -82,6 +82,7 @@ def test_an_example_that_is_not_one_function_is_refused(
     assert adopted.code == 2 and said in adopted.err
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", in_every_run(EXAMPLES, EXAMPLES[::3]))
 def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
     for source in (ROOT / "generated_examples" / name).glob("*.py"):

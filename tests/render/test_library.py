@@ -73,6 +73,7 @@ def registered(**table: Any) -> Any:
     return getattr(load(text), f"{name}_op")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", OPS)
 def test_an_op_passes_the_questions_of_pytorch(name: str) -> None:
     table, inputs = OPS[name]

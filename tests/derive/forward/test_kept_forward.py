@@ -135,6 +135,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("policy", ["recompute", "balanced"])
 @pytest.mark.parametrize(("inputs", "names", "forward", "values"), CASES)
 def test_the_gradient_is_that_of_the_loop(

@@ -37,6 +37,7 @@ AS_IT_IS = (
 IN_STYLES = [*product(AS_IT_IS, ("setup-context", "combined"))]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("value", "style"),
     pairs_in_every_run(

@@ -23,6 +23,7 @@ REDUCED = (
 PAIRS = [*combinations_with_replacement(REDUCED, 2)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("one", "two"), pairs_in_every_run(PAIRS, PAIRS[::3]))
 def test_a_sum_and_a_product_of_reductions(one: str, two: str) -> None:
     for label in "+*":

@@ -44,6 +44,7 @@ CHOSEN = (
 )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dims", ["", "[N, D]"])
 @pytest.mark.parametrize(("inputs", "forward", "values"), CHOSEN)
 def test_an_attribute_chooses_the_rule(

@@ -73,6 +73,7 @@ def by_turns(names: Iterable[str]) -> list[Any]:
     return pairs_in_every_run(both, chosen, pytest.mark.each_commit)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "policy"), by_turns(DERIVED))
 def test_the_gradient_is_that_of_autograd(name: str, policy: str) -> None:
     forward = DERIVED[name]
@@ -226,6 +227,7 @@ def check(forward: str, policy: str) -> str:
     return text
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "policy"), by_turns(ASSIGNED))
 def test_the_gradient_of_assignments_is_that_of_autograd(
     name: str, policy: str
@@ -288,6 +290,7 @@ VIEWS = (
 )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dims", ["x[N, D], y[D, N]", "x, y"])
 @pytest.mark.parametrize("forward", VIEWS)
 def test_what_a_view_changes(forward: str, dims: str) -> None:

@@ -68,6 +68,7 @@ return a * b * c * y.sum()
 """
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("call", ["chunk(3, -1)", "unbind(-1)"])
 @pytest.mark.parametrize("inputs", ["x[B, 3], up: bool = True", "x, up: bool = True"])
 def test_parts_that_both_ways_take(inputs: str, call: str) -> None:
@@ -117,6 +118,7 @@ METHODS = [*product(["x[B, N, C], y[B, C, N]", "x, y"], ["view", "reshape"])]
 
 
 # A view of declared shapes and a reshape of others: the sum is read the same way for both.
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -54,6 +54,7 @@ APART = [(name, style) for name, style in IN_STYLES if style != "combined"]
 
 
 # A third that `test_cases.py` does not ask in every run; the graph and its gradients are the same under both policies.
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("name", "style"),
     pairs_in_every_run(IN_ONE, IN_ONE[2::3], pytest.mark.each_commit)
@@ -74,6 +75,7 @@ def test_gradients_are_those_of_autograd(name: str, style: str) -> None:
             check_needs(op.function, op.wrapper, reference, given, needs, once, False)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", in_every_run(NAMES, NAMES[::3], pytest.mark.each_commit)
 )
@@ -100,6 +102,7 @@ def test_no_elements(name: str) -> None:
     check_needs(op.function, op.wrapper, op.plain.forward, empty, needs, once, False)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_incoming_gradient_is_not_changed(name: str) -> None:
     """Nor an input, nor what is saved: the backward runs twice and gives the same."""

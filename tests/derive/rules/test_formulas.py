@@ -94,6 +94,7 @@ LABELS = torch.tensor([1.0, -1.0, 1.0]).double()
 BATCHED = [(tensor(3, 4), tensor(3, 4).flip(0), LABELS)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "calls"),
     [
@@ -127,6 +128,7 @@ KERNEL = tensor(2, 3, 3, 2)
 SHOWN_WITH = "x[B, C, H, W], y[B, C, P, Q]"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "calls"),
     [
@@ -169,6 +171,7 @@ FACTOR = torch.linalg.cholesky(
 )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "calls"),
     [

@@ -30,6 +30,7 @@ LEFT = (
 )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("k", [0, 1])
 @pytest.mark.parametrize("forward", DIRECT + LEFT)
 def test_the_gradient_is_that_of_autograd(forward: str, k: int) -> None:

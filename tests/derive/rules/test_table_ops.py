@@ -166,6 +166,7 @@ BY_NAME = {rule.name: rule for rule in RULES}
 ONE_OF_EACH = one_of_each(REAL, lambda name: kind(BY_NAME[name]))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", in_every_run(ONE_OF_EACH, ONE_OF_EACH[::4], pytest.mark.each_commit)
 )
@@ -188,6 +189,7 @@ def test_an_op_of_one_call_without_shapes(name: str) -> None:
         check(op, BY_NAME[name])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "rule",
     in_every_run(COMPLEX, one_of_each(COMPLEX, lambda rule: kind(rule)[:3])),

@@ -97,6 +97,7 @@ def test_the_names_that_were_tracebacks_are_among_them() -> None:
     assert {"signed", "call", "static", "cond", "input", "list"} <= {*NAMES}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", NAMES[::27] + ["product", "signed", "call", "static"])
 def test_a_rule_of_any_name(name: str) -> None:
     check(name, (TABLE.format(name=name),), "triple(x, y) * x + triple(x, y).sum()")

@@ -99,6 +99,7 @@ def test_the_gradient_is_that_of_autograd(name: str) -> None:
         check_op(*op, [r(shape) for shape in shapes])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("inputs", ["x", "x[...]"])
 @pytest.mark.parametrize("forward", SCALARS)
 def test_a_scalar_has_a_dim_for_a_reduction(inputs: str, forward: str) -> None:

@@ -133,6 +133,7 @@ def text_of_case(case: Case) -> str:
     )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "case",
     in_every_run([*CASES, *OPS], [*CASES[::4], *OPS[::18]]),
