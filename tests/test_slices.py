@@ -59,10 +59,14 @@ def test_a_slice_is_that_part(tmp_path: Path) -> None:
     assert f"{wanted} passed, {40 - wanted} deselected" in said, said
 
 
-def test_what_is_no_slice(tmp_path: Path) -> None:
+def test_what_is_no_slice() -> None:
     for text in ("4/4", "1", "-1/4", "a/b"):
         with pytest.raises(pytest.UsageError, match="is no K/N with K from 0 to N-1"):
             read_slice(text)
+
+
+@pytest.mark.each_commit
+def test_what_is_no_slice_is_said(tmp_path: Path) -> None:
     assert "'4/4' is no K/N with K from 0 to N-1" in run(tmp_path, "--slice=4/4")
 
 

@@ -143,6 +143,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", in_every_run(ERRORS, [*ERRORS][::3]))
 def test_an_error_in_a_half_filled_skeleton_is_a_failure(
     tmp_path: Path, suites: Suites, kind: str

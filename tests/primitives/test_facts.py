@@ -348,7 +348,7 @@ def policy(rule: Rule) -> str:
     return "region" if len(found) > 1 else "".join(found)
 
 
-@pytest.mark.parametrize("every", in_every_run([4, 1], [4], pytest.mark.each_commit))
+@pytest.mark.parametrize("every", in_every_run([8, 1], [8], pytest.mark.each_commit))
 def test_autocast_does_what_the_table_says(
     capfd: pytest.CaptureFixture[str], every: int
 ) -> None:

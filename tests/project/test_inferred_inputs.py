@@ -616,7 +616,7 @@ def test_of_targets_that_may_be_probabilities_the_note_says_so() -> None:
 
 
 KNOWN = (*CASES, *PUBLISHED, *OPS)
-PARTS = range(6)
+PARTS = range(12)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def counts_of(name: str, directory: Path, suites: Suites) -> Counter[str]:
     return run_files(suites, directory, files, *WITHOUT_COMPILING)[f"test_{name}"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", in_every_run(WRITTEN, WRITTEN[::3], pytest.mark.each_commit)
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from scaffold.verify.child import shape_search
 from scaffold.verify.child.checking import no_operator
 from tests.verify.ops import LINEAR, LINEAR_GRAD, failure, judged, texts, verdict
 
@@ -222,7 +223,10 @@ def test_shapes_that_nobody_declared_may_raise_but_not_be_wrong() -> None:
     assert wrong is not None and wrong.subject == "grad_y"
 
 
-def test_a_forward_that_takes_no_shape_is_refused() -> None:
+def test_a_forward_that_takes_no_shape_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shape_search, "RUNS", 300)  # none is found by more
     found = verdict(inputs="x", forward="x.reshape(7, 11)", grad={"x": "grad_output"})
     assert found.cases == 0 and found.failure is not None
     assert found.failure.words.startswith("raised RuntimeError: shape '[7, 11]'")

@@ -612,15 +612,22 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_gradient_of_few_digits_is_right_and_a_wrong_one_is_refused(
-    name: str,
+def test_a_gradient_of_few_digits_is_right(name: str) -> None:
+    assert verdict(**globals()[name]).failure is None
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [(name, *change) for name, changes in PLANTED.items() for change in changes],
+)
+def test_a_wrong_gradient_of_few_digits_is_refused(
+    name: str, right: str, wrong: str
 ) -> None:
     raw = globals()[name]
-    assert verdict(**raw).failure is None
-    for right, wrong in PLANTED[name]:
-        changed = raw["backward"].replace(right, wrong)
-        assert changed != raw["backward"]
-        assert verdict(**{**raw, "backward": changed}).failure is not None, wrong
+    changed = raw["backward"].replace(right, wrong)
+    assert changed != raw["backward"]
+    assert verdict(**{**raw, "backward": changed}).failure is not None
 
 
 def test_a_forward_that_raises_under_autocast_is_not_asked_there() -> None:
