@@ -22,10 +22,10 @@ CLOSE = {
 }
 
 
-def assert_close(one: Tensor, two: Tensor, msg: Any = None, **tolerance: float) -> None:
+def assert_close(one: Tensor, two: Tensor, msg: Any = None, **tolerance: Any) -> None:
     """As of torch.testing, which is asked only where something differs."""
     alike = (one.dtype, one.shape, one.layout) == (two.dtype, two.shape, two.layout)
-    allowed = tolerance or CLOSE.get(one.dtype)
+    allowed: dict[str, Any] | None = tolerance or CLOSE.get(one.dtype)
     if not (alike and allowed and torch.allclose(one, two, **allowed)):
         torch.testing.assert_close(one, two, msg=msg, **tolerance)
 
