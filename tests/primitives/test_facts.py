@@ -17,10 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from scaffold.derive.graph.op import Kind, Named, Op, Program
-from scaffold.derive.graph.shape_rules import SHAPES, shape_said
+from scaffold.derive.graph.shape_rules import MADE, SHAPES, made_shape, shape_said
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives import built_in_primitives
+from scaffold.primitives.calls import functions
 from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
 from scaffold.verify.child.rule_runs import drawn_values, samples, tuple_of
 from scaffold.verify.child.rule_values import Values, called, defaults
@@ -221,6 +222,31 @@ def a_result_has_the_shape_that_is_said(rule: Rule) -> None:
 
 def test_every_word_for_a_shape_has_a_meaning() -> None:
     assert frozenset(SHAPES) == SHAPE_WORDS
+
+
+# Calls of what makes a tensor of Python values, by the word for its shape.
+MAKING: dict[str, list[tuple[Any, ...]]] = {
+    "length": [(4,)],
+    "length_twice": [(3,), (3, 4)],
+    "listed": [([1.0, 2.0],)],
+    "range": [(5,), (0, 5)],
+    "sizes": [(2, 3), ((2, 3),), (4,)],
+    "sizes_first": [((2, 3), 1.0)],
+    "steps": [(0.0, 1.0, 5)],
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, facts in functions().items() if facts.shape in MADE]
+)
+def test_what_is_made_of_python_values_has_the_shape_that_is_said(name: str) -> None:
+    assert MAKING.keys() == MADE.keys()
+    function = getattr(torch, name, None) or getattr(torch.fft, name)
+    for args in MAKING[functions()[name].shape]:
+        program = Program(TABLE.graph, TABLE.facts)
+        ops = [lowered(program, value) for value in args]
+        found = made_shape(program, name, ops)
+        assert found == Shape(tuple(function(*args).shape)), args
 
 
 @asked
