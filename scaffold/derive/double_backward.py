@@ -6,14 +6,15 @@ saved spares time and is a constant to autograd, and what depends on it is compu
 any other.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+from scaffold.derive.analysis.activity import callee
 from scaffold.derive.analysis.metadata import TYPES
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import BY_AUTOGRAD
-from scaffold.derive.backward_program import free_reads, surely_written
+from scaffold.derive.backward_program import Line, free_reads, surely_written
 from scaffold.derive.derivation import (
     Absent,
     Block,
@@ -44,10 +45,13 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    emit,
+    expressions,
     renaming,
     rewritten,
     written,
 )
+from scaffold.primitives.calls import may_be
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 
 MASK = "output_mask"  # as ATen calls it: which gradients are wanted
@@ -63,8 +67,10 @@ class FirstDerivative(NamedTuple):
     shapes: Mapping[str, Shape]  # of outputs
 
 
-def why_not(spec: OpSpec, once: bool, saved: Collection[str]) -> str:
-    """Why the first derivative is not differentiated, if it is not; `saved` are the locals that it cannot do without."""
+def why_not(
+    spec: OpSpec, once: bool, saved: Collection[str], lines: Iterable[Line]
+) -> str:
+    """Why the first derivative, these lines, is not differentiated, if it is not; `saved` are the locals that it cannot do without."""
     if once and (spec.gradients or spec.backward):
         stated = filter(None, (*dict(spec.gradients).values(), spec.backward))
         nodes = (node for one in stated for node in one.expressions())
@@ -74,7 +80,10 @@ def why_not(spec: OpSpec, once: bool, saved: Collection[str]) -> str:
         )
         return f"{what} code whose derivative PyTorch does not know"
     if once:
-        return "the backward is differentiable once even where it computes everything again"
+        return next(
+            map("PyTorch does not differentiate {}".format, _last_calls(lines)),
+            "the backward is differentiable once even where it computes everything again",
+        )
     if saved:
         return f"'{min(saved)}' cannot be computed again"
     several = [item.name for item in spec.tensors if item.variadic]
@@ -86,6 +95,16 @@ def why_not(spec: OpSpec, once: bool, saved: Collection[str]) -> str:
     if spec.surrogate or spec.kept:
         return "its gradient does not follow from its forward"
     return ""
+
+
+def _last_calls(lines: Iterable[Line]) -> Iterator[str]:
+    """The calls that PyTorch does not differentiate: `torch.ops.aten._pdist_backward`."""
+    for line in lines:
+        for node in (n for one in expressions(line.statement) for n in one.walk()):
+            name = callee(node)
+            ends = ("once", "undifferentiated")
+            if name is not None and any(may_be(name, flag) for flag in ends):
+                yield emit(node.args[0])
 
 
 def why_not_of(second: Derivation) -> str:

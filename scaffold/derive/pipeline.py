@@ -406,7 +406,7 @@ def _double_backward(
         dict(maths.origins),
         dict(zip(names, (op.shape for op in walked), strict=False)),
     )
-    why = second_order.why_not(spec, once, reuse.plan.saved)
+    why = second_order.why_not(spec, once, reuse.plan.saved, lines)
     if not why:
         op = second_order.as_op(spec, first, place)
         inner = _before_style(op.spec, op.shapes)

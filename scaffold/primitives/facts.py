@@ -40,7 +40,7 @@ FLAGS = (
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
     *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
-    *("positions", "aligned", "single_on_cpu", "limited"),
+    *("positions", "aligned", "single_on_cpu", "limited", "once"),
 )
 # Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
 PASSES = {

@@ -280,6 +280,20 @@ def test_a_second_derivative_is_forbidden_or_derived() -> None:
         spec_of("x", forward="torch.exp(x)", once_differentiable=True, **ASKED)
 
 
+@pytest.mark.parametrize(
+    ("forward", "call"),
+    [
+        ("F.pdist(x)", "torch.ops.aten._pdist_backward"),
+        ("torch.special.bessel_j0(x)", "torch.special.bessel_j1"),
+    ],
+)
+def test_what_pytorch_does_not_differentiate_is_named(forward: str, call: str) -> None:
+    found = derive(spec_of("x[N, D]", forward=forward, **ASKED))
+    assert found.double_backward is None
+    (note,) = (note for note in found.notes if "no double backward" in note)
+    assert note.endswith(f": PyTorch does not differentiate {call}")
+
+
 def test_a_backward_of_a_kernel_has_none() -> None:
     found = derive(
         spec_of(

@@ -21,7 +21,7 @@ from scaffold.derive.graph.shapes import Dim, LeadingDims, MatrixProduct, Shape,
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction
-from scaffold.derive.rules.table import Rule, Table
+from scaffold.derive.rules.table import Table
 from scaffold.formula import Assign, Lines
 from scaffold.spec import OpSpec
 
@@ -67,13 +67,8 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
     table = backward.applier.table
     below = {op for root in backward.roots.values() for op in root.walk()}
     rules = (table.of_op(op.rule) for op in below)
-    once = any(rule is not None and _ends_at(rule) for rule in rules)
+    once = any(rule is not None and rule.ends_derivatives for rule in rules)
     return SavePlan(saved, _own(backward, saved), once)
-
-
-def _ends_at(rule: Rule) -> bool:
-    """Whether autograd does not differentiate a call in the backward."""
-    return rule.once or rule.undifferentiated
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:

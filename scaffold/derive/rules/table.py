@@ -42,7 +42,6 @@ class Rule(NamedTuple):
     # A test of what is fixed for a call: the rule is for calls where it holds.
     when: str | None = None
     code: str | None = None  # the function of the engine that has the gradients
-    once: bool = False  # autograd does not differentiate it
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
     module: str | None = None  # of a function that is not PyTorch's
     op: str = ""  # what its ops are called: no word of the engine's for a team's rule
@@ -68,6 +67,11 @@ class Rule(NamedTuple):
     def tensors(self) -> frozenset[str]:
         """The parameters that may be tensors; any other is fixed for a call."""
         return frozenset(self.facts.differentiable) | frozenset(self.facts.nondiff)
+
+    @property
+    def ends_derivatives(self) -> bool:
+        """Whether PyTorch does not differentiate a call of it in a backward."""
+        return "once" in self.facts.flags or self.undifferentiated
 
     @property
     def undifferentiated(self) -> bool:
@@ -292,7 +296,6 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         tuple(raw["samples"]),
         raw.get("when"),
         raw.get("code"),
-        raw.get("once", False),
         raw.get("fused", {}),
         raw.get("from"),
         simpler=tuple(raw.get("simpler", ())),

@@ -74,7 +74,6 @@ TYPES = {
     "samples": STRINGS,
     "operands": STRINGS,
     "linear": FLAG,
-    "once": FLAG,
     **dict.fromkeys(FLAGS, FLAG),
     **{
         key: " or ".join(f'"{word}"' for word in words)

@@ -117,17 +117,14 @@ class Namer:
             if len(alike) == 1:
                 continue
             names = {op: list(self._more_exact(op)) for op in alike}
-            alike_too = (
-                len({name for found in names.values() for name in found[:1]}) == 1
-            )
-            if alike_too and not self._is_gradient(alike[0]):
+            if _are_alike(names.values()) and not self._is_gradient(alike[0]):
                 # `diff_pos` and `diff_neg` of `x - pos` and `x - neg`, not `diff` and `diff_x`
                 counts = Counter(name for found in names.values() for name in found)
                 names = {
                     op: [name for name in found if counts[name] == 1]
                     for op, found in names.items()
                 }
-            if len({name for found in names.values() for name in found[:1]}) > 1:
+            if not _are_alike(names.values()):
                 for op, found in names.items():
                     if (self._value(op) or self.negated.get(op)) in self.held:
                         continue  # it is called as the user calls its value
@@ -461,6 +458,11 @@ class Namer:
         if op not in self.words:
             self.words[op] = next(filter(None, map(self._word, op.args)), "")
         return self.words[op]
+
+
+def _are_alike(several: Iterable[Sequence[str]]) -> bool:
+    """Whether values whose names are listed, the best first, would all be called the same."""
+    return len({name for names in several for name in names[:1]}) < 2
 
 
 def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:

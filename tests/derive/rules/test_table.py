@@ -111,7 +111,7 @@ def calls_once(rule: Rule) -> bool:
     texts = (text for several in rule.formulas.values() for text in several)
     called = {word for text in texts for word in re.findall(r"\w+", text)}
     rules = [TABLE.rule(name) for name in called if name in TABLE]
-    return any(item.once or item.undifferentiated for item in rules)
+    return any(item.ends_derivatives for item in rules)
 
 
 def check_samples(rule: Rule) -> None:
