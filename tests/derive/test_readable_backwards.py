@@ -1362,3 +1362,21 @@ def test_what_is_padded_at_the_ends_takes_no_square_matrix(mode: str) -> None:
     assert "torch.diag" in cut
     numbers = [(x, k) for (x,) in calls for k in (2, 1, 0, -1)]
     backward("x[N, C, T], k: int = 2", f"F.pad(x, (k, 1), mode={mode!r})", *numbers)
+
+
+def test_a_tensor_of_a_number_of_the_signature_has_no_dims() -> None:
+    text = backward(
+        "x[N, D], y[N, D], beta: float = 0.5",
+        "b = torch.tensor(beta, dtype=x.dtype, device=x.device)\n"
+        "return torch.logsumexp(torch.stack([x + b, y * b]), dim=0)",
+        (tensor(3, 4), tensor(3, 4), 0.25),
+        (tensor(0, 4), tensor(0, 4), 0.5),
+    )
+    assert "sum_to_size" not in text
+    lists = backward(
+        "x[N, D], betas: tuple[float, ...] = (0.5, 1.0)",
+        "return torch.exp(x * torch.tensor(betas, dtype=x.dtype))",
+        (tensor(3, 2), (0.25, 0.5)),
+        (tensor(3, 1), (0.25, 0.5)),
+    )
+    assert "sum_to_size" in lists

@@ -382,6 +382,7 @@ class Declared(NamedTuple):
     optional: frozenset[str] = frozenset()  # inputs that may be None
     never_none: frozenset[str] = frozenset()  # attributes that may not
     ints: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()  # those, and floats, of which each is one
     sequences: frozenset[str] = frozenset()  # tuples and lists
     no_strings: frozenset[str] = frozenset()  # numbers, tuples and lists of them
     bounded: frozenset[str] = frozenset()  # tensors of indices, from 0 on

@@ -180,11 +180,15 @@ def _steps(program: Program, args: Sequence[Op]) -> Shape | None:
     return Shape((program.size_of(args[2]),)) if len(args) == 3 else None
 
 
-def _listed(value: Op) -> Shape | None:
+def _listed(program: Program, value: Op) -> Shape | None:
     """Of a number, or of a list of numbers."""
     if value.rule == "list":
-        inner = {_listed(item) for item in value.args}
+        inner = {_listed(program, item) for item in value.args}
         return Shape((len(value.args),)) if inner == {SCALAR} else None
+    if value.rule == "static":
+        name = value.expression
+        is_number = name.kind == "name" and name.label in program.declared.numbers
+        return SCALAR if is_number else None
     computed = value.is_python("binary") or value.is_python("unary")
     return SCALAR if value.rule == "const" or computed else None
 
@@ -203,7 +207,7 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
 # Of tensors that are made of Python values, by the words of `functions.toml`.
 MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
     "length": _length,
-    "listed": lambda program, args: _listed(args[0]),
+    "listed": lambda program, args: _listed(program, args[0]),
     "range": range_shape,
     "sizes": sizes_shape,
     "sizes_first": lambda program, args: sizes_shape(program, args[:1]),

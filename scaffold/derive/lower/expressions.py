@@ -134,6 +134,11 @@ def declared(spec: OpSpec) -> Declared:
         ints=frozenset(
             item.name for item in spec.attributes if item.annotation == "int"
         ),
+        numbers=frozenset(
+            item.name
+            for item in spec.attributes
+            if item.annotation in ("int", "float", "bool", "complex")
+        ),
         sequences=frozenset(
             item.name
             for item in spec.attributes
