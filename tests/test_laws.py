@@ -511,7 +511,7 @@ NAMED = {
     "scaffold.derive.analysis": 1,
     "scaffold.derive.forward": 6,  # two of them made: the ones that dropout gives its factors of, and the layout of what a kernel returns; two add a term to a gradient
     "scaffold.derive.graph": 50,  # 24 of them the methods that make ops, 9 what has a sign
-    "scaffold.derive.lower": 20,  # an index that appends dims is a reshape
+    "scaffold.derive.lower": 21,  # an index that appends dims is a reshape; a zero gradient in a loop
     "scaffold.derive.plan": 0,
     "scaffold.derive.rules": 49,  # 25 in the coded gradients; the grids of meshgrid are expanded
     "scaffold.derive.simplify": 166,  # among them three of real parts, three of the zeros of a one-hot, one of a mask, four of a diagonal in zeros, two of a part that is the whole of its dim, two that cancel a factor, two of an attention, what a product is squeezed to, and four of parts that are put one after another

@@ -20,6 +20,7 @@ A formula takes this way; a module imports only from those above it:
     effects, emit          what a node does to names and memory; a node as text
     definite_assignment    names that only some ways through the statements assign
     statements             straight-line statements -> a formula
+    loop_forms             loops as people write them -> loops of one form
     loop_parsing           a forward with loops -> a formula in which each is one assignment
     verbatim               a forward with loops -> a formula that keeps the text
     own_text               what was written, as a function that Python runs: for a proof to compare with

@@ -34,11 +34,12 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.program import Program
 from scaffold.formula.statements import StatementParser
-from scaffold.formula.substitution import names_in
+from scaffold.formula.substitution import names_in, stored, substituted
 from scaffold.formula.text import Scope, Text
 from scaffold.primitives.calls import is_in_place
 
 JOIN, PARTS = "stack", "unbind"
+LARGEST = 2000  # nodes of what a choice computes
 Made = TypeVar("Made", bound=ast.expr)
 SHORTEST = "min"
 BUILTINS = {"range", "reversed", SHORTEST}  # that a loop is written with
@@ -222,8 +223,8 @@ class _Header(NamedTuple):
 class _OneStep:
     def __init__(self, body: Sequence[ast.stmt]) -> None:
         self.taken = set(names_in(body))
-        nodes = (node for item in body for node in ast.walk(item))
-        names = (node for node in nodes if isinstance(node, ast.Name))
+        names = [node for item in body for node in _names(item)]
+        self.counts = Counter(node.id for node in names)
         self.assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         self.loops: list[OfLoop] = []
 
@@ -253,7 +254,8 @@ class _OneStep:
         self, loop: ast.For, above: list[ast.stmt], after: list[ast.stmt]
     ) -> list[ast.stmt] | None:
         header = self._header(loop.target, loop.iter)
-        lines = _without_choices(plain(loop.body, self.taken))
+        body = plain(loop.body, self.taken)
+        lines = _without_choices(_with_locals_inside(body, self.counts))
         if header is None or loop.orelse or lines is None:
             return None
         if _assigns_what_it_goes_over(loop, header):
@@ -300,6 +302,13 @@ class _OneStep:
             case _, ast.Call(ast.Name("reversed"), [inner], []):
                 found = self._header(target, inner)
                 return found and found._replace(backwards=not found.backwards)
+            case (
+                ast.Tuple([ast.Name(index), ast.Tuple(targets)]),
+                ast.Call(
+                    ast.Name("enumerate"), [ast.Call(ast.Name("zip"), several, [])], []
+                ),
+            ) if len(targets) == len(several):
+                return self._over(targets, several, index)
             case (
                 ast.Tuple([ast.Name(index), inner_target]),
                 ast.Call(ast.Name("enumerate"), [inner], []),
@@ -392,6 +401,49 @@ def _element(tensor: ast.expr, dim: int, index: str) -> ast.expr:
 PLAIN = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
 
 
+def _with_locals_inside(
+    body: Iterable[ast.stmt], counts: Counter[str]
+) -> list[ast.stmt]:
+    """The statements of a step; a name that is of one choice alone is what it stands for: `if late: d = f(x)` and then `x = x + d`."""
+    found = list[ast.stmt]()
+    for item in body:
+        if isinstance(item, ast.If):
+            inner = Counter(node.id for node in _names(item))
+            of_item = {name for name, count in inner.items() if counts[name] == count}
+            ways = [
+                _with_locals_inside(way, counts) for way in (item.body, item.orelse)
+            ]
+            ways = [_settled(way, of_item - names_in([item.test])) for way in ways]
+            made = ast.If(item.test, *ways)
+            item = ast.copy_location(made, item)
+        found.append(item)
+    return found
+
+
+def _settled(way: list[ast.stmt], own: set[str]) -> list[ast.stmt]:
+    """One way of a choice without the lines that give names of its own a value; as it is where one of them is no such line."""
+    known, found = dict[str, ast.expr](), list[ast.stmt]()
+    stale = set[str]()  # of which a name has another value since
+    for item in way:
+        given = item.value if isinstance(item, ast.Assign) else None
+        if not isinstance(item, ast.Assign) or given is None:
+            return way
+        value = substituted(copy.deepcopy(given), known)
+        names = stored(item.targets)
+        if stale & names_in([given]) or sum(1 for _ in ast.walk(value)) > LARGEST:
+            return way
+        match item.targets:
+            case [ast.Name(name)] if name in own:
+                known[name] = value
+            case _ if own.isdisjoint(names):
+                made = ast.Assign(item.targets, value)
+                found.append(ast.copy_location(made, item))
+            case _:
+                return way
+        stale |= {at for at, of in known.items() if names_in([of]) & {*names} - {at}}
+    return found or way
+
+
 def _without_choices(body: Iterable[ast.stmt]) -> list[ast.stmt] | None:
     """The statements of a step, `if t == 0: h = x` as `h = x if t == 0 else h`; None where one is no plain statement."""
     found = list[ast.stmt]()
@@ -450,7 +502,7 @@ def _with_new_values(
     nodes = [node for item in body for node in ast.walk(item)]
     uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     from_zero = isinstance(header.start, ast.Constant) and header.start.value == 0
-    for item in body:
+    for item in map(_of_part, body):
         match item:
             case ast.Assign([ast.Subscript(ast.Name(name), at)]) if name in assigned:
                 whole = from_zero and _place(at, header.at) is not None
@@ -466,6 +518,16 @@ def _with_new_values(
                 changed.add(name)
         found.append(item)
     return found, frozenset(changed)
+
+
+def _of_part(item: ast.stmt) -> ast.stmt:
+    """`y[rows] = y[rows] + x` for `y[rows] += x`."""
+    match item:
+        case ast.AugAssign(ast.Subscript(of, at) as target, operation, value):
+            before = ast.copy_location(ast.Subscript(of, at, ast.Load()), target)
+            after = ast.copy_location(ast.BinOp(before, operation, value), value)
+            return _at(item, ast.Assign([target], after))
+    return item
 
 
 def _at(place: ast.stmt, made: ast.stmt) -> ast.stmt:

@@ -11,7 +11,7 @@ import ast
 import copy
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import (
@@ -35,6 +35,7 @@ ARRANGEMENTS: Mapping[str, Callable[..., Iterator[tuple[ast.expr, ...]]]] = {
     "product": itertools.product,
 }
 Number = Callable[[ast.expr], int | None]  # what an expression is, if it is known
+ITERTOOLS = ("permutations", "combinations", "product")
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
@@ -45,10 +46,13 @@ def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
 
 
 def with_loops_alone(
-    body: list[ast.stmt], taken: Collection[str] = ()
+    body: list[ast.stmt], taken: Collection[str] = (), alone: bool = True
 ) -> list[ast.stmt]:
-    """The statements with what is short in a loop or beside it written out: `a, b = (f(x) for x in (y, z))`; loops at the top level stay."""
-    return _written_out(body, _Inside, taken)
+    """The statements with what is short in a loop or beside it written out: `a, b = (f(x) for x in (y, z))`.
+
+    Loops at the top level stay, unless it is not they `alone`: then short ones go too.
+    """
+    return _written_out(body, _Inside if alone else _Steps, taken)
 
 
 def with_maps_written_out(
@@ -64,6 +68,7 @@ def _written_out(
     """The statements without what is written out, or as they are where that makes too many."""
     if not any(map(_loops, body)):
         return body
+    body = _with_lists_spelled(body, taken)
     lists, numbers = _lists(body, taken), _numbers(body, taken)
     writer = steps(_read_outside(body), frozenset(taken), lists, numbers)
     writer.used = {*names_in(body), *taken}
@@ -76,6 +81,18 @@ def _written_out(
     # `for i in range(2): if i > 3: ...`: a choice that is left without a statement.
     idle = any(isinstance(node, ast.If) and not node.body for node in nodes)
     return body if idle or sum(map(_count, found)) > LINES + before else found
+
+
+def _with_lists_spelled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
+    """`layers = [(w, b), (v, c)]` for `layers = list(zip((w, v), (b, c)))`."""
+    writer = _Steps(frozenset(), frozenset(taken), _lists(body, taken), {})
+    found = list[ast.stmt]()
+    for item in body:
+        match item:
+            case ast.Assign([ast.Name()], ast.Call(ast.Name("list" | "tuple"), [_])):
+                item = writer.visit(copy.deepcopy(item))
+        found.append(item)
+    return found
 
 
 def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None:
@@ -191,6 +208,12 @@ def _lists(
     found = {}
     for item in body:
         match item:
+            case ast.Assign([ast.Name(name)], ast.Dict(keys, values)):
+                written = [key for key in keys if isinstance(key, ast.Constant)]
+                whole = len(written) == len({key.value for key in written})
+                whole = whole and len(written) == len(values)
+                if whole and counts[name] == 1 and not _is_stored(name, nodes):
+                    found[name] = list[ast.expr](written)
             case ast.Assign([ast.Name(name)], ast.Tuple(elts) | ast.List(elts)):
                 if counts[name] > 1 or name in changed:
                     continue
@@ -202,6 +225,26 @@ def _lists(
                     known = ast.copy_location(ast.Name(name, ast.Load()), item)
                     found[name] = [_part(known, at) for at in range(len(elts))]
     return found
+
+
+def _is_stored(name: str, nodes: Iterable[ast.AST]) -> bool:
+    """Whether a dict may get or lose an entry: it is read by key, gone through, or measured alone."""
+    uses = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
+    for node in nodes:
+        match node:
+            case ast.Subscript(ast.Name(found), ctx=ast.Load()) if found == name:
+                uses -= 1
+            case ast.Call(
+                ast.Attribute(ast.Name(found), "keys" | "values" | "items"), [], []
+            ) if (found == name):
+                uses -= 1
+            case (
+                ast.For(iter=ast.Name(found))
+                | ast.comprehension(iter=ast.Name(found))
+                | ast.Call(ast.Name("len" | "enumerate"), [ast.Name(found)], [])
+            ) if (found == name):
+                uses -= 1
+    return uses != 1
 
 
 def _read_outside(body: Sequence[ast.AST]) -> frozenset[str]:
@@ -235,6 +278,12 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
         if inner and any(isinstance(node, ast.Return) for node in ast.walk(item)):
             return True
     return False
+
+
+def _assigned(known: Mapping[str, ast.expr], at: ast.stmt) -> list[ast.stmt]:
+    """`k = x`, of what names stand for."""
+    lines = (named(name, copy.deepcopy(value)) for name, value in known.items())
+    return [ast.fix_missing_locations(ast.copy_location(line, at)) for line in lines]
 
 
 def _continues(item: ast.stmt) -> bool:
@@ -272,21 +321,26 @@ class _Steps(ast.NodeTransformer):
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
         leaves = _leaves(item.body)
-        # What is left after the last step is read: `for i in range(3): ...` and then `return x[i]`.
-        if not values or item.orelse or leaves or names & (written | self.outside):
+        if not values or item.orelse or leaves:
             return item
         if written & names_in(values):  # `for a in (y, x): x = x + a`: the new x
             return item
-        rounds = [_bound(item.target, value) for value in values]
+        # What a step gives another value, `k = k.relu()`, is assigned; so is what is read after the last one, `return x[i]`.
+        own = names & written
         found: list[ast.stmt] = []
-        for known in rounds:
+        last: dict[str, ast.expr] = {}
+        for value in values:
+            known = _bound(item.target, value)
             if known is None:
                 return item
-            step = _step(item.body, known, self._number)
+            last = {name: part for name, part in known.items() if name not in own}
+            step = _step(item.body, last, self._number)
             if step is None:
                 return item
-            found += step
-        return [*above, *self.lines(found)]
+            given = {name: part for name, part in known.items() if name in own}
+            found += [*_assigned(given, item), *step]
+        left = {name: last[name] for name in last if name in self.outside}
+        return [*above, *self.lines([*found, *_assigned(left, item)])]
 
     def _with_names(
         self, iterable: ast.expr, target: ast.expr
@@ -350,6 +404,8 @@ class _Steps(ast.NodeTransformer):
                 item.args = [self._listed_if_several(inner)]
             case ast.Call(ast.Name("tuple" | "list" as name), [inner], []):
                 elements = None if name in self.taken else self._yielded(inner)
+                if name not in self.taken and isinstance(inner, ast.Call):
+                    elements = elements or self._values(inner)
                 if elements is not None:
                     made = ast.Tuple if name == "tuple" else ast.List
                     return _listed_as(made, elements, item)
@@ -425,6 +481,26 @@ class _Steps(ast.NodeTransformer):
             case ast.Call(ast.Name(name), args, []) if name not in self.taken:
                 return self._called(name, args, item)
             case ast.Call(
+                ast.Attribute(ast.Name(name), "keys" | "values" | "items" as method),
+                [],
+                [],
+            ) if (
+                name in self.lists
+            ):
+                known = ast.copy_location(ast.Name(name, ast.Load()), item)
+                return [
+                    {
+                        "keys": key,
+                        "values": _entry(known, key),
+                        "items": ast.Tuple([key, _entry(known, key)], ast.Load()),
+                    }[method]
+                    for key in self.lists[name]
+                ]
+            case ast.Call(ast.Attribute(ast.Name("itertools"), name), args, []) if (
+                name in ITERTOOLS and "itertools" not in self.taken
+            ):
+                return self._called(name, args, item)
+            case ast.Call(
                 ast.Attribute(ast.Name(), name), [ast.List(sizes), *_]
             ) if is_sized(name) and None not in map(_integer, sizes):
                 return [_part(item, number) for number in range(len(sizes))]
@@ -462,6 +538,8 @@ class _Steps(ast.NodeTransformer):
             return [
                 _constant(number, at) for number in range(*known)[: self.rounds + 1]
             ]
+        if name in ITERTOOLS:
+            return self._of_itertools(name, args)
         parts = [self._listed(arg) for arg in args]
         listed = [part for part in parts if part is not None]
         if not listed or len(listed) < len(parts):
@@ -474,6 +552,19 @@ class _Steps(ast.NodeTransformer):
         elif name != "zip":
             return None
         return [ast.Tuple(list(each), ast.Load()) for each in zip(*listed)]
+
+    def _of_itertools(self, name: str, args: list[ast.expr]) -> list[ast.expr] | None:
+        """`permutations(range(2))`, `product((0, 1), (0, 1))`, `combinations(xs, 2)`."""
+        *several, last = args or [ast.Constant(0)]
+        size = self._number(last) if name != "product" and several else None
+        parts = [self._listed(arg) for arg in (several if size is not None else args)]
+        listed = [part for part in parts if part is not None]
+        if not listed or len(listed) < len(parts):
+            return None
+        ends = () if size is None else (size,)
+        made = getattr(itertools, name)(*listed, *ends)
+        few = itertools.islice(made, self.rounds + 1)
+        return [ast.Tuple(list(each), ast.Load()) for each in few]
 
 
 class _Inside(_Steps):
@@ -525,6 +616,12 @@ def _applied(function: ast.expr, args: list[ast.expr], at: ast.expr) -> ast.expr
     found = _Known(known).visit(copy.deepcopy(function.body))
     assert isinstance(found, ast.expr)
     return found
+
+
+def _entry(several: ast.expr, key: ast.expr) -> ast.expr:
+    """`feats["x"]`."""
+    found = ast.Subscript(copy.deepcopy(several), copy.deepcopy(key), ast.Load())
+    return ast.copy_location(found, several)
 
 
 def _part(several: ast.expr, number: int) -> ast.expr:

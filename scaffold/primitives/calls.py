@@ -220,6 +220,11 @@ def constant_tensors(word: str) -> frozenset[tuple[int, str]]:
 
 
 @cache
+def name_alone(name: str) -> str:
+    """What a function of one argument is called: `torch.where(mask)` is where the mask holds."""
+    return {"where": "nonzero"}.get(name, name)
+
+
 def kinds(word: str) -> frozenset[str]:
     """What says the kinds of the results of a call, of all that is called so."""
     return frozenset(kind for facts in facts_of_call(word) for kind in facts.kinds)

@@ -110,6 +110,40 @@ def lines(source: str, *taken: str) -> str:
             "for p in ((0, 1), (1, 0)):\n    y = y + x[:, list(p)]",
             "y = y + x[:, [0, 1]]\ny = y + x[:, [1, 0]]",
         ),
+        # what is read after the last step, and what a step gives another value
+        (
+            "for i in range(2):\n    y = y * x\nz = i",
+            "y = y * x\ny = y * x\ni = 1\nz = i",
+        ),
+        (
+            "for k in (p, q):\n    k = k.exp()\n    y += k",
+            "k = p\nk = k.exp()\ny += k\nk = q\nk = k.exp()\ny += k",
+        ),
+        # dicts whose entries are written out, pairs in a list, and itertools
+        (
+            'd = {"a": p, "b": q}\nfor k in d:\n    y += d[k]',
+            "d = {'a': p, 'b': q}\ny += d['a']\ny += d['b']",
+        ),
+        (
+            'd = {"a": p}\nfor k, v in d.items():\n    y += v * e[k]',
+            "d = {'a': p}\ny += d['a'] * e['a']",
+        ),
+        (
+            "xs = list(zip((p, q), (r, s)))\nfor i, (a, b) in enumerate(xs):\n    y += a * b * (i == len(xs) - 1)",
+            "xs = [(p, r), (q, s)]\ny += p * r * False\ny += q * s * True",
+        ),
+        (
+            "for p in itertools.permutations(range(2)):\n    y += x[:, list(p)]",
+            "y += x[:, [0, 1]]\ny += x[:, [1, 0]]",
+        ),
+        (
+            "for i, j in itertools.product((0, 1), range(2)):\n    y += x[i, j]",
+            "y += x[0, 0]\ny += x[0, 1]\ny += x[1, 0]\ny += x[1, 1]",
+        ),
+        (
+            "for a, b in itertools.combinations((p, q, r), 2):\n    y += a * b",
+            "y += p * q\ny += p * r\ny += q * r",
+        ),
         (
             "if p:\n    for i in range(2):\n        y = y * x",
             "if p:\n    y = y * x\n    y = y * x",
@@ -128,9 +162,9 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "for i in range(n):\n    y = y * x",
         "for i in range(True):\n    y = y * x",
         "for row in x:\n    y = y + row",
-        "for i in range(2):\n    y = y * x\nz = i",
-        "for i in range(2):\n    i = i + 1",
         "for a in (p, q):\n    q = a * 2",
+        'd = {"a": p}\nd["b"] = q\nfor k in d:\n    y += d[k]',
+        'd = {"a": p}\nchange(d)\nfor k in d:\n    y += d[k]',
         "for i in range(2):\n    if y is None:\n        break",
         "for i in range(2):\n    y = y * x\nelse:\n    y = x",
         "for a, b in (p, q):\n    y = a * b",

@@ -9,7 +9,7 @@ it reads, and Python values. The parts are told apart since each step gives the 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ from scaffold.formula import (
     If,
     Node,
     Statement,
+    assignments,
     expressions,
     written,
 )
@@ -119,10 +120,10 @@ class LoopLowering:
         taken = _Step(self.spec, self.graph, code, carries, parts, tensors, statics)
         shapes, step = self._steady(taken)
         numbers = {name for name, op in carries.items() if op.rule == "number"}
-        if any(_asks_for_tensor(numbers, item.value) for item in code.lines):
-            raise UnsupportedError("a loop carries what is no tensor")
+        unread = _unread_numbers(taken, numbers)
         carries = {
-            name: self._started(op, shapes.get(name)) for name, op in carries.items()
+            name: self._started(op, Shape(()) if name in unread else shapes.get(name))
+            for name, op in carries.items()
         }
         args = (
             *carries.values(),
@@ -136,11 +137,32 @@ class LoopLowering:
             tuple(LoopPart(name, *part[1:]) for name, part in parts.items()),
             tuple(tensors),
             tuple(self._collected(taken)),
-            lambda wanted: self.derive_step(taken.spec(wanted), shapes).gradient(),
+            lambda wanted: self._gradient(
+                self.derive_step(taken.spec(wanted), shapes).gradient(), numbers
+            ),
         )
         active = any(arg.active for arg in args)
         group = self.program.op("loop", args, data, kind="group", active=active)
         return tuple(self._results(taken, group, step, shapes))
+
+    def _gradient(self, step: StepGradient, numbers: Collection[str]) -> StepGradient:
+        """That of a step, in which a zero gradient of what is a number at first has the shape of what the step makes of it."""
+
+        def made(node: Node) -> Node | None:
+            match node:
+                case Node("call", _, (Node(_, "zeros_like"), Node("name", name))) if (
+                    name in numbers
+                ):
+                    coming = self.graph.name(f"grad_next_{name}")
+                    return self.graph.node("call", "", (node.args[0], coming))
+            return None
+
+        lines = tuple(
+            replace(line, value=self.graph.rewrite(line.value, made))
+            for line in step.lines
+        )
+        read = frozenset().union(*(line.value.names() for line in lines))
+        return step._replace(lines=lines, reads=step.reads - ({*numbers} - read))
 
     def _with_known_length(self, code: _Code) -> _Code:
         """That of a loop over a zip of tensors of the same length: that of the first of them."""
@@ -588,10 +610,18 @@ def lines_of_step(
         if isinstance(item, Assign):
             found.append(item)
             continue
-        own = all(times[name] == 1 for name in written(item))
-        if own and not item.orelse and _never_fails(item):
-            found += (line for line in item.body if isinstance(line, Assign))
-            continue
+        one_way = written(*item.body) ^ written(*item.orelse)
+        alone = {name for name in one_way if times[name] == 1}
+        if alone and _never_fails(item, alone):
+            for way in (item.body, item.orelse):
+                found += (line for line in assignments(way) if _is_of(line, alone))
+            body, orelse = (
+                tuple(line for line in way if not _is_of(line, alone))
+                for way in (item.body, item.orelse)
+            )
+            if not body and not orelse:
+                continue
+            item = replace(item, body=body, orelse=orelse)
         ways = [lines_of_step(graph, way) for way in (item.body, item.orelse)]
         ends = [{line.target: line.value for line in way or ()} for way in ways]
         targets = [[line.target for line in way or ()] for way in ways]
@@ -605,16 +635,30 @@ def lines_of_step(
     return tuple(found)
 
 
-def _never_fails(item: If) -> bool:
-    """Whether the lines of a choice can be computed whatever the test says: they take no part of a tensor, and none may be absent."""
-    nodes = [
-        node for line in item.body for part in expressions(line) for node in part.walk()
-    ]
-    plain = all(isinstance(line, Assign) for line in item.body)
+def _is_of(item: Statement, names: Collection[str]) -> bool:
+    """Whether a line gives names of those a value, and no other."""
+    return isinstance(item, Assign) and written(item) <= {*names}
+
+
+def _never_fails(item: If, alone: Collection[str]) -> bool:
+    """Whether the lines that give names of one way `alone` a value can be computed whatever the test says.
+
+    They take no part of a tensor, none may be absent, and they read nothing that the choice gives a value otherwise.
+    """
+    lines = [*item.body, *item.orelse]
+    if not all(isinstance(line, Assign) and not line.operator for line in lines):
+        return False
+    own = [line for line in assignments(lines) if _is_of(line, alone)]
+    nodes = [node for line in own for part in expressions(line) for node in part.walk()]
     absent = any(
         node.kind == "compare" and "is" in node.label for node in item.test.walk()
     )
-    return plain and not absent and all(node.kind != "subscript" for node in nodes)
+    later = frozenset().union(*map(written, lines)) - {*alone}
+    read = frozenset().union(*(line.value.names() for line in own))
+    plain = not absent and not later & read and not item.test.names() & {*alone}
+    return plain and not any(
+        node.kind == "subscript" and node.args[1].kind != "slice" for node in nodes
+    )
 
 
 def _is_told(shape: Shape) -> bool:
@@ -645,14 +689,47 @@ def _in_every_step(
     return part
 
 
-def _asks_for_tensor(names: set[str], value: Node) -> bool:
-    """Whether a function, or a choice, reads one of the names: the backward then asks a function of what is a number at first."""
-    for node in value.walk():
-        if node.kind == "conditional" and node.names() & names:
-            return True
-        if node.kind == "call" and any(item.label in names for item in node.args):
-            return True
-    return False
+def _unread_numbers(taken: _Step, begun: set[str]) -> set[str]:
+    """The numbers in the place of which each step computes a tensor; one that it reads may be no more than a factor in a function, or a choice."""
+    left, unread, lines = {*begun}, {*begun}, taken.code.lines
+    made = {*taken.tensors, *taken.parts, *written(*lines), *taken.carries} - begun
+    for item in lines:
+        if _asks_for_tensor(left, item.value, made):
+            raise UnsupportedError("a loop carries what is no tensor")
+        unread -= left & item.value.names()
+        left -= written(item)  # from there on it is what the step computes
+    return unread - left
+
+
+def _asks_for_tensor(names: set[str], value: Node, tensors: set[str]) -> bool:
+    """Whether a function, or a choice, reads one of the names: the backward then asks a function of what is a number at first.
+
+    A choice may multiply it by what the step makes of `tensors`, which gives a tensor.
+    """
+    if value.kind == "binary" and value.label == "*":
+        left, right = value.args
+        for one, other in ((left, right), (right, left)):
+            if one.kind == "name" and one.label in names and other.names() & tensors:
+                return _asks_for_tensor(names, other, tensors)
+    if value.kind == "call" and any(item.label in names for item in value.args):
+        return True
+    if value.kind == "conditional" and any(
+        _is_among(names, way, tensors) for way in value.args
+    ):
+        return True
+    return any(_asks_for_tensor(names, item, tensors) for item in value.args)
+
+
+def _is_among(names: set[str], value: Node, tensors: set[str]) -> bool:
+    """Whether an expression reads one of the names otherwise than to multiply a tensor by it."""
+    if value.kind == "binary" and value.label == "*":
+        left, right = value.args
+        for one, other in ((left, right), (right, left)):
+            if one.kind == "name" and one.label in names and other.names() & tensors:
+                return _is_among(names, other, tensors)
+    if value.kind == "name":
+        return value.label in names
+    return any(_is_among(names, item, tensors) for item in value.args)
 
 
 def _is_only(item: Assign, code: _Code) -> bool:

@@ -18,6 +18,7 @@ from scaffold.primitives.calls import (
     is_whole,
     kinds,
     may_be_argument,
+    name_alone,
 )
 
 
@@ -121,7 +122,8 @@ def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
     """Whether the result is complex, as far as the name tells."""
-    told = kinds(node.args[0].label) if node.args else frozenset()
+    name = node.args[0].label if node.args else ""
+    told = kinds(name_alone(name) if len(node.args) == 2 else name)
     for kind in ("real", "int", "complex"):
         if told == {kind}:
             return kind
