@@ -95,6 +95,9 @@ class _Known:
         """The blocks in which a value is called by its role alone, wherever no other value that is seen there is."""
         roles = self.maths.roles
         lines = [item for block in blocks for item in block.statements]
+        wanted = dict.fromkeys(filter(roles.__contains__, _assigned(lines)))
+        if not wanted:
+            return blocks
         kinds = kinds_of_inputs(self.spec).after(lines)
         found = [*blocks]
         inside = [_names(block.statements) for block in blocks]
@@ -110,7 +113,7 @@ class _Known:
             tensors = {kinds.of_name(name), kinds.of_name(role)} == {"tensor"}
             return not others or (apart and tensors)
 
-        for name in dict.fromkeys(filter(roles.__contains__, _assigned(lines))):
+        for name in wanted:
             at, *more = (k for k, names in enumerate(inside) if name in names)
             if more or name in self.fixed or name in free[at]:
                 continue
