@@ -104,7 +104,6 @@ return torch.stack((w * w + x * x, 2 * (x * y - w * z), 2 * (x * z + w * y)), -1
     ), text
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "wanted"),
     [
@@ -364,7 +363,6 @@ def test_a_slice_from_the_end_needs_nothing_private(index: str) -> None:
     backward("x[..., D]", forward, *calls, (tensor(3),), (tensor(0),))
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "index", ["1:-1", "1:-k", ":-(k + 1)", "-2:-k", "-k:", "k:-k", "k:-(k + 1)"]
 )

@@ -135,7 +135,6 @@ def pytest_says(directory: Path, suites: Suites) -> str:
     return output.strip().splitlines()[-1].split(" in ")[0]
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("code", "result"),
     [

@@ -376,7 +376,6 @@ def tested(
     return dict(zip(names, json.loads(done.stdout), strict=True))
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ARRANGEMENTS)
 def test_the_import_is_as_the_place_demands(
     arranged: dict[str, Path], name: str

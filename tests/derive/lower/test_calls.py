@@ -19,7 +19,6 @@ LEFT = (
 )
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("forward", DIRECT + LEFT)
 def test_the_gradient_is_that_of_autograd(forward: str) -> None:
     torch.manual_seed(2)

@@ -36,7 +36,6 @@ CASES = [
 ]
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("inputs", "forward", "shape"), CASES)
 def test_parts_have_the_gradient_of_autograd(
     inputs: str, forward: str, shape: tuple[int, ...]
@@ -47,7 +46,6 @@ def test_parts_have_the_gradient_of_autograd(
     assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "forward",
     [

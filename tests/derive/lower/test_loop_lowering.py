@@ -36,7 +36,6 @@ def test_published_loops_are_derived() -> None:
     assert not whole and len(LOOPS) > 40
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "forward",
     [

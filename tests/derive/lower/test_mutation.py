@@ -73,7 +73,6 @@ def by_turns(names: Iterable[str]) -> list[Any]:
     return pairs_in_every_run(both, chosen, pytest.mark.each_commit)
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "policy"), by_turns(DERIVED))
 def test_the_gradient_is_that_of_autograd(name: str, policy: str) -> None:
     forward = DERIVED[name]
@@ -227,7 +226,6 @@ def check(forward: str, policy: str) -> str:
     return text
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "policy"), by_turns(ASSIGNED))
 def test_the_gradient_of_assignments_is_that_of_autograd(
     name: str, policy: str

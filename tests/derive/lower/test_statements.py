@@ -118,7 +118,6 @@ METHODS = [*product(["x[B, N, C], y[B, C, N]", "x, y"], ["view", "reshape"])]
 
 
 # A view of declared shapes and a reshape of others: the sum is read the same way for both.
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -67,7 +67,6 @@ CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
 )
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "shapes"), CASES, ids=[case[1] for case in CASES]
 )

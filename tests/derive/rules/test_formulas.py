@@ -94,7 +94,6 @@ LABELS = torch.tensor([1.0, -1.0, 1.0]).double()
 BATCHED = [(tensor(3, 4), tensor(3, 4).flip(0), LABELS)]
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "calls"),
     [
@@ -128,7 +127,6 @@ KERNEL = tensor(2, 3, 3, 2)
 SHOWN_WITH = "x[B, C, H, W], y[B, C, P, Q]"
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "calls"),
     [
@@ -171,7 +169,6 @@ FACTOR = torch.linalg.cholesky(
 )
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("inputs", "forward", "calls"),
     [

@@ -189,7 +189,6 @@ def test_an_op_of_one_call_without_shapes(name: str) -> None:
         check(op, BY_NAME[name])
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "rule",
     in_every_run(COMPLEX, one_of_each(COMPLEX, lambda rule: kind(rule)[:3])),

@@ -120,7 +120,6 @@ def said(forward: str) -> tuple[str, ...]:
     return tuple(note.removeprefix("--forward:1:1: ") for note in found)
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("forward", "stable"),
     [(forward, stable) for stable, forwards in MET.items() for forward in forwards],
@@ -134,7 +133,6 @@ def test_every_pattern_of_the_table_has_its_forwards() -> None:
     assert {item.stable for item in ADVICE} == set(MET)
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("forward", [*STABLE, *HARMLESS])
 def test_of_a_stable_spelling_nothing_is_said(forward: str) -> None:
     assert said(forward) == ()

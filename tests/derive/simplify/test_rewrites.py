@@ -88,7 +88,6 @@ def test_what_sums_to_zero_is_not_computed(name: str, dims: str) -> None:
         assert not [word for word in absent if word in text], text
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "forward",
     [

@@ -4,6 +4,7 @@ import pytest
 
 from scaffold.project import proof_errors
 from scaffold.project.inferred_inputs import with_dims
+from tests.sweeps import in_every_run
 from tests.verify.ops import verdict
 
 TAKEN = {
@@ -107,9 +108,17 @@ TAKEN = {
     ),
 }
 
+# A second or more each.
+SLOW = {
+    forward
+    for forward in TAKEN
+    if forward.startswith(("B, T, C = x.shape\nq, k = F.linear(", "y = torch.tanh("))
+}
 
-@pytest.mark.one_of(2)
-@pytest.mark.parametrize("forward", TAKEN)
+
+@pytest.mark.parametrize(
+    "forward", in_every_run(TAKEN, {*TAKEN} - SLOW, pytest.mark.each_commit)
+)
 def test_shapes_that_the_forward_takes_are_found(forward: str) -> None:
     inputs, shapes, conditions = TAKEN[forward]
     found = verdict(inputs=inputs, forward=forward, derive=True)
