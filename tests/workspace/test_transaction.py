@@ -268,7 +268,7 @@ def is_whole(path: str, content: bytes) -> bool:
     [
         pytest.param("before", 1, marks=pytest.mark.exhaustive),
         pytest.param("during", 1, marks=pytest.mark.each_commit),
-        pytest.param("after", 1, marks=pytest.mark.each_commit),
+        pytest.param("after", 1, marks=pytest.mark.exhaustive),
         ("after", 3),
     ],
 )
