@@ -35,7 +35,6 @@ ARRANGEMENTS: Mapping[str, Callable[..., Iterator[tuple[ast.expr, ...]]]] = {
     "product": itertools.product,
 }
 Number = Callable[[ast.expr], int | None]  # what an expression is, if it is known
-ITERTOOLS = ("permutations", "combinations", "product")
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
 
@@ -497,9 +496,9 @@ class _Steps(ast.NodeTransformer):
                     for key in self.lists[name]
                 ]
             case ast.Call(ast.Attribute(ast.Name("itertools"), name), args, []) if (
-                name in ITERTOOLS and "itertools" not in self.taken
+                name in ARRANGEMENTS and "itertools" not in self.taken
             ):
-                return self._called(name, args, item)
+                return self._of_itertools(name, args)
             case ast.Call(
                 ast.Attribute(ast.Name(), name), [ast.List(sizes), *_]
             ) if is_sized(name) and None not in map(_integer, sizes):
@@ -538,8 +537,6 @@ class _Steps(ast.NodeTransformer):
             return [
                 _constant(number, at) for number in range(*known)[: self.rounds + 1]
             ]
-        if name in ITERTOOLS:
-            return self._of_itertools(name, args)
         parts = [self._listed(arg) for arg in args]
         listed = [part for part in parts if part is not None]
         if not listed or len(listed) < len(parts):
@@ -562,7 +559,10 @@ class _Steps(ast.NodeTransformer):
         if not listed or len(listed) < len(parts):
             return None
         ends = () if size is None else (size,)
-        made = getattr(itertools, name)(*listed, *ends)
+        try:
+            made = ARRANGEMENTS[name](*listed, *ends)
+        except TypeError:
+            return None
         few = itertools.islice(made, self.rounds + 1)
         return [ast.Tuple(list(each), ast.Load()) for each in few]
 

@@ -163,6 +163,7 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "for i in range(True):\n    y = y * x",
         "for row in x:\n    y = y + row",
         "for a in (p, q):\n    q = a * 2",
+        "for a in itertools.combinations((p, q)):\n    y += a[0]",
         'd = {"a": p}\nd["b"] = q\nfor k in d:\n    y += d[k]',
         'd = {"a": p}\nchange(d)\nfor k in d:\n    y += d[k]',
         "for i in range(2):\n    if y is None:\n        break",
