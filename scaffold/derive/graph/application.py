@@ -272,7 +272,8 @@ class Applier:
             return made
         if any(op.kind == "group" and op.active for op in args.values()):
             raise UnsupportedError("a tuple of any length")
-        if rule.category in OF_MATRICES and _has_zero(rule, args):
+        of_tensors = rule.category in OF_MATRICES or "joins" in rule.facts.flags
+        if of_tensors and _has_zero(rule, args):
             raise UnsupportedError(f"{rule.op} of the number 0")
         inferred = infer(self.program, rule, args)
         active = rule.category != WITHOUT_GRADIENT and inferred.kind in ACTIVE
@@ -315,10 +316,12 @@ class Applier:
 
 
 def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
-    """Whether 0 stands for one of the matrices: of one of several results that no gradient comes from."""
+    """Whether 0 stands for one of the matrices or parts: of one of several results that no gradient comes from."""
     required = (item.name for item in rule.parameters if item.default is None)
     names = rule.tensors or frozenset(required)
-    return any(is_number(op, 0) for name, op in args.items() if name in names)
+    given = (op for name, op in args.items() if name in names)
+    parts = (part for op in given for part in (op.args if op.rule == "list" else [op]))
+    return any(is_number(op, 0) for op in parts)
 
 
 ACTIVE = frozenset({"real", "complex", "group"})

@@ -55,6 +55,23 @@ samples = ["x[3, 3]"]
 """
 
 
+HALVES = """
+[halves]
+call = "torch.split_with_sizes(x, split_sizes, dim=0)"
+category = "view"
+results = ["one", "other"]
+grad.x = "cat((grad_one, grad_other), dim)"
+samples = ["x[3, 4], (1, 2)"]
+"""
+
+
+def test_a_part_that_nobody_reads_is_not_joined_as_a_number() -> None:
+    forward = "torch.split_with_sizes(x, (1, 2), 0)[0].exp()"
+    spec = spec_of("x[N, D]", forward=forward, derive=True)
+    found = derive(replace(spec, rules=(RuleFile("rules.toml", HALVES),)))
+    assert "cat of the number 0" in found.notes[0]
+
+
 def test_a_rule_of_a_team_s_that_needs_all_gradients_gives_way_where_one_is_missing() -> (
     None
 ):
