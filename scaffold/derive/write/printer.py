@@ -18,6 +18,7 @@ from scaffold.derive.graph.op import (
     SummedTo,
     is_number,
     literal,
+    number,
     tensors,
 )
 from scaffold.derive.graph.shapes import (
@@ -418,8 +419,12 @@ class Printer:
         if isinstance(op.data, SizeOf):
             return self.size(op.data.dim)
         (dim,) = op.args
-        index = self.node(dim)
-        return self.graph.node("subscript", "", (self.shape(op.asked), index))
+        index, shape = self.node(dim), self.shape(op.asked)
+        sizes, at = shape.args, number(dim)
+        plain = shape.kind == "tuple" and all(size.kind != "starred" for size in sizes)
+        if plain and isinstance(at, int):
+            return sizes[at]
+        return self.graph.node("subscript", "", (shape, index))
 
     def size(self, dim: Dim) -> Node:
         """The expression of a size; a test around the statement may tell that an optional input is there."""

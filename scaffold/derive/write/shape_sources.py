@@ -4,7 +4,7 @@ In: shapes. Out: expressions. Invariant: an optional input is asked only about i
 size where a cotangent or an input tells it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.op import Op, Program
@@ -31,18 +31,31 @@ class Holders:
         optional: Iterable[Op],
         held: dict[Op, str],
         current: str | None = None,
+        last: Collection[Op] = (),
     ) -> None:
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held
         self.current = current  # the input whose gradient is written down
+        self.last = last  # what would be computed for its shape alone
 
     def for_gradient_of(self, current: str | None) -> "Holders":
         """What is at hand where the gradient of that input is written down: an optional one is there."""
-        return Holders(self.program, self.sure, self.optional, self.held, current)
+        return Holders(
+            self.program, self.sure, self.optional, self.held, current, self.last
+        )
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
         """`x.shape`, or the sizes one by one."""
+        try:
+            return self._shape(shape, like)
+        except UnsupportedError:
+            for op in self.last:
+                if op.shape == shape:
+                    return self._attribute(self._name(op), "shape")
+            raise
+
+    def _shape(self, shape: Shape, like: Op | None) -> Node:
         if like is not None and like.rule == "input":
             if shape == SCALAR_SHAPE:
                 return self.graph.node("tuple")
@@ -131,7 +144,8 @@ class Holders:
         """Tensors that are surely there: cotangents and inputs, locals, and the input whose gradient it is."""
         yield from self.sure
         for op in self.held:
-            if op not in self.sure and op not in self.optional and is_there(op):
+            known = op in self.sure or op in self.optional or op in self.last
+            if not known and is_there(op):
                 yield op
         yield from (op for op in self.optional if op.name == self.current)
 

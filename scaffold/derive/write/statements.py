@@ -42,7 +42,15 @@ from scaffold.derive.write.value_names import (
     owners_of,
     users_of,
 )
-from scaffold.formula import Assign, If, Lines, Node, Statement, emit
+from scaffold.formula import (
+    Assign,
+    If,
+    Lines,
+    Node,
+    Statement,
+    emit,
+    expressions,
+)
 from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
@@ -79,6 +87,8 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
     forgoes = once or bool(saved) or bool(backward.spec.once_differentiable)
     if attempt.over and not forgoes and attempt.over < LEAST_OVER:
         attempt = _first_fit(backward, names.repeated, own, False)
+    if style != "combined":  # which keeps a shape on ctx
+        attempt = _with_shapes_of_others(backward, names, own, in_place, attempt)
     return GradientStatements(
         attempt.statements,
         forward=names.forward(),
@@ -88,6 +98,48 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         traits=_traits(backward, names.all),
         roles=attempt.roles,
     )
+
+
+def _with_shapes_of_others(
+    backward: BackwardGraph,
+    names: "_Names",
+    own: Mapping[Op, str],
+    in_place: bool,
+    attempt: _Attempt,
+) -> _Attempt:
+    """Statements that need no value of the forward for its shape alone where another one tells that shape, if they read as well."""
+    known, results = {**names.all, **names.again}, backward.lowered.results
+    alone = _read_for_shapes(known, results, attempt.statements)
+    if not alone:
+        return attempt
+    try:
+        other = _first_fit(backward, names.repeated, own, in_place, alone)
+    except UnsupportedError:  # no other value tells it
+        return attempt
+    left = _read_for_shapes(known, results, other.statements)
+    # A line for what shapes broadcast to is no better to read than one for a value of that shape.
+    longer = _broadcasts(other.statements) > _broadcasts(attempt.statements)
+    fewer = len(left) < len(alone) and other.asked <= attempt.asked
+    return other if fewer and not longer else attempt
+
+
+def _read_for_shapes(
+    names: Mapping[Op, str], results: Collection[Op], lines: Lines
+) -> set[Op]:
+    """The values of the forward of which the lines read the shape, and that come into nothing else that is computed again."""
+    ops = {name: op for op, name in names.items()}
+    reads = [read for read, _ in free_reads(lines) if read.name in ops]
+    data = {ops[read.name] for read in reads if not read.facets}
+    alone = {ops[read.name] for read in reads} - {*down_to(data - {*results}, results)}
+    return {op for op in alone if op.rule != "input" and op not in results}
+
+
+def _broadcasts(lines: Lines) -> int:
+    """How many different calls of `torch.broadcast_shapes` there are."""
+    several = (node for line in lines for node in expressions(line))
+    nodes = {node for whole in several for node in whole.walk()}
+    calls = (node.args[0] for node in nodes if node.kind == "call")
+    return sum(callee.label == "broadcast_shapes" for callee in calls)
 
 
 def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Traits]:
@@ -136,22 +188,23 @@ def _first_fit(
     new: Mapping[Op, str],
     own: Mapping[Op, str],
     in_place: bool,
+    last: Collection[Op] = (),
 ) -> _Attempt:
     """Statements over the names that are there, which compute some locals of the forward as their `own`.
 
     Those locals tell shapes if they come early enough. They stay lines of the forward where another of its lines that comes
-    again reads one, or where a shape is asked for that only they have.
+    again reads one, or where a shape is asked for that only they have. The values that come `last` tell what no other does.
     """
     for sources in (own, {}) if own else ():
         try:
-            found = _attempt(backward, new, own, sources, in_place)
+            found = _attempt(backward, new, own, sources, in_place, last)
         except UnsupportedError:
             continue
         names = _repeated(backward.forward.statements, found.statements)
         late = not sources and _asks_inside(found.asked, own)
         if not (late or names & {*own.values()}):
             return found
-    return _attempt(backward, new, {}, {}, in_place)
+    return _attempt(backward, new, {}, {}, in_place, last)
 
 
 def _attempt(
@@ -160,6 +213,7 @@ def _attempt(
     own: Mapping[Op, str],
     sources: Mapping[Op, str],
     in_place: bool,
+    last: Collection[Op],
 ) -> _Attempt:
     spec, lowered, applier = backward.spec, backward.lowered, backward.applier
     kept = {op: name for op, name in backward.held.items() if op not in own}
@@ -172,7 +226,8 @@ def _attempt(
     # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
     coming = (seed for seed, result in backward.seeds.items() if is_there(result))
     first = (*coming, *sure)
-    holders = Holders(applier.program, first, optional, {**outer, **sources})
+    telling = {**outer, **sources}
+    holders = Holders(applier.program, first, optional, telling, last=last)
     precision = Precision(backward.seeds) if in_place else None
     emission = Emission(
         applier=applier,

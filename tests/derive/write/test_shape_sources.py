@@ -174,3 +174,28 @@ def test_a_test_tells_that_an_optional_input_has_a_size(m: str) -> None:
     calls = [(tensor(3, 4), tensor(4), m) for m in (None, tensor(2, 5))]
     check_forward(inputs, OPTIONAL, calls, derive=True)
     assert not derive(spec_of(inputs, forward=OPTIONAL, derive=True)).notes
+
+
+@pytest.mark.parametrize(
+    ("signature", "forward", "absent"),
+    [
+        (
+            "x[N, D], t[N, D]",
+            "loss = (x * t).sin().sum(-1)\nreturn loss.mean()",
+            "loss",
+        ),
+        (
+            "x[N, 3]",
+            "a, b, c = x.unbind(-1)\no = torch.stack([a * b, b * c], -1)\nreturn o.view(-1).exp()",
+            "torch.stack([",
+        ),
+    ],
+)
+def test_no_value_is_computed_for_its_shape_alone(
+    signature: str, forward: str, absent: str
+) -> None:
+    """Where an input tells the size, a sum or a stack does not come again for it."""
+    names = [part.strip() for part in signature.split("], ")]
+    calls = [tuple(tensor(5, 3) + at for at in range(len(names)))]
+    text = check_forward(signature, forward, calls, derive=True)
+    assert absent not in text.partition("def backward(")[2].partition("\ndef ")[0]
