@@ -671,8 +671,12 @@ def _along(program: Program, args: Args) -> Shape | None:
     x, index = args["x"].shape, args["indices"].shape
     if literal(args["dim"]) is None:
         return index if x.rank == index.rank == 1 else None
-    same = index.dims is not None and 1 not in index.dims and x.rank == index.rank
-    return index if same else None
+    at = shapes.position(x, literal(args["dim"]))
+    if at is None or x.dims is None or index.dims is None or x.rank != index.rank:
+        return None
+    others = (Shape((*dims[:at], *dims[at + 1 :])) for dims in (x.dims, index.dims))
+    whole = shapes.broadcast(*others).dims
+    return whole and Shape((*whole[:at], index.dims[at], *whole[at:]))
 
 
 def _first(program: Program, args: Args) -> Shape | None:

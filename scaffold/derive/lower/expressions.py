@@ -7,6 +7,7 @@ it is, over the tensors in it; one that changes a tensor under other eyes is ref
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import NoneType
 
 from scaffold.derive.analysis.activity import (
     READ_OUT,
@@ -68,7 +69,17 @@ from scaffold.derive.lower.unruled_calls import (
 from scaffold.derive.rules.formulas import condition_of, value_of
 from scaffold.derive.rules.team_tables import ruled_imports
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.formula import WELL_KNOWN, Node, keywords, sharing, written_to
+from scaffold.formula import (
+    UNKNOWN,
+    WELL_KNOWN,
+    Node,
+    evaluated,
+    keywords,
+    of_math,
+    sharing,
+    truth,
+    written_to,
+)
 from scaffold.primitives.calls import computes_in_given_dtype
 from scaffold.spec import ANY_DIMS, OpSpec, TensorInput, is_leading
 
@@ -530,11 +541,43 @@ class Expressions(Evaluator):
 
     # Python values: sizes, attributes, tests, and arithmetic on them
 
-    def test(self, node: Node) -> Op:
-        """A condition, if it is fixed for a call."""
+    def test(self, node: Node) -> Op | bool:
+        """A condition, if it is fixed for a call; whether it holds, where ranks and literals tell."""
+        told = truth(evaluated(node, self._told))
+        if told is not None and node.kind != "name":
+            return told
         if not self.is_static(node):
             raise UnsupportedError("a condition depends on the data of a tensor")
         return self.program.static(self.fixed(node))
+
+    def _told(self, node: Node) -> object:
+        """What is known before the call of a name or a rank: `x.ndim`, `len(x.shape)`."""
+        match node:
+            case Node("name", name) if name in self.env:
+                op = self.env[name]
+                return literal(op) if op.kind == "static" else UNKNOWN
+            case Node("attribute", "ndim", (Node("name", name),)):
+                pass
+            case Node(
+                "call",
+                _,
+                (Node("attribute", "dim" | "ndimension", (Node("name", name),)),),
+            ):
+                pass
+            case Node(
+                "call",
+                _,
+                (
+                    Node("name", "len"),
+                    Node("attribute", "shape", (Node("name", name),)),
+                ),
+            ):
+                pass
+            case _:
+                return of_math(node, self._told)
+        op = self.env.get(name)
+        rank = op.shape.rank if op is not None and op.is_tensor else None
+        return UNKNOWN if rank is None else rank
 
     def is_static(self, node: Node) -> bool:
         """Whether an expression has one value throughout a call, whatever the data."""
@@ -566,6 +609,9 @@ class Expressions(Evaluator):
                 op = self.program.static(self.fixed(node))
                 self.program.set_dtype(op, self.value(inner).kind)
                 return op
+        row = self._row(node) if _joins_or_cuts(node) else None
+        if row is not None:
+            return self.program.op("list", row)
         led = self._leading_of(node)
         if led is not None:
             return self.program.op("lead_dims", (), OfShape(self.value(led).shape))
@@ -575,6 +621,33 @@ class Expressions(Evaluator):
                 if is_int(self.program, op):
                     self.program.compute(op, sign, *map(self.value, parts))
         return op
+
+    def _row(self, node: Node) -> Sequence[Op] | None:
+        """The sizes that `shape[:-1] + (2, 2)` consists of; None where the rank is not known before the call."""
+        match node:
+            case Node("binary", "+", (left, right)):
+                first, second = self._row(left), self._row(right)
+                if first is None or second is None:
+                    return None
+                return [*first, *second]
+            case Node("subscript", _, (inner, Node("slice", _, ends))):
+                bounds = [
+                    None if end.kind == "absent" else literal(self.value(end))
+                    for end in ends
+                ]
+                row = self._row(inner)
+                if row is None or any(type(x) not in (int, NoneType) for x in bounds):
+                    return None
+                return row[slice(*bounds)]
+            case Node("name" | "tuple" | "list" | "attribute"):
+                op = self.value(node)
+                if op.rule == "shape" and op.asked.rank is not None:
+                    places = range(op.asked.rank)
+                    return [size_at(self.program, op.asked, at) for at in places]
+                plain = all(item.kind == "static" for item in op.args)
+                plain = plain and all(item.rule != "starred" for item in op.args)
+                return op.args if op.rule == "list" and plain else None
+        return None
 
     def _leading_of(self, node: Node) -> Node | None:
         """The tensor of `list(range(x.ndim - 1))`, as the gradient of a weight has it: all its dims but the last."""
@@ -722,6 +795,16 @@ class Expressions(Evaluator):
         graph = self.program.graph
         node = graph.node("attribute", label, (graph.name(source.name),))
         return self.program.static(node)
+
+
+def _joins_or_cuts(node: Node) -> bool:
+    """`sizes + (2, 2)`, `sizes[:-1]`."""
+    match node:
+        case Node("subscript", _, (_, Node("slice"))):
+            return True
+        case Node("binary", "+", parts):
+            return any(x.kind in ("tuple", "list") or _joins_or_cuts(x) for x in parts)
+    return False
 
 
 def _new_dims(index: Node) -> Node | None:

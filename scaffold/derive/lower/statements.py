@@ -383,6 +383,10 @@ class Lowering:
 
     def _choice(self, item: If) -> None:
         test = self.expressions.test(item.test)
+        if isinstance(test, bool):
+            with self.expressions.choice():
+                self.block(item.body if test else item.orelse)
+            return
         before = dict(self.env)
         with self.expressions.choice():
             ends = [

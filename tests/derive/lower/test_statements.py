@@ -155,3 +155,27 @@ def test_a_list_that_grows_in_a_loop(start: str) -> None:
     forward = GROWN.format(start)
     text = check_forward("x, n: int = 1", forward, [(tensor(2, 3), 1), (tensor(3), 2)])
     assert ("vjp" in text) == (start != "[x]")
+
+
+RANKS = """
+flag = False
+if len(x.shape) == 3:
+    flag = True
+    x = x.unsqueeze(1)
+if w is not None:
+    if w.dim() == 1:
+        w = w.view(-1, 1)
+    x = x * F.linear(w, v).view(-1, 1, 1, 1)
+y = x.exp() if x.ndim == 4 else x
+if flag:
+    y = y.squeeze(1)
+return y.reshape(y.shape[:-1] + (2, -1)).sum((-2, -1)) * scale
+"""
+
+
+def test_a_declared_rank_settles_a_choice() -> None:
+    inputs = "x[N, C, D], w[N, K]?, v[1, K], scale: float = 2.0"
+    x, w, v = tensor(2, 3, 4), tensor(2, 5), tensor(1, 5)
+    calls = [(x, w, v, 2.0), (x, None, v, 2.0)]
+    text = check_forward(inputs, RANKS, calls, derive=True, require=["D % 2 == 0"])
+    assert "vjp" not in text and "ndim != 3" in text

@@ -77,6 +77,26 @@ def test_the_gradient_is_that_of_autograd(
     check_forward(inputs, forward, calls)
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        "s.argsort(-1)[:, :2, None]",
+        "(s > 0).long()[:, :2, None] - 1",
+        "s.argsort(-1)[:, 1:].unsqueeze(-1).expand(-1, -1, v.shape[-1])",
+    ],
+)
+def test_an_index_that_is_broadcast(index: str) -> None:
+    forward = f"v.take_along_dim({index}, dim=1).exp() * s.mean()"
+    calls = [(tensor(2, 4, 3), tensor(2, 4)), (tensor(1, 3, 1), tensor(1, 3))]
+    text = check_forward("v[B, N, D], s[B, N]", forward, calls, derive=True)
+    assert "vjp" not in text and ("% " in text) is ("long" in index)
+
+
+def test_a_tensor_that_take_along_dim_broadcasts() -> None:
+    forward = "v.take_along_dim(s.argsort(-1), dim=1).exp() * s.mean()"
+    check_forward("v[1, N], s[B, N]", forward, [(tensor(1, 4), tensor(3, 4))])
+
+
 @pytest.mark.parametrize("dims", [(3,), (2, 3), (4, 2, 3)])
 def test_of_a_weight_of_one_dim(dims: tuple[int, ...]) -> None:
     declared = ", ".join("ABC"[-len(dims) :])
