@@ -26,7 +26,7 @@ from scaffold.derive.graph.op import (
 )
 from scaffold.derive.graph.precision import says_its_dtype, source_of
 from scaffold.derive.graph.shape_rules import dims_of
-from scaffold.derive.graph.shapes import Dropped, Kept
+from scaffold.derive.graph.shapes import Dropped, Kept, OrScalar
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import cast_as, sum_to
@@ -167,7 +167,7 @@ class Reverse:
             by_shape[key] = item if known is None else self.make.add(known, item)
         total: Op | None = None
         for item in by_shape.values():
-            part = sum_to(self.make, item, op)
+            part = sum_to(self.make, item, _with_a_shape(op))
             if _is_zero(self.make, part):
                 continue
             if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
@@ -460,3 +460,10 @@ class Reverse:
                     part = self.make.applier.named("select", arrived[at], *index)
                     found.append((arg, exactly(self.make, part, arg)))
         return found
+
+
+def _with_a_shape(op: Op) -> Op:
+    """Of a choice between a tensor and a number the tensor: only where that is chosen does a cotangent go on."""
+    if op.rule == "cond" and isinstance(op.shape.origin, OrScalar):
+        return next(item for item in op.args if item.is_tensor)
+    return op

@@ -29,6 +29,7 @@ from scaffold.primitives.calls import (
     is_one_tensor,
     may_be_argument,
     may_be_several_tensors,
+    may_compute_lower,
     may_share_memory,
 )
 
@@ -363,6 +364,7 @@ NEW_DIMS = {
     **dict.fromkeys(("x.unsqueeze(0)", "x.unsqueeze(dim=0)", "x[None]"), BEFORE),
 }
 BUILTINS = {"torch", "F", "math", *dir(builtins)}
+NUMBERS = ("float", "int", "len", "max", "min")  # functions of numbers
 GROWS = ("append", "extend", "insert")
 RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
 
@@ -800,12 +802,28 @@ def _of_mode(
     mode: str, inner: Sequence[ast.stmt], lists: Collection[str]
 ) -> list[ast.stmt] | None:
     """The statements of a `with` that autograd takes for constants, or that are no other than those around it."""
-    if mode == "torch.enable_grad()":
+    if mode == "torch.enable_grad()" or _is_without_autocast(mode, inner):
         return _straightened(inner, lists)
     again = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
     if mode != "torch.no_grad()" or again:
         return None
     return _constants(_straightened(inner, lists), set())
+
+
+def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
+    """Whether it is `torch.autocast(..., enabled=False)` over what autocast does not take to lower precision."""
+    match ast.parse(mode, mode="eval").body:
+        case ast.Call(ast.Attribute(_, "autocast") | ast.Name("autocast"), _, keywords):
+            words = {word.arg: ast.unparse(word.value) for word in keywords}
+        case _:
+            return False
+    nodes = [node for item in inner for node in ast.walk(item)]
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    names = (of.attr for of in called if isinstance(of, ast.Attribute))
+    lower = any(isinstance(node, ast.MatMult | ast.For) for node in nodes)
+    lower |= any(isinstance(of, ast.Name) and of.id not in NUMBERS for of in called)
+    lower |= any(map(may_compute_lower, names))
+    return words.get("enabled") == "False" and not lower
 
 
 def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:

@@ -168,4 +168,4 @@ def _with_defaults(
             body = versioned(body, name, value, name) or [named(name, value), *body]
         else:
             values[name] = value
-    return folded([substituted(item, values) for item in body]) if values else body
+    return folded([substituted(item, values) for item in body])

@@ -183,6 +183,12 @@ def is_mask(word: str) -> bool:
 
 
 @cache
+def may_compute_lower(word: str) -> bool:
+    """Whether autocast may compute it in its own dtype: `matmul`."""
+    return any(facts.autocast in ("lower", "region") for facts in facts_of_call(word))
+
+
+@cache
 def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
     """Where the gradient of a call with these constants may have no bound: `zero`, `length`, `rank`."""
     return frozenset(

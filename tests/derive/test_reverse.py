@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import (
     backward_of,
     draft_of,
@@ -127,3 +128,25 @@ def test_a_dtype_of_an_input_brings_in_no_other(forward: str) -> None:
 def test_without_a_cast_nothing_is_cast() -> None:
     text = op_text("x[N, K], w[K, D], b[D]", forward="x @ w + b", derive=True)
     assert ".to(" not in backward_of(text)
+
+
+NUMBER_OR_TENSOR = """
+scale = 1.5
+if n > 2:
+    scale = scale + w.exp()
+y = scale * x
+if m is not None:
+    y = y * m
+    count = m.expand_as(y).sum(-1).clamp(min=0.5)
+else:
+    count = y[0].numel()
+return (y + scale).tanh().sum(-1) / count
+"""
+
+
+@pytest.mark.parametrize("inputs", ["x[B, D], w[D], m[B, 1]?, n: int = 3"])
+def test_a_choice_of_a_tensor_or_a_number(inputs: str) -> None:
+    x, w, m = tensor(3, 4), tensor(4), tensor(3, 1).exp()
+    calls = [(x, w, m, 3), (x, w, None, 3), (x, w, m, 1), (x, w, None, 1)]
+    text = check_forward(inputs, NUMBER_OR_TENSOR, calls, derive=True)
+    assert "vjp" not in text

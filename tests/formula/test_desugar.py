@@ -113,6 +113,14 @@ STRAIGHT = [
     ("f(e := x.exp()) + e", "e = x.exp()\nf(e) + e"),
     ("with torch.enable_grad():\n    y = x + 1", "y = x + 1"),
     (
+        "with torch.autocast(x.device.type, enabled=False):\n    y = x.float().exp()",
+        "y = x.float().exp()",
+    ),
+    (
+        "with torch.cuda.amp.autocast(enabled=False):\n    y = float(n) * x",
+        "y = float(n) * x",
+    ),
+    (
         "if (d := x.shape[0]) > 1:\n    return (y := x)\n",
         "d = x.shape[0]\nif d > 1:\n    y = x\n    return y",
     ),
@@ -147,6 +155,11 @@ def test_what_says_the_same_is_an_assignment(text: str, wanted: str) -> None:
         "with torch.no_grad():\n    if t:\n        y = x\n    else:\n        y = x + 1\n    y.mul_(2)",
         "with torch.no_grad():\n    with torch.enable_grad():\n        y = x + 1",
         "with torch.autocast('cpu'):\n    y = x + 1",
+        "with torch.autocast('cpu', enabled=on):\n    y = x + 1",
+        # Under the caller's autocast it would be of another dtype.
+        "with torch.autocast('cpu', enabled=False):\n    y = x @ w",
+        "with torch.autocast('cpu', enabled=False):\n    y = F.linear(x, w)",
+        "with torch.autocast('cpu', enabled=False):\n    y = f(x)",
         # A part that is a copy, or that nobody says of what.
         "h[i].mul_(2)",
         "h[x > 0].zero_()",
