@@ -5,7 +5,6 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 """
 
 from collections.abc import Callable
-from functools import reduce
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Kind, OfShape, Op, literal
@@ -620,7 +619,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     at = shapes.position(x.shape, dim_of(dim))
     # One of several results, of `topk` or `sort`, is positions too.
     of = index
-    while of.facts.category == "view" or of.rule in ("slice", "select"):
+    while of.facts.memory == "view" and of.rule != "item":
         of = of.args[0]
     counted = of.rule == "item" or "positions" in of.facts.flags
     counted = counted or literal(dim) is None
@@ -632,7 +631,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     if not counted:  # an index from the end, which no scatter takes
         index = make.applier.named("remainder", index, size(make, x, dim))
     if not same and index.shape != op.shape:
-        index = make.applier.named("expand_as", index, g)
+        index = make.expanded(index, op.shape)
     if x.shape.rank == 1:
         return [(x, make.index_add(make.zeros(g, x.shape), dim, index, g))]
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
@@ -644,37 +643,6 @@ def _differ_along(x: Shape, index: Shape, at: int | None) -> bool:
         return False
     one, two = ((*dims[:at], *dims[at + 1 :]) for dims in (x.dims, index.dims))
     return one == two
-
-
-@coded("det")
-def det(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of a matrix of 2 or 3 rows, its cofactors times `g`, also where it is singular; of a larger one autograd knows the precise way."""
-    (x,) = op.args
-    dims = x.shape.dims
-    if dims is None or dims[-2:] not in ((2, 2), (3, 3)):
-        return None
-
-    def part(of: Op, *at: int) -> Op:
-        numbers = map(make.const, at)
-        return reduce(
-            lambda y, n: indexing.selected(make.applier, y, -1, n), numbers, of
-        )
-
-    last, row = make.const(-1), make.const(-2)
-    rows = [
-        indexing.selected(make.applier, x, -2, make.const(at))
-        for at in range(int(dims[-1]))
-    ]
-    if len(rows) == 2:
-        (a, b), (c, d) = ([part(y, 0), part(y, 1)] for y in rows)
-        several = (d, make.neg(c), make.neg(b), a)
-        listed = make("stack", make.program.op("list", several), last)
-        cofactors = reshape_as(make, listed, x)
-    else:
-        turns = [make("cross", rows[at - 2], rows[at - 1], last) for at in range(3)]
-        cofactors = make("stack", make.program.op("list", turns), row)
-    wide = make.unsqueeze(make.unsqueeze(g, last), last)
-    return [(x, make.mul(wide, make.conj(cofactors)))]
 
 
 @coded("solve")

@@ -45,21 +45,6 @@ def test_a_singular_matrix_is_no_error(forward: str, policy: str, x: Tensor) -> 
         assert both[1].all()
 
 
-@pytest.mark.parametrize("x", [RANK_2, RANK_1, torch.zeros_like(RANK_1)])
-@pytest.mark.parametrize("rows", [2, 3])
-def test_of_a_small_matrix_there_are_cofactors(rows: int, x: Tensor) -> None:
-    forward, dims = "torch.det(x)", f"[N, {rows}, {rows}]"
-    text = check_forward(f"x{dims}", forward, [(tensor(4, rows, rows),)], derive=True)
-    assert "vjp" not in text
-    x = torch.stack([x[:rows, :rows], 1000 * torch.eye(rows, dtype=torch.double)])
-    op = load(op_text(f"x{dims}", forward=forward)).some_op
-    # Of a singular matrix autograd's own is right only where it is to be differentiated again.
-    leaf = x.clone().requires_grad_()
-    total = torch.det(leaf).sum()
-    (wanted,) = torch.autograd.grad(total, leaf, create_graph=True)
-    torch.testing.assert_close(gradient(op, x), wanted)
-
-
 @pytest.mark.parametrize(
     "forward",
     [*FORWARDS, "torch.linalg.inv_ex(x)[0]", "torch.linalg.inv_ex(x).inverse"],
