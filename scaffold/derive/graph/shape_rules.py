@@ -671,12 +671,15 @@ def _along(program: Program, args: Args) -> Shape | None:
     x, index = args["x"].shape, args["indices"].shape
     if literal(args["dim"]) is None:
         return index if x.rank == index.rank == 1 else None
-    at = shapes.position(x, literal(args["dim"]))
+    dims = _ints(args, "dim")
+    at = shapes.position(x, dims[0]) if dims else None
     if at is None or x.dims is None or index.dims is None or x.rank != index.rank:
         return None
-    others = (Shape((*dims[:at], *dims[at + 1 :])) for dims in (x.dims, index.dims))
+    others = (Shape((*one[:at], *one[at + 1 :])) for one in (x.dims, index.dims))
     whole = shapes.broadcast(*others).dims
-    return whole and Shape((*whole[:at], index.dims[at], *whole[at:]))
+    if whole is None:
+        return None
+    return Shape((*whole[:at], index.dims[at], *whole[at:]))
 
 
 def _first(program: Program, args: Args) -> Shape | None:

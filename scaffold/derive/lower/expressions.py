@@ -7,7 +7,6 @@ it is, over the tensors in it; one that changes a tensor under other eyes is ref
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import NoneType
 
 from scaffold.derive.analysis.activity import (
     READ_OUT,
@@ -575,8 +574,8 @@ class Expressions(Evaluator):
                 pass
             case _:
                 return of_math(node, self._told)
-        op = self.env.get(name)
-        rank = op.shape.rank if op is not None and op.is_tensor else None
+        value = self.env.get(name)
+        rank = value.shape.rank if value is not None and value.is_tensor else None
         return UNKNOWN if rank is None else rank
 
     def is_static(self, node: Node) -> bool:
@@ -636,9 +635,10 @@ class Expressions(Evaluator):
                     for end in ends
                 ]
                 row = self._row(inner)
-                if row is None or any(type(x) not in (int, NoneType) for x in bounds):
+                known = [x for x in bounds if isinstance(x, int | None)]
+                if row is None or len(known) < len(bounds):
                     return None
-                return row[slice(*bounds)]
+                return row[slice(*known)]
             case Node("name" | "tuple" | "list" | "attribute"):
                 op = self.value(node)
                 if op.rule == "shape" and op.asked.rank is not None:

@@ -618,10 +618,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     x, index, dim = op.args
     at = shapes.position(x.shape, dim_of(dim))
     # One of several results, of `topk` or `sort`, is positions too.
-    of = index
-    while of.facts.memory == "view" and of.rule != "item":
-        of = of.args[0]
-    counted = of.rule == "item" or "positions" in of.facts.flags
+    counted = index.rule == "item" or "positions" in index.facts.flags
     counted = counted or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
         at, dim = 0, make.const(0)

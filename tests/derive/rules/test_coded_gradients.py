@@ -89,7 +89,7 @@ def test_an_index_that_is_broadcast(index: str) -> None:
     forward = f"v.take_along_dim({index}, dim=1).exp() * s.mean()"
     calls = [(tensor(2, 4, 3), tensor(2, 4)), (tensor(1, 3, 1), tensor(1, 3))]
     text = check_forward("v[B, N, D], s[B, N]", forward, calls, derive=True)
-    assert "vjp" not in text and ("% " in text) is ("long" in index)
+    assert "vjp" not in text
 
 
 def test_a_tensor_that_take_along_dim_broadcasts() -> None:
