@@ -163,6 +163,28 @@ def test_a_rule_of_a_kernel_is_checked_by_differences(tmp_path: Path) -> None:
     assert "factor 2" in outcome.err
 
 
+HALVES = """\
+[halves]
+call = "torch.split_with_sizes(x, split_sizes, dim=0)"
+category = "view"
+results = ["one", "other"]
+grad.x = "cat((grad_one, grad_other), dim)"
+samples = ["x[3, 4], (1, 2)"]
+complex = false
+"""
+
+
+def test_each_of_several_results_is_asked_alone(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text(HALVES)
+    outcome = rules(tmp_path, "check", "rules.toml")
+    assert "where grad_one comes in alone, the others are the number 0" in outcome.err
+    parts = "zeros(one, one) + grad_one, zeros(other, other) + grad_other"
+    text = HALVES.replace("grad_one, grad_other", parts)
+    (tmp_path / "rules.toml").write_text(text)
+    outcome = rules(tmp_path, "check", "rules.toml")
+    assert outcome.out == "rules.toml: all 3 checks agree with autograd\n"
+
+
 BESIDE_AUTOGRAD = """\
 [airy]
 call = "torch.special.airy_ai(x)"

@@ -3,6 +3,7 @@
 In: a module with the op, a reference, inputs. Out: nothing, or an AssertionError that says what differs.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -223,6 +224,10 @@ def _check_returned(
             assert grad.dtype == item.dtype, f"{grad.dtype} for {item.dtype}"
 
 
+# What PyTorch says of its own gradient of `hardsigmoid`, of `cdist`.
+NO_SECOND = re.compile("derivative for .* is not implemented")
+
+
 def _check_second(
     ours: Sequence[Tensor | None],
     theirs: Sequence[Tensor | None],
@@ -234,17 +239,22 @@ def _check_second(
     kept = [k for k, grad in enumerate(ours) if grad is not None and grad.requires_grad]
     pairs = [(ours[k], theirs[k]) for k in kept]
     both = [(a, b) for a, b in pairs if b is not None]
-    left = (
-        _gradients([a for a, _ in both if a is not None], wanted, False) if both else []
-    )
     graded = [b for _, b in both]
-    right = (
-        [None] * len(left)
-        if not any(item.requires_grad for item in graded)
-        else _second_reference(graded, matching)
-    )
+    try:
+        right = (
+            _second_reference(graded, matching)
+            if any(item.requires_grad for item in graded)
+            else [None] * len(wanted if both else ())
+        )
+        is_known = bool(one) or not any(_nonzero(grad, matching) for grad in two)
+    except RuntimeError as error:
+        if not NO_SECOND.search(str(error)):
+            raise
+        return  # there is nothing to hold ours against
+    first = [a for a, _ in both if a is not None]
+    left = _gradients(first, wanted, False) if both else []
     _compare(*_told(left, right), "second order", TWICE)
-    assert bool(one) or not any(_nonzero(grad, matching) for grad in two)
+    assert is_known
 
 
 def _told(

@@ -54,7 +54,7 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
 
 def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
     """The problems of each formula on each sample, and whether it is held against differences; a rule without formulas need only be called."""
-    from scaffold.verify.child.rule_runs import NoGradient, comparisons
+    from scaffold.verify.child.rule_runs import Unsuited, comparisons
     from scaffold.verify.child.rule_values import IMPORTED
 
     try:
@@ -67,7 +67,7 @@ def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
             )
             about = {"rule": rule.name, "formula": formula, "sample": sample}
             yield [about | {"words": words}] if words else [], opaque
-    except NoGradient as error:
+    except Unsuited as error:
         yield [_of_call(rule, str(error))], False
     except Exception as error:  # noqa: BLE001 (whatever torch raises of a rule)
         said = (str(error).splitlines() or [""])[0]

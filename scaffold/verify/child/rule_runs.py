@@ -29,6 +29,7 @@ from scaffold.verify.child.rule_values import (
     Values,
     called,
     defaults,
+    is_zero,
     value_of,
 )
 
@@ -114,8 +115,8 @@ def away(value: Any, interpret: Interpreter, kink: Node) -> Any:
 STEP = 1e-6
 
 
-class NoGradient(Exception):
-    """Autograd has no gradient of a call, and the section does not say so."""
+class Unsuited(Exception):
+    """A rule does not say what it should; the words say what that is."""
 
 
 BROADCASTING = {"elementwise", "loss"}
@@ -140,10 +141,15 @@ def tuple_of(value: Any) -> tuple[Any, ...]:
 
 
 class Run:
-    """One sample of a rule: what torch says, and what the formulas are computed from."""
+    """One sample of a rule: what torch says, and what the formulas are computed from.
 
-    def __init__(self, table: Table, rule: Rule, given: Values) -> None:
-        self.table, self.rule, self.given = table, rule, given
+    `alone`: the only one of several results that is read; the cotangents of the others are the number 0, as in the engine.
+    """
+
+    def __init__(
+        self, table: Table, rule: Rule, given: Values, alone: str | None = None
+    ) -> None:
+        self.table, self.rule, self.given, self.alone = table, rule, given, alone
         self.active = _active(rule, given)
         outputs = _results(rule, given)
         self.opaque = _is_opaque(rule, self.inputs, outputs)
@@ -151,18 +157,26 @@ class Run:
             outputs = tuple(map(_recordable, outputs))
         self.outputs = outputs
         grads = _cotangents(rule, outputs)
+        differentiable = [out for out in outputs if out.requires_grad]
+        if alone is not None:
+            differentiable = [outputs[rule.cotangents.index(alone)]]
+            grads = {name: g if name == alone else 0 for name, g in grads.items()}
         self.grads = [
             item
             for value in grads.values()
             for item in (value if isinstance(value, tuple) else (value,))
-            if item is not None
+            if isinstance(item, Tensor)
         ]
-        differentiable = [out for out in outputs if out.requires_grad]
         self.wanted = (
             by_differences(self._outputs, self.inputs, self.grads)
             if self.opaque
             else torch.autograd.grad(
-                differentiable, self.inputs, self.grads, create_graph=True
+                differentiable,
+                self.inputs,
+                self.grads,
+                create_graph=True,
+                allow_unused=alone is not None,
+                materialize_grads=alone is not None,
             )
         )
         values = defaults(table, rule) | given | _named(rule, outputs) | grads
@@ -184,8 +198,21 @@ class Run:
                 self.table.gradients(self.rule, name),
                 strict=True,
             ):
-                got = _fitted(self.rule, self.interpret(node), self.given[name])
+                value = self._value(node, wanted)
+                got = _fitted(self.rule, value, self.given[name])
                 yield f"grad.{name} = {text}", got, wanted
+
+    def _value(self, node: Node, wanted: Tensor) -> Tensor:
+        try:
+            value = self.interpret(node)
+        except (TypeError, AttributeError) as error:
+            if self.alone is None:
+                raise
+            said = str(error).partition(chr(10))[0]
+            raise Unsuited(
+                f"where {self.alone} comes in alone, the others are the number 0: {said}; add them to zeros of their shapes"
+            ) from None
+        return torch.zeros_like(wanted) if is_zero(value) else value
 
     def fused(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """The same of gradients in one call, which are not for complex arguments."""
@@ -197,12 +224,18 @@ class Run:
 
 
 def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
-    """Every sample in every dtype that the rule is for."""
+    """Every sample in every dtype that the rule is for, of several results together and of each alone."""
     for dtype in dtypes(rule):
         for text, sample in zip(rule.samples, samples(table, rule), strict=True):
             torch.manual_seed(1)
             given = drawn_values(table, rule, sample, dtype)
-            yield f"{text} in {dtype}", Run(table, rule, given)
+            run = Run(table, rule, given)
+            yield f"{text} in {dtype}", run
+            if len(run.grads) > 1 and len(rule.cotangents) > 1 and not run.opaque:
+                for name, out in zip(rule.cotangents, run.outputs, strict=True):
+                    if out.requires_grad:
+                        place = f"{text} in {dtype}, of {name} alone"
+                        yield place, Run(table, rule, dict(given), name)
 
 
 class Comparison(NamedTuple):
@@ -287,7 +320,7 @@ def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> b
     if any(out.requires_grad for out in outputs):
         return False
     if inputs and rule.module is None and not rule.undifferentiated:
-        raise NoGradient(
+        raise Unsuited(
             "autograd has no gradient of it; if there is one all the same, say: undifferentiated = true, and it is held against differences"
         )
     return True

@@ -28,8 +28,6 @@ RULES = [
     not in ("cross", "dropout_eval")  # a sample that torch does not take; random
 ]
 TENSOR = re.compile(r"(?<![\w.'])([A-Za-z]\w*)\[([\d, ]*|\(\))\]")
-# PyTorch itself has no second derivative
-ONCE = {"hardsigmoid", "cdist", "cdist_any", "embedding_bag", "multi_margin_loss"}
 MATRICES = {"matmul"}  # what is not declared is taken for a matrix
 # A sample of these is no call of the rule: it takes an argument that the rule cannot tell before a call.
 LEFT_TO_AUTOGRAD = {"norm", "tensordot", "det", "irfft", "ihfft"}
@@ -145,7 +143,7 @@ def check(op: Op, rule: Rule) -> None:
                 plain.forward,
                 op.values,
                 needs,
-                rule.name in ONCE or derivation.once_differentiable,
+                derivation.once_differentiable,
                 False,
             )
 
