@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import compatibility
 from benchmarks.compatibility import CHECKS, STYLES, printed, rows
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checks that take no compiler."""
+    """The checks that take no compiler and no processes."""
     for name in list(CHECKS):
-        if "compile" in name or "export" in name or "same" in name:
+        if any(word in name for word in ("compile", "export", "same", "DDP")):
             monkeypatch.delitem(CHECKS, name)
 
 
@@ -40,12 +41,22 @@ def test_the_default_style_passes_and_the_others_are_not_for_transforms(
     }
     assert of["jacfwd, hessian"].passed == {"forward-ad": one}
     assert of["torch.library.opcheck"].passed == {"library": one}
-    assert of["DDP over gloo, two processes"].passed == dict.fromkeys(STYLES, one)
     assert printed(table, [*STYLES], refused) == 0
     said = capsys.readouterr().out
     assert "- vmap, combined: torch.func takes no Function with forward(ctx" in said
     assert "(pytorch#91452). RuntimeError: " in said
     assert "'x' changes in place, and PyTorch gives a registered op" in said
+
+
+@pytest.mark.each_commit
+@pytest.mark.parametrize("style", ["setup-context", "library"])
+def test_two_processes_have_one_gradient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str
+) -> None:
+    name = "DDP over gloo, two processes"
+    monkeypatch.setattr(compatibility, "CHECKS", {name: CHECKS[name]})
+    (row,) = rows(["linear"], [style], tmp_path, {})
+    assert row.passed == {style: ["linear"]}
 
 
 @pytest.mark.each_commit
