@@ -69,7 +69,6 @@ def test_a_nested_function_loses_what_python_would_run_of_its_head() -> None:
     assert lines(of_text(text)) == wanted
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("flag", [True, False])
 @pytest.mark.parametrize(
     "source", [one for one, _ in READ + RUN], ids=titles(READ + RUN)

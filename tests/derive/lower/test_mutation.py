@@ -12,7 +12,7 @@ from scaffold.errors import ScaffoldError
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.derive.checking import check_needs, is_once
-from tests.sweeps import pairs_in_every_run
+from tests.sweeps import in_every_run, pairs_in_every_run
 
 SHAPED = "x[N, D], y[N, D], index[N; index(4)]"
 ZEROS = "torch.zeros(4, x.shape[1], dtype=x.dtype)"
@@ -288,8 +288,12 @@ VIEWS = (
 )
 
 
-@pytest.mark.one_of(2)
-@pytest.mark.parametrize("dims", ["x[N, D], y[D, N]", "x, y"])
+@pytest.mark.parametrize(
+    "dims",
+    in_every_run(
+        ["x[N, D], y[D, N]", "x, y"], ["x[N, D], y[D, N]"], pytest.mark.each_commit
+    ),
+)
 @pytest.mark.parametrize("forward", VIEWS)
 def test_what_a_view_changes(forward: str, dims: str) -> None:
     inputs = dims if "y" in forward else dims.partition(", y")[0]
