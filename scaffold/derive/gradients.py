@@ -87,6 +87,7 @@ class Question(NamedTuple):
     taken: frozenset[str]  # names that the backward finds outside
     shapes: Mapping[str, Shape] = {}  # of inputs, beside those that are declared
     derive_step: DeriveStep | None = None  # for the step of a loop
+    indent: int = 4  # of lines under `with ctx.autocast:`, which are no loop's
 
 
 class Walked(NamedTuple):
@@ -169,7 +170,8 @@ def differentiated(
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
-        lowered = lower(spec, question.forward, applier, wanted, *question[-2:])
+        shapes, derive_step = question.shapes, question.derive_step
+        lowered = lower(spec, question.forward, applier, wanted, shapes, derive_step)
         found = replace(found, results=lowered.results)
         if other and other.walked and _broadcasts_more(program, other.walked):
             return found
@@ -242,7 +244,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         of=of,
         via=walked.back.via,
         taken=question.taken,
-        indent=4 * (autocast_of(walked.spec).amp == "region"),
+        indent=question.indent * (autocast_of(walked.spec).amp == "region"),
     )
 
 

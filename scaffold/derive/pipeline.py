@@ -248,9 +248,13 @@ def _step(spec: OpSpec, shapes: Shapes) -> "Step":
     from scaffold.derive.lower.loop_lowering import Step, lines_of_step
 
     source = _before_style(spec, shapes)
-    if source.gradients is None or source.gradients.walked is None:
-        why = source.gradients.why if source.gradients else source.refused
-        raise UnsupportedError(why or "a step of a loop")
+    found = source.gradients
+    if found is None or found.walked is None:
+        raise UnsupportedError(
+            (found.why if found else source.refused) or "a step of a loop"
+        )
+    found = replace(found, question=found.question._replace(indent=0))
+    source = source._replace(gradients=found)
 
     def gradient() -> StepGradient:
         maths = _with_derived(spec, source)
@@ -267,7 +271,7 @@ def _step(spec: OpSpec, shapes: Shapes) -> "Step":
         named = tuple((name, of) for name, of in maths.origins if name in read)
         return StepGradient(plain, read, named)
 
-    return Step(source.gradients.results, gradient)
+    return Step(found.results, gradient)
 
 
 def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.analysis.metadata import reads
+from scaffold.derive.autocast import autocast_of
 from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
@@ -558,7 +559,8 @@ class _Step(NamedTuple):
             forward_ad=False,
             double_backward=False,
             shape_checks=False,
-            amp="off",
+            # The region is that of the whole backward: a step makes the casts in it.
+            amp="region" if autocast_of(self.of).amp == "region" else "off",
         )
 
     def _inputs(self) -> tuple[Input, ...]:

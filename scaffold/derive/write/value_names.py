@@ -406,10 +406,12 @@ class Namer:
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""
         if op not in self.known:
+            # A cast is to the dtype of another, which is no part of its value.
+            args = op.args[:1] if op.rule == "cast" else op.args
             self.known[op] = op.rule == "cotangent" or (
                 op.rule not in APART
                 and "creates" not in op.facts.flags
-                and any(map(self._is_gradient, op.args))
+                and any(map(self._is_gradient, args))
             )
         return self.known[op]
 

@@ -642,3 +642,22 @@ def test_a_forward_that_raises_under_autocast_is_not_asked_there() -> None:
     assert [one for one in found.notes if "RuntimeError" in one] == [
         "test_autocast[torch.bfloat16] cannot pass: the forward itself raised AssertionError; let it raise a RuntimeError there, which the test skips"
     ]
+
+
+def test_a_step_of_a_loop_makes_the_casts_of_autocast() -> None:
+    """A product over leading dims takes one dtype; there is a region since the softmax is in full precision."""
+    forward = """
+loss = 0.0
+for i in range(n):
+    loss = loss + torch.softmax(x[i][:, :-1] @ w.t(), -1).sum((0, 1))
+return loss
+"""
+    inputs = "x[M, B, T, D], w[V, D], n: int = 2"
+    found = verdict(
+        frozenset(["x", "w"]),
+        inputs=inputs,
+        require=["M >= n"],
+        forward=forward.strip(),
+        derive=True,
+    )
+    assert found.failure is None
