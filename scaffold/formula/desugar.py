@@ -528,6 +528,7 @@ class _Known:
         return False
 
     def _is_other(self, value: ast.expr) -> bool:
+        """Whether it is surely a Python value: a constant, a size, what is computed of such."""
         match value:
             case ast.Constant():
                 return True
@@ -546,6 +547,7 @@ class _Known:
     def _constants(
         self, inner: Sequence[ast.stmt], after: Collection[str]
     ) -> list[ast.stmt] | None:
+        """The lines of a block under `no_grad` over `x_detached = x.detach()`; None where a name would leave it with a gradient all the same."""
         nodes = [node for item in inner for node in ast.walk(item)]
         own, loops = {*stored(inner)}, [x for x in nodes if isinstance(x, ast.For)]
         above = names_in(inner) - own - self.others
@@ -739,6 +741,7 @@ class _Named(ast.NodeTransformer):
 
 
 def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
+    """The statements with plain ones for modes (`with torch.no_grad():`), for dims that a `while` adds, `xs.append(x)` and `x[0].add_(y)`."""
     found: list[ast.stmt] = []
     for item in body:
         match item:

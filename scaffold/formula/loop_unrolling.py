@@ -431,6 +431,7 @@ class _Steps(ast.NodeTransformer):
     def _elements(
         self, elt: ast.expr, generators: list[ast.comprehension]
     ) -> list[ast.expr] | None:
+        """The elements of a comprehension, written out; None where what it goes over is not listed."""
         if not generators:
             found = self.visit(copy.deepcopy(elt))
             assert isinstance(found, ast.expr)
@@ -472,6 +473,7 @@ class _Steps(ast.NodeTransformer):
         return found if found is not None and len(found) <= self.rounds else None
 
     def _listed(self, item: ast.expr) -> list[ast.expr] | None:
+        """The values of a list, a dict or what counts that the text lists: `xs.items()`, `range(3)`, `x.split([2, 1])`, `x.shape[-2:]`."""
         match item:
             case ast.Tuple(elts) | ast.List(elts) if all(map(_is_repeatable, elts)):
                 return elts
@@ -529,6 +531,7 @@ class _Steps(ast.NodeTransformer):
     def _called(
         self, name: str, args: list[ast.expr], at: ast.expr
     ) -> list[ast.expr] | None:
+        """The values of `range`, `reversed`, `enumerate` and `zip` of what is listed."""
         if name == "range":
             ends = [self._number(end) for end in args]
             known = [end for end in ends if end is not None]
