@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from scaffold.formula.definite_assignment import NEGATED
-from scaffold.formula.substitution import names_in, renamed, stored
+from scaffold.formula.substitution import is_pure, names_in, renamed, stored
 
 OPPOSITE = {**NEGATED, **{after: before for before, after in NEGATED.items()}}
 STARTED = ast.Constant(0.0)  # of what each step gives a value
@@ -143,7 +143,11 @@ def _with_lists(
     item: ast.stmt, fresh: Naming, uses: Counter[str]
 ) -> Iterator[ast.stmt]:
     """The statement below the loops that make the lists of its comprehensions."""
-    if not isinstance(item, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
+    if (
+        not isinstance(item, ast.Assign | ast.AugAssign | ast.Return | ast.Expr)
+        or item.value is None
+        or not is_pure([item.value])  # what it changes is changed before the list
+    ):
         yield item
         return
     lists = _Lists(item, fresh, uses)
@@ -372,6 +376,7 @@ def _without_nones(body: Body) -> Body:
                     first = ends[0] if len(ends) == 2 else ast.Constant(0)
                     sure = [line for line in steps if isinstance(line, ast.Assign)]
                     own = name in stored(sure) and index not in stored(steps)
+                    own = own and _is_made(name, steps)
                     tests = _NoneTests(name, index, first)
                     made = tests.visit(copy.deepcopy(item))
                     if name in between or not own or not tests.found:
@@ -380,6 +385,33 @@ def _without_nones(body: Body) -> Body:
                     found[before] = _at(body[before], _assign(name, copy.copy(STARTED)))
                     return _without_nones(found)
     return found
+
+
+def _is_made(name: str, steps: Body, by_name: bool = True) -> bool:
+    """Whether whatever a step assigns to a name is computed, or `by_name` what is, so that it is never None."""
+    for item in (node for line in steps for node in ast.walk(line)):
+        if isinstance(item, ast.stmt) and name in stored(_targets(item)):
+            match item:
+                case ast.Assign([ast.Name()], ast.Name(other)) if by_name:
+                    if other not in stored(steps) or not _is_made(other, steps, False):
+                        return False
+                case ast.Assign(
+                    [ast.Name()], ast.BinOp() | ast.UnaryOp() | ast.Subscript()
+                ):
+                    pass
+                case _:
+                    return False
+    return True
+
+
+def _targets(item: ast.stmt) -> Sequence[ast.AST]:
+    """What a statement gives a value, those of the statements in it left out."""
+    match item:
+        case ast.Assign(targets):
+            return targets
+        case ast.AugAssign(target) | ast.AnnAssign(target) | ast.For(target):
+            return [target]
+    return []
 
 
 class _NoneTests(ast.NodeTransformer):

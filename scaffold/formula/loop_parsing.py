@@ -34,7 +34,7 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.program import Program
 from scaffold.formula.statements import StatementParser
-from scaffold.formula.substitution import names_in, stored, substituted
+from scaffold.formula.substitution import is_pure, names_in, stored, substituted
 from scaffold.formula.text import Scope, Text
 from scaffold.primitives.calls import is_in_place
 
@@ -426,7 +426,7 @@ def _settled(way: list[ast.stmt], own: set[str]) -> list[ast.stmt]:
     stale = set[str]()  # of which a name has another value since
     for item in way:
         given = item.value if isinstance(item, ast.Assign) else None
-        if not isinstance(item, ast.Assign) or given is None:
+        if not isinstance(item, ast.Assign) or given is None or not is_pure([item]):
             return way
         value = substituted(copy.deepcopy(given), known)
         names = stored(item.targets)
@@ -948,7 +948,11 @@ class _Rolling:
             self.inputs, *(bound(item.target) for item in assignments(above))
         )
         carries = _carries(step, known, later)
-        if carries is None or loop.at in later or _changes(after, carries):
+        # A list may hold parts of what is changed before they are put together.
+        parts = (_aliases(step, part.element) for part in loop.collected)
+        if carries is None or loop.at in later:
+            return None
+        if _changes(after, {*carries}.union(*parts)):
             return None
         return self._assembled(loop, ends, step, joins, carries)
 
@@ -957,12 +961,13 @@ class _Rolling:
     ) -> list[Statement]:
         """`y = y * x` for `y *= x` where nothing reads the memory by another name: what the loop left is not changed then."""
         found = list(after)
+        held = {part.element for loop in self.loops for part in loop.collected}
         for at, item in enumerate(found):
             if not isinstance(item, Assign) or item.target.kind != "name":
                 continue
             name = item.target.label
             read = _read(found[at + 1 :]) | self._result_names() | item.value.names()
-            if item.operator and not _aliases(lines, name) & read:
+            if item.operator and not _aliases(lines, name) & (read | held):
                 value = self.graph.node(
                     "binary", item.operator, (item.target, item.value)
                 )

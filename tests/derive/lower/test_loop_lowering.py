@@ -312,6 +312,23 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
         "reversed = w * w\n" + SCAN + "return h * reversed",
         # it leaves nothing
         "for t in range(x.shape[1]):\n    y = x[:, t] * w\nreturn x * w",
+        # what a statement changes before it makes a list
+        "y = x * w\nreturn y.sin_() + torch.stack([y[:, t] for t in range(x.shape[1])], 1)",
+        # what a list has a part of and changes before they are put together
+        *(
+            f"y = x * w\nys = []\nfor t in range(x.shape[1]):\n    ys.append(y[:, t])\n{change}\nreturn torch.stack(ys, 1) * x"
+            for change in ("y.mul_(2)", "y *= 2")
+        ),
+        # what is None again in a later step, or may be
+        *(
+            f"{START}\nold = None\nfor t in range(x.shape[1]):\n    h = h * w * 1.5 if old is None else h + x[:, t]\n    old = {again}\nreturn h"
+            for again in ("None", "x[:, t] if t % 2 == 0 else None")
+        ),
+        # names of one choice, of which one is of what a later line changes
+        (
+            f"{START}\nfor t in range(x.shape[1]):\n    {CELL}\n    if t > 0:\n        c = h * w\n        d = c * 2\n"
+            "        e = c.mul_(2)\n        h = d + e + c\nreturn h"
+        ),
         # a choice, or a function, that reads a number at first
         "h = 0\nfor t in range(x.shape[1]):\n    h = x[:, t] if t == 0 else torch.sin(h) * x[:, t]\nreturn h * w",
         "h = 0\nfor t in range(x.shape[1]):\n    h = x[:, t] + torch.where(w > 0.5, w, h)\nreturn h",
