@@ -136,8 +136,8 @@ GIVE = "inputs of your own prove it: --samples '@file.py:function'"
 def _unreached(checks: Any) -> Iterator[str]:
     """What of the forward no call has run."""
     for test, came in one_way(checks).items():
-        where = f"not ({test})" if came else test
-        yield f"nothing that was tried has {where}: what the forward does there is not proven; {GIVE}"
+        always = "always" if came else "never"
+        yield f"in every call that was tried '{test}' is {always} so: what the forward does otherwise is not proven; {GIVE}"
 
 
 def compare(checks: Any) -> dict[str, Any]:

@@ -19,9 +19,10 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
-from itertools import combinations, islice, product
-from math import prod
+from itertools import chain, combinations, islice, product
+from math import gcd, prod
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from scaffold.verify.child.accepted_shapes import expressions
+from scaffold.verify.child.told_ranks import STACKED, Ranks, Told, told_ranks
 
 RUNS = 4000  # of the forward, at most
 LARGEST = 6  # ranks that are tried
@@ -67,7 +69,6 @@ MATRICES = frozenset({"weight", "w", "table", "emb", "embedding", "kernel"})
 ALIKE = re.compile(r"w_?[a-ce-np-z]|w_?\w_gate")
 MASK = re.compile(r"mask|bias")
 OF_WEIGHT = re.compile(r"w[qkvofgihzrudb]{1,3}")  # `wq`, `w_q`: weights
-STACKED = "the layers"  # the first dim of several parameters in one
 NUMBERLIKE = frozenset({"temperature", "temp", "tau"})
 # What parameters of a call have, by their positions: a letter for each dim, equal ones for equal dims.
 PARAMETERS = {
@@ -97,8 +98,18 @@ CHANNELS = re.compile(
     r"to have (\d+) channels, but got (\d+)|at least (\d+) at dimension 0, but got weight of size \[(\d+)"
 )
 
-# A word for each dim, equal ones for dims that are equal; "" says nothing.
-Told = Mapping[str, tuple[str, ...]]
+NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.]*[A-Za-z])|(?<=\dx)\d+|\d+(?=x\d)")
+NO_BROADCAST = re.compile(r"Sizes of tensors must match except|mat1 and mat2")
+PRODUCT = re.compile(
+    r"(?:shape '|Provided sizes )\[([-\d, ]+)\]'? .*?\D(\d+)\)?(?: in the input|$)"
+)
+OF_SIZE = re.compile(r"to have size \d|of size equal to")
+TOO_SMALL = re.compile(r"should be less than|can't be greater than|is too small")
+PARTS = " in parts"
+UNPACKED = re.compile(r"to unpack \(expected (\d+)")
+COUNTED = re.compile(r"(?:dimension|dim|operand|number|#) ?#?\d+")
+DIVIDED = re.compile(r"divide axis of length (\d+) in chunks of (\d+)")
+LARGE = 256  # sizes that are tried
 Dims = tuple[int, ...]  # of an input: which dim it is, not how large
 Size = tuple[int, ...]
 
@@ -145,13 +156,16 @@ class _Waiting(NamedTuple):
     reached: int  # how far the forward came before it was changed
     cost: float
     still: int  # changes in a row that did not get any further
-    unlike: int  # inputs of another rank than the text tells
+    unlike: float  # what the text tells against it
     made: Callable[[], _State]
+    words: str = ""  # that were raised before it was changed
 
-    def later(self, step: float, state: _State, unlike: int) -> "_Waiting":
+    def later(self, step: float, state: _State, unlike: float) -> "_Waiting":
         """The state once it is made, which is less likely than it was thought to be."""
         far = self.reached if step < RARE else 0
-        return _Waiting(far, self.cost + step, self.still, unlike, lambda: state)
+        return _Waiting(
+            far, self.cost + step, self.still, unlike, lambda: state, self.words
+        )
 
 
 class _Queue:
@@ -181,7 +195,8 @@ class _Queue:
             return
         for step, change in sorted(changes, key=itemgetter(0))[:BRANCHES]:
             far = 0 if step > RARE else refused.places
-            self.add(_Waiting(far, of.cost + step, still, of.unlike, change))
+            words = NUMBER.sub("", refused.words)
+            self.add(_Waiting(far, of.cost + step, still, of.unlike, change, words))
 
     def next(self) -> _Waiting:
         while True:
@@ -285,16 +300,43 @@ class _Search:
         self.written = written or checks.TESTS.surrogate or checks.TESTS.reference
         self.body = _body(self.function, self.every)
         self.text = _body(self.written, self.every)
-        self.told = self.text.of_inputs(_told(self.text.nodes, self.text.functions))
-        self.statements = self.body.statements
+        self.told, self.likely, self.least = self._told(checks)
         self.optional = {
             name
             for name, item in inspect.signature(self.function).parameters.items()
             if item.default is None
         }
+        inner = (ast.walk(item) for item in self.text.functions.values())
+        every = chain(self.text.nodes, *inner)
+        self.squeezes = any(getattr(node, "attr", "") == "squeeze" for node in every)
+        self.parameters = {
+            at for at, name in enumerate(self.names) if self._is_weight(name)
+        }
         self.runs = 0
         self.fixed = frozenset[int]()  # dims whose sizes the text tells
         self.until = time.monotonic() + LONGEST
+
+    def _is_weight(self, name: str) -> bool:
+        words = self.told.get(name, ())
+        return not self.plain[name] or any(word[:2] in ("o ", "i ") for word in words)
+
+    def _told(self, checks: Any) -> Ranks:
+        """What the text says of the ranks of the inputs."""
+        rank_of: dict[str, int | None] = {
+            name: value.ndim if isinstance(value, Tensor) else 0
+            for name, value in zip(self.every, self.usual, strict=False)
+        }
+        rank_of |= dict.fromkeys(self.names)
+        text = self.text
+        ranks = {own: rank_of.get(name, 0) for own, name in text.inputs.items()}
+        pairs = zip(self.names, self.positions, strict=True)
+        whole = {one for one, at in pairs if not _is_float(self.usual[at])}
+        positions = {own for own, name in text.inputs.items() if name in whole}
+        found = told_ranks(text.body, ranks, positions, text.functions, _told_by)
+        told, likely, least = map(text.of_inputs, found)
+        for name in whole:  # as many as an index needs
+            likely.setdefault(name, ("",) * max(1, least.get(name, 0)))
+        return Ranks(told, likely, least)
 
     def run(
         self, shapes: Sequence[Dims], size_of: Mapping[int, int]
@@ -315,9 +357,10 @@ class _Search:
             line, held = _in_statement(error)
             words = str(error)
             operands = mode.operands or (*_tensor_sizes([*held.values()]),)
-            of_rank = bool(OF_RANK.search(words))
+            of_rank = bool(OF_RANK.search(words)) and not OF_SIZE.search(words)
             if "unpack" in words:
                 of_rank = ".shape" in line or ".size()" in line
+                words += PARTS * ("chunk(" in line or "split(" in line)
             told = re.search(r"for operand (\d+) and", words)
             if told and int(told[1]) < len(operands):
                 operands = (operands[int(told[1])],)
@@ -344,7 +387,7 @@ class _Search:
         names = set[str]()
         if places:
             line, held = places[0].tb_lineno, places[0].tb_frame.f_locals
-            names = _names_before(self.statements, line, _others(held, operands))
+            names = _names_before(self.body.statements, line, _others(held, operands))
         own = {self.every[position] for position in self.positions}
         given = self.body.inputs
         reached = {given[name] for name in names & given.keys()} & own
@@ -354,8 +397,7 @@ class _Search:
     def found(self) -> _State | None:
         """The first state that the forward takes, of those without two equal dims of one input if there is one."""
         floating = [self.usual[at].is_floating_point() for at in self.positions]
-        least = self.text.of_inputs(_least(self.text.nodes))
-        first = _begin(self.names, floating, self.told, least)
+        first = _begin(self.names, floating, {**self.likely, **self.told}, self.least)
         self.fixed = first.fitted
         waiting = _Queue()
         waiting.add(_Waiting(0, 0.0, 0, 0, lambda: first))
@@ -373,13 +415,15 @@ class _Search:
                 continue
             unlike = self._unlike(state)
             if unlike > item.unlike:  # which is not known before it is made
-                step = 3.0 * (unlike - item.unlike)
+                step = unlike - item.unlike
                 waiting.add(item.later(step, state, unlike))
                 continue
             seen.add(form)
             refused = self.run(state.shapes, state.size_of())
             if refused is not None:
-                changes = self.changes(state, refused)
+                words = NUMBER.sub("", refused.words)
+                further = refused.places > item.reached or words != item.words
+                changes = self.changes(state, refused, further)
                 waiting.add_changes(changes, item, refused)
             elif self._is_wanted(state, squares, first):
                 return state
@@ -402,9 +446,15 @@ class _Search:
         for at, name in enumerate(self.names):
             dims = state.shapes[at]
             if _is_square(dims) and name not in self.told and not MASK.search(name):
-                number = (*state.shapes[:at], (), *state.shapes[at + 1 :])
-                if self.run(number, state.size_of()) is None:
-                    state = state._replace(shapes=number)
+                several = [
+                    (*state.shapes[:at], fewer, *state.shapes[at + 1 :])
+                    for fewer in (dims[-1:], ())
+                ]
+                size_of = state.size_of()
+                if self.run(several[1], size_of) is None:
+                    vector = self.least.get(name, 0) > 0
+                    vector = vector and self.run(several[0], size_of) is None
+                    state = state._replace(shapes=several[0 if vector else 1])
                     continue
             is_mask = MASK.search(name) or name in self.optional
             again = [dim for dim in {*dims} if dims.count(dim) > 1 and is_mask]
@@ -425,20 +475,42 @@ class _Search:
                     state = _State(shapes, (*sizes.items(),), fitted, state.ranked)
         return state
 
-    def _unlike(self, state: _State) -> int:
-        """How many inputs have another rank than the text tells."""
-        pairs = zip(self.names, state.shapes, strict=True)
-        return sum(
-            name in self.told and len(self.told[name]) != len(dims)
-            for name, dims in pairs
-        )
+    def _unlike(self, state: _State) -> float:
+        """How unlikely the ranks are, and the sizes, of inputs of which the text tells others."""
+        found, size_of = 0.0, state.size_of()
+        for name, dims in zip(self.names, state.shapes, strict=True):
+            told = self.told.get(name)
+            if told is not None:
+                sizes = dict(zip(told, map(size_of.get, dims), strict=False))
+                wrong = any(
+                    word.isdecimal() and int(word) != size
+                    for word, size in sizes.items()
+                )
+                found += 3.0 * (len(told) != len(dims) or wrong)
+            elif name in self.likely:
+                found += 1.5 * (len(self.likely[name]) != len(dims))
+            found += 3.0 * (len(dims) < self.least.get(name, 0))
+        return found
 
-    def changes(self, state: _State, refused: _Refused) -> Iterator[_Change]:
-        """What to try instead, each with how unlikely it is."""
+    def changes(
+        self, state: _State, refused: _Refused, further: bool
+    ) -> Iterator[_Change]:
+        """What to try instead, each with how unlikely it is; `further`: the forward has not come as far before."""
         numbers = [
             int(text) for text in re.findall(r"(?<![a-wyzA-Z_])\d+", refused.words)
         ]
         of_rank = refused.of_rank
+        if refused.words.endswith(PARTS):
+            yield from self._solved(state, refused)
+            return
+        if further:
+            yield from self._solved(state, refused)
+        if of_rank and self.squeezes:
+            for at in sorted(refused.reached_by):
+                dims = state.shapes[at]
+                if at in self.parameters and len(dims) > 1:
+                    for dim in dims:
+                        yield 1.0, partial(_alone_of_size, state, at, dim, 1)
         yield from self._flattened(state, refused)
         uneven = len({*map(len, refused.operands)}) > 1
         uneven = uneven or "invalid for input of size" in refused.words
@@ -447,6 +519,142 @@ class _Search:
         yield from self._alike(state, refused, 1 if of_rank else 0)
         yield from self._agreeing(state, refused, numbers, 3 if of_rank else 0)
         yield from self._sized(state, refused, numbers, 4 if of_rank else 2)
+
+    def _solved(self, state: _State, refused: _Refused) -> Iterator[_Change]:
+        """A size by which two numbers that differ would be equal, where what they are of each dim is seen by changing it."""
+        said = _numbers(refused)
+        yield from self._divided(state, refused)
+        parts = UNPACKED.search(refused.words)
+        if parts and refused.words.endswith(PARTS):  # `(x @ w).chunk(6, -1)`
+            size_of = state.size_of()
+            own = {dim for at in refused.reached_by for dim in state.shapes[at]}
+            for dim, one in product(own - self.fixed, size_of):
+                size = int(parts[1]) * size_of[one]
+                places = sum(dim in dims for dims in state.shapes)
+                if dim != one and size <= LARGE:
+                    far = 0.2 * places + 0.01 * one
+                    yield far, partial(_of_size, state, dim, size)
+            return
+        if refused.of_rank or not 1 < len(said) < 24:
+            return
+        rates = self._rates(state, refused, said)
+        if TOO_SMALL.search(refused.words):
+            for dim, times in product(rates, (2, 4)):
+                yield 0, partial(_of_size, state, dim, times * max(said))
+        least = 1 if NO_BROADCAST.search(refused.words) else 2
+        for cost, one, two in _to_be_equal(refused, said):
+            pair = (one, two)
+            yield from self._meeting(state, pair, said, rates, cost, least)
+
+    def _rates(
+        self, state: _State, refused: _Refused, said: Sequence[int]
+    ) -> dict[int, list[Fraction]]:
+        """By how much each of the numbers grows with each dim, of those that do not keep the forward from coming as far."""
+        size_of = state.size_of()
+        found: dict[int, list[Fraction]] = {}
+        near = {dim for at in refused.reached_by for dim in state.shapes[at]}
+        for dim in [*size_of]:
+            for other in (2 * size_of[dim], size_of[dim] + 1) if dim in near else ():
+                again = self.run(state.shapes, size_of | {dim: other})
+                if again is None or not _is_alike(again, refused):
+                    continue
+                grown = zip(_numbers(again), said, strict=True)
+                more = other - size_of[dim]
+                found[dim] = [Fraction(new - old, more) for new, old in grown]
+                break
+        return {dim: rates for dim, rates in found.items() if any(rates)}
+
+    def _meeting(
+        self,
+        state: _State,
+        pair: tuple[int, int],
+        said: Sequence[int],
+        rates: Mapping[int, Sequence[Fraction]],
+        cost: float,
+        least: int,
+    ) -> Iterator[_Change]:
+        """Two dims as one where either number is that of a dim; else another size for one dim."""
+        size_of = state.size_of()
+        one, two = pair
+        plain = [
+            [dim for dim in rates if rates[dim][at] and size_of[dim] == said[at]]
+            for at in pair
+        ]
+        for left, right in product(*plain):
+            if left != right and not {left, right} & self.fixed:
+                square = self._square(state, left, right)
+                yield cost - 0.9 + square, partial(_united, state, left, right)
+                for at, dims in enumerate(state.shapes) if square else ():
+                    for this, that in ((left, right), (right, left)):
+                        if this in dims and that not in dims:
+                            only = partial(_replaced, state, at, this, that)
+                            yield cost - 0.5, only
+        several = [[dim for dim in rates if rates[dim][at]] for at in pair]
+        if len(several[0]) == len(several[1]) == 2 and not {*several[0]} & {
+            *several[1]
+        }:
+            both = state  # `x.flatten(0, 1)` and `y.flatten()`
+            for left, right in zip(*several, strict=True):
+                both = _united(both, left, right)
+            yield cost - 0.7, lambda: both
+        for dim, rate in rates.items():
+            by = rate[one] - rate[two]
+            if not by or dim in self.fixed:
+                continue
+            size = size_of[dim] - (said[one] - said[two]) / by
+            if size.denominator > 1 or not least <= size <= LARGE:
+                continue
+            places = sum(dim in dims for dims in state.shapes)
+            further = cost - 0.8 + 0.2 * places + (dim in state.fitted)
+            for change in self._as_large(state, dim, int(size)):
+                yield further + change[0], change[1]
+
+    def _as_large(self, state: _State, dim: int, size: int) -> Iterator[_Change]:
+        """A dim of a size; where another has it most likely the same dim."""
+        size_of = state.size_of()
+        same = [other for other in size_of if size_of[other] == size and other != dim]
+        for other in same if size > 1 else ():
+            square = self._square(state, dim, other)
+            yield square - 0.2, partial(_united, state, dim, other)
+        if not same or size == 1:
+            yield 0, partial(_of_size, state, dim, size)
+
+    def _divided(self, state: _State, refused: _Refused) -> Iterator[_Change]:
+        """A size by which the elements are as many as those of the shape that they should have."""
+        wanted = _product_of(refused.words)
+        if wanted is None:
+            return
+        whole, elements, is_open = wanted
+        size_of = state.size_of()
+        for dim in {dim for at in refused.reached_by for dim in state.shapes[at]}:
+            size = size_of[dim]
+            again = self.run(state.shapes, size_of | {dim: 2 * size})
+            if _is_further(again, refused) and dim not in self.fixed:
+                yield -0.5, partial(_of_size, state, dim, 2 * size)
+            then = again and again.places == refused.places and _product_of(again.words)
+            if not then or dim in self.fixed:
+                continue
+            if then[1] == 2 * elements and then[0] == whole:
+                times = Fraction(whole, gcd(elements, whole) if is_open else elements)
+            elif then[1] == elements and then[0] == 2 * whole and not is_open:
+                times = Fraction(elements, whole)
+            else:
+                continue
+            other = times * size
+            if other.denominator == 1 and 1 < other <= LARGE:
+                last = [shape[-1:] for shape in refused.operands] == [(size,)]
+                further = (dim in state.fitted) + 0.5 * (not last)
+                for cost, change in self._as_large(state, dim, int(other)):
+                    yield cost - 0.6 + further, change
+
+    def _square(self, state: _State, left: int, right: int) -> float:
+        """How unlikely it is that two dims are one, as an input has both."""
+        found = [
+            SQUARE if self.plain[name] else SQUARE_WEIGHT
+            for name, dims in zip(self.names, state.shapes, strict=True)
+            if {left, right} <= {*dims}
+        ]
+        return max(found, default=0)
 
     def _near(self, state: _State, refused: _Refused) -> list[int]:
         """The inputs that what could not be combined was made of, by its sizes; all where that does not tell."""
@@ -488,6 +696,8 @@ class _Search:
                 - 0.6 * (too_high and rank < max(ranks))
             )
             for at in near:
+                if rank == 0 and not _is_float(self.usual[self.positions[at]]):
+                    continue  # positions and masks have dims
                 alone = 0.2 if refused.of_rank else 0
                 said = refused.of_rank and rank - len(state.shapes[at]) in more - {0}
                 cost = far_cost - 0.3 * said
@@ -568,7 +778,13 @@ and of what is no parameter all of which nothing has told the rank."""
         """Two dims that are one."""
         size_of = state.size_of()
         if refused.unequal and not refused.of_rank:
-            yield -0.5, partial(_all_united, state, refused.unequal)
+            united = _all_united(state, refused.unequal)
+            more = any(map(_is_square, united.shapes))
+            yield -0.5 + SQUARE * more, lambda: united
+            data = max(state.shapes, key=len)
+            for at, dims in enumerate(state.shapes):  # `a[B, T, H]` of `x[B, T, H, D]`
+                if 0 < len(dims) < len(data) and dims == data[-len(dims) :]:
+                    yield -0.4, partial(_as_another, state, at, data[: len(dims)])
         for cost, one, two in _pairs(refused.operands, numbers, refused.words):
             for left, right in _multiples(size_of, one, two):
                 yield least + cost + 0.5, partial(_united, state, left, right)
@@ -576,12 +792,8 @@ and of what is no parameter all of which nothing has told the rank."""
                 _dims_of(size_of, one), _dims_of(size_of, two)
             ):
                 if left != right and not {left, right} & self.fixed:
-                    square = [
-                        SQUARE if self.plain[name] else SQUARE_WEIGHT
-                        for name, dims in zip(self.names, state.shapes, strict=True)
-                        if {left, right} <= {*dims}
-                    ]
-                    further = 0.7 * (far + away) + max(square, default=0)
+                    square = self._square(state, left, right)
+                    further = 0.7 * (far + away) + square
                     yield least + cost + further, partial(_united, state, left, right)
                     for at in range(len(state.shapes))[:: -1 if square else 1]:
                         if square and left in state.shapes[at]:
@@ -629,9 +841,76 @@ and of what is no parameter all of which nothing has told the rank."""
                     yield cost + further + 0.3, alone
 
 
+def _numbers(refused: _Refused) -> list[int]:
+    """The numbers of which what was raised speaks, and the sizes of what could not be combined."""
+    found = _said(refused.words)
+    parts = re.search(r"split_sizes=\[([\d, ]+)\]", refused.words)
+    found += [sum(map(int, parts[1].split(",")))] if parts else []
+    return found + [size for shape in refused.operands for size in shape]
+
+
+def _said(words: str) -> list[int]:
+    """The numbers in what was raised, without those that count dims and operands."""
+    return [int(text) for text in NUMBER.findall(COUNTED.sub("", words))]
+
+
+def _is_further(one: _Refused | None, other: _Refused) -> bool:
+    return one is None or one.places > other.places
+
+
+def _is_alike(one: _Refused, other: _Refused) -> bool:
+    """Whether the same was raised at the same place, but for the numbers."""
+    ranks = [[*map(len, refused.operands)] for refused in (one, other)]
+    texts = {NUMBER.sub("0", refused.words) for refused in (one, other)}
+    return one.places == other.places and ranks[0] == ranks[1] and len(texts) == 1
+
+
+def _to_be_equal(
+    refused: _Refused, said: Sequence[int]
+) -> Iterator[tuple[float, int, int]]:
+    """Positions of numbers that have to be equal, with how unlikely that is."""
+    count = len(_said(refused.words))
+    match = re.search(r"(\d+)x(\d+) and (\d+)x(\d+)", refused.words)
+    if match:
+        first = len(_said(refused.words[: match.start()]))
+        yield 0, first + 1, first + 2
+        return
+    if "invalid for input of size" in refused.words:
+        return
+    of_sizes = sum(map(len, refused.operands))
+    for one, two in combinations(range(len(said) - of_sizes), 2):
+        if said[one] != said[two]:
+            yield 0, one, two
+    starts, at = list[tuple[int, Size]](), len(said)
+    for shape in reversed(refused.operands):
+        at -= len(shape)
+        starts.append((at, shape))
+    for (left, sizes), (right, others) in combinations(reversed(starts), 2):
+        for back in range(1, min(len(sizes), len(others)) + 1):
+            pair = (sizes[-back], others[-back])
+            if pair[0] != pair[1] and (count < 2 or 1 not in pair):
+                yield 0.4, left + len(sizes) - back, right + len(others) - back
+
+
+def _product_of(words: str) -> tuple[int, int, bool] | None:
+    """The product of the sizes that something should have, how many elements it has, and whether they need only be a multiple."""
+    match = DIVIDED.search(words)
+    if match:
+        return int(match[2]), int(match[1]), True
+    match = PRODUCT.search(words)
+    if not match:
+        return None
+    sizes = [int(text) for text in match[1].split(",") if text.strip()]
+    return prod(size for size in sizes if size > 0), int(match[2]), -1 in sizes
+
+
+def _is_float(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
 def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
     """Values that suit many forwards: between 0 and 1; the indices that the tests have, which are 0 and 1."""
-    if usual.is_floating_point() or usual.is_complex():
+    if _is_float(usual):
         return torch.rand(size, dtype=usual.dtype)
     if usual.dtype == torch.bool:
         return torch.zeros(size, dtype=usual.dtype)
@@ -701,21 +980,22 @@ def _begin(
         for name, holds in zip(names, floating, strict=True)
         if holds and _is_plain(name, names)
     ]
-    ranks = [
-        len(told[name]) for name in plain if STACKED not in told.get(name, (STACKED,))
-    ]
-    data = tuple(range(max(ranks, default=2)))
+    said = [told[name] for name in plain if STACKED not in told.get(name, (STACKED,))]
+    data = tuple(range(max(map(len, said), default=2)))
     number_of = {f"dim {at} of {len(data)}": at for at in data}  # that the text names
     used = len(data)
     fixed: dict[int, int] = {}  # sizes
+    data_words: tuple[str, ...] = ()
     shapes: list[Dims] = []
     for name, holds_values in zip(names, floating, strict=True):
         dims = _without_unknown(told.get(name), number_of)
+        if not data_words and name in plain and len(dims or ()) == len(data):
+            data_words, number_of, data = _named(dims or (), number_of, data)
         if name in plain and (dims is None or not {*dims} - {""}):
             shapes.append(data[len(data) - len(dims) :] if dims else data)
             continue
         if dims is None and _rank_of(name, names) < least.get(name, 0) <= len(data):
-            shapes.append(data)
+            shapes.append(data if holds_values else data[: least[name]])
             continue
         rank = 1 if not holds_values else _rank_of(name, names)
         own = []
@@ -731,10 +1011,31 @@ def _begin(
             used += fresh
         shapes.append(tuple(own))
     ranked = frozenset(at for at, name in enumerate(names) if name in told)
-    pool = SMALL if used > MANY else POOL
-    free = (size for size in pool if size not in fixed.values())
-    sizes = {dim: fixed.get(dim) or next(free) for dim in range(used)}
+    sizes = _first_sizes(used, fixed)
     return _State((*shapes,), (*sizes.items(),), frozenset(fixed), ranked)
+
+
+def _first_sizes(count: int, fixed: Mapping[int, int]) -> dict[int, int]:
+    """A size of its own for each dim."""
+    pool = SMALL if count > MANY else POOL
+    free = (size for size in pool if size not in fixed.values())
+    return {dim: fixed.get(dim) or next(free) for dim in range(count)}
+
+
+def _named(
+    words: tuple[str, ...], number_of: dict[str, int], data: Dims
+) -> tuple[tuple[str, ...], dict[str, int], Dims]:
+    """The dims of data, where the words for their sizes are those of dims that are there already."""
+    if not any(word.startswith("size ") for word in words):
+        return (), number_of, data
+    own = {word: at for at, word in enumerate(words) if word}
+    places = zip(words, data, strict=True)
+    number_of = own | number_of
+    return (
+        words,
+        number_of,
+        tuple(number_of[word] if word else at for word, at in places),
+    )
 
 
 def _without_unknown(
@@ -1161,34 +1462,11 @@ class _Described:
         return {dim: known.get(dim) or next(rest) for dim in self.size_of}
 
 
-def _told(
-    nodes: Sequence[ast.AST], functions: Mapping[str, ast.FunctionDef], depth: int = 3
-) -> Told:
-    """What a text says of ranks: unpackings, `einsum`, `w.t()`, `F.linear(x, w)`, also in a function of the file that it calls. \
-It may be of another value of that name."""
-    found: dict[str, tuple[str, ...]] = {}
-    for number, node in enumerate(nodes):
-        for value, words in _told_by(node, number):
-            if isinstance(value, ast.Name):
-                found.setdefault(value.id, words)
-    for name, sizes in _unpacked(nodes).items():
-        if len(found.get(name, ())) != len(sizes):
-            found[name] = ("",) * len(sizes)
-    for node in nodes if depth else ():
-        match node:
-            case ast.Call(ast.Name(called), values) if called in functions:
-                inner = functions[called]
-                told = _told([*ast.walk(inner)], functions, depth - 1)
-                for one, value in zip(_parameters(inner), values, strict=False):
-                    if isinstance(value, ast.Name) and one in told:
-                        found.setdefault(value.id, ("",) * len(told[one]))
-    return found
-
-
 def _told_by(node: ast.AST, number: int) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
     """What one expression tells of the ranks of what stands in it."""
     match node:
         case ast.Call(ast.Attribute(_, "einsum"), [ast.Constant(str(text)), *operands]):
+            operands = getattr(operands[0], "elts", operands) if operands else []
             terms = text.replace(" ", "").partition("->")[0].split(",")
             for term, operand in zip(terms, operands, strict=False):
                 if term.isalpha():
@@ -1214,10 +1492,10 @@ def _told_by(node: ast.AST, number: int) -> Iterator[tuple[ast.expr, tuple[str, 
             if len(texts) > 1 and sorted(texts) == ["-1", *["1"] * (len(texts) - 1)]:
                 at = texts.index("-1")  # `scale.view(1, -1, 1, 1)`
                 yield value, (f"dim {at} of {len(texts)}",)
-        case ast.Call(ast.Attribute(_, "stft" | "istft"), _, keywords):
-            for item in keywords:
-                if item.arg == "window":
-                    yield item.value, (f"window {number}",)
+        case ast.Call(ast.Attribute(_, "stft" | "istft"), arguments, keywords):
+            by_name = [item.value for item in keywords if item.arg == "window"]
+            for value in (*arguments[4:5], *by_name):
+                yield value, (f"window {number}",)
         case ast.Call(ast.Attribute(_, word), arguments, keywords) if (
             word in PARAMETERS
         ):
@@ -1263,6 +1541,7 @@ class _Body(NamedTuple):
     statements: Sequence[_Statement] = ()
     inputs: Mapping[str, str] = {}
     nodes: Sequence[ast.AST] = ()
+    body: Sequence[ast.stmt] = ()
     functions: Mapping[str, ast.FunctionDef] = {}  # that stand beside it
 
     def of_inputs(self, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -1302,7 +1581,8 @@ def _body(function: Callable[..., Any], names: Sequence[str]) -> _Body:
         named = [(one, item.id) for one, item in pairs if isinstance(item, ast.Name)]
         given = {one: given[name] for one, name in named if name in given}
         own = inner
-    return _Body(own.name, _statements(own.body), given, [*ast.walk(own)], beside)
+    nodes = [*ast.walk(own)]
+    return _Body(own.name, _statements(own.body), given, nodes, own.body, beside)
 
 
 def _functions(node: ast.FunctionDef) -> dict[str, ast.FunctionDef]:
@@ -1396,29 +1676,6 @@ def _of_kernel(
             size = 3
     channels = "1" if "groups" in said else words[1]
     return (words[0], channels, *[str(size)] * (len(words) - 2))
-
-
-def _least(nodes: Iterable[ast.AST]) -> dict[str, int]:
-    """The least rank of what an index or a size is taken of: `w[:, :, t]`, `q.shape[1]`."""
-    found: dict[str, int] = {}
-    for node in nodes:
-        match node:
-            case ast.Subscript(
-                ast.Attribute(ast.Name(name), "shape"), ast.Constant(int(at))
-            ):
-                count = at + 1
-            case ast.Call(
-                ast.Attribute(ast.Name(name), "size"), [ast.Constant(int(at))]
-            ):
-                count = at + 1
-            case ast.Subscript(ast.Name(name), ast.Tuple(parts)):
-                nothing = (None, ...)
-                values = [getattr(part, "value", part) for part in parts]
-                count = sum(value not in nothing for value in values)
-            case _:
-                continue
-        found[name] = max(count, found.get(name, 0))
-    return found
 
 
 def _words_of_index(parts: Sequence[ast.expr]) -> tuple[str, ...]:

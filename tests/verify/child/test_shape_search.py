@@ -88,8 +88,8 @@ TAKEN = {
     ),
     "x1, x2 = x[..., ::2], x[..., 1::2]\nc = cos[None, :, None, :]\nreturn torch.stack((x1 * c, x2 * c), -1).flatten(-2)": (
         "x, cos",
-        "x[N, D], cos[K, M]",
-        ("D == 2 * M",),
+        "x[N, D, K, M], cos[D, H]",
+        ("M == 2 * H",),
     ),
     "F.conv1d(x, weight, bias, padding=1, groups=weight.shape[0])": (
         "x, weight, bias",
@@ -98,8 +98,24 @@ TAKEN = {
     ),
     "t = t.view(-1, 1)\nv = torch.cat([(1 - t) * x + t * y, t], -1) @ w.T + b\nreturn ((v - y + x) ** 2).mean()": (
         "x, y, t, w, b",
-        "x[N], y[N], t[D], w[N, K], b[N]",
-        ("K == N + 1",),
+        "x[N, D], y[N, D], t[N], w[D, K], b[D]",
+        ("D == K - 1",),
+    ),
+    # The text tells ranks, also of what is given another value, and of what values are made of.
+    "T, H, M, D = q.shape\nassert k.shape == (T, H, D)\nk = k[:, :, None, :].expand(-1, -1, M, -1)\nreturn torch.einsum('qhmd,khmd->hmqk', q, k)": (
+        "q, k",
+        "q[T, H, M, D], k[T, H, D]",
+        (),
+    ),
+    "a, b, g = F.linear(F.silu(c), w).chunk(3, dim=1)\nreturn x * (1 + a.unsqueeze(1)) + b.unsqueeze(1) + g.unsqueeze(1) * x": (
+        "x, c, w",
+        "x[N, D, K], c[N, M], w[H, M]",
+        ("H == 3 * K",),
+    ),
+    "y = torch.zeros_like(x)\nfor i in range(w.shape[0]):\n    y = y + F.linear(F.silu(F.linear(x, w[i])), v[i])\nreturn y": (
+        "x, w, v",
+        "x[N, D], w[K, M, D], v[K, D, M]",
+        (),
     ),
     "B, T, C = x.shape\nq, k = (x @ w).chunk(2, -1)\nreturn q.view(B, T, C) * k": (
         "x, w",

@@ -1,0 +1,851 @@
+"""Ranks of inputs that the text of a forward tells, where nobody declared them.
+
+In: the statements of a function, and the functions that stand beside it. Out: `Told`, a word for each dim of an input, equal ones for dims
+that are equal. Invariant: nothing is run, and what is told may be of another value: it is where a search begins, no fact.
+
+The text is gone through in its order. A value is known by the input that it was made of and by how many dims it has more, `x.unsqueeze(1)`
+one, `w[i]` one less; or by its rank alone, `x.view(B, T, -1)`. So what tells the rank of a value tells that of the input.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, pairwise
+from typing import NamedTuple
+
+Told = Mapping[
+    str, tuple[str, ...]
+]  # a word for each dim, equal ones for dims that are equal; "" says nothing
+Tell = Callable[[ast.AST, int], Iterator[tuple[ast.expr, tuple[str, ...]]]]
+LARGEST = 6  # ranks that are told
+DEPTH = 3  # of functions that call functions
+TIMES = 4  # a loop is read
+ROUNDS = 3  # in which a rank goes from one input to another
+
+
+class _Value(NamedTuple):
+    """A tensor with so many dims more than an input, or of a rank that is known where there is no input.
+
+    `front` has words for the dims that it lacks, of the input itself and of its parts; None where the dims may be others.
+    """
+
+    base: str
+    more: int
+    front: tuple[str, ...] | None = None
+    likely: bool = False  # no more than that: the left one of two that are added
+
+
+_Known = _Value | list["_Known"] | None  # a list is a tuple or a list of Python
+_Names = dict[str, _Known]
+NUMBER = _Value("", 0)
+STACKED = "the layers"  # the first dim of several parameters in one
+SAME = frozenset(
+    [
+        "abs",
+        "exp",
+        "exp_",
+        "log",
+        "log1p",
+        "log2",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "silu",
+        "gelu",
+        "softplus",
+        "elu",
+        "selu",
+        "leaky_relu",
+        "mish",
+        "logsigmoid",
+        "log_sigmoid",
+        "hardtanh",
+        "square",
+        "reciprocal",
+        "neg",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "erf",
+        "erfc",
+        "expm1",
+        "softmax",
+        "log_softmax",
+        "cumsum",
+        "cumprod",
+        "logcumsumexp",
+        "flip",
+        "roll",
+        "clone",
+        "contiguous",
+        "to",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "long",
+        "int",
+        "bool",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "clip",
+        "type_as",
+        "type",
+        "masked_fill",
+        "dropout",
+        "layer_norm",
+        "rms_norm",
+        "normalize",
+        "tril",
+        "triu",
+        "transpose",
+        "swapaxes",
+        "pad",
+        "detach",
+        "nan_to_num",
+        "requires_grad_",
+        "index_select",
+        "index_add",
+        "index_copy",
+        "narrow",
+        "scatter",
+        "scatter_add",
+        "gather",
+        "diff",
+        "linear",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "renorm",
+        "group_norm",
+        "batch_norm",
+        "instance_norm",
+        "log_",
+        "mul",
+        "div",
+        "add",
+        "sub",
+        "pow",
+        "lerp",
+        "logical_not",
+        "scatter_reduce",
+        "take_along_dim",
+        "expand_as",
+        "nan_to_num_",
+        "cpu",
+        "cuda",
+        "T",
+        "mT",
+        "movedim",
+        "softmin",
+        "relu6",
+        "hardswish",
+        "glu",
+        "argsort",
+        "sgn",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "interpolate",
+        "avg_pool2d",
+        "max_pool2d",
+        "avg_pool1d",
+        "max_pool1d",
+        "rot90",
+    ]
+)
+JOINED = frozenset(
+    [
+        "maximum",
+        "minimum",
+        "where",
+        "logaddexp",
+        "atan2",
+        "fmod",
+        "remainder",
+        "addcmul",
+    ]
+)
+SAME_OF_DIM = frozenset(
+    ["softmax", "log_softmax", "cumsum", "cumprod", "flip", "index_select", "diff"]
+)
+OF_DIM = SAME_OF_DIM | {"size", "unbind", "select"}
+LESS = frozenset({"squeeze", "select", "diagonal"})
+SIZED = frozenset(
+    {"view", "reshape", "expand", "broadcast_to", "repeat", "tile", "permute"}
+)
+REDUCED = frozenset(
+    [
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "prod",
+        "norm",
+        "logsumexp",
+        "var",
+        "std",
+        "argmax",
+        "argmin",
+        "any",
+        "all",
+        "max",
+        "min",
+        "median",
+        "nansum",
+        "nanmean",
+        "vector_norm",
+        "count_nonzero",
+    ]
+)
+PARTS = frozenset(
+    ["chunk", "split", "sort", "topk", "split_with_sizes", "tensor_split"]
+)
+MADE = frozenset(
+    [
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "rand",
+        "randn",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+    ]
+)
+OF_RANK = {"arange": 1, "linspace": 1, "eye": 2, "bmm": 3, "mm": 2, "outer": 2}
+OWN = frozenset({"torch", "F", "nn", "functional", "einops", "linalg", "special"})
+
+
+class Ranks(NamedTuple):
+    """What is told of ranks, what is no more than likely, and the least that an index or a dim tells."""
+
+    told: Told
+    likely: Told
+    least: Mapping[str, int]
+
+
+def told_ranks(
+    body: Sequence[ast.stmt],
+    inputs: Mapping[str, int | None],
+    positions: Collection[str],
+    functions: Mapping[str, ast.FunctionDef],
+    tell: Tell,
+) -> Ranks:
+    """What a text says of the ranks of inputs: those whose rank is None. `positions` are those that hold integers, `tell` says what one expression tells."""
+    reader = _Reader(functions, tell, positions)
+    names: _Names = {
+        name: _Value(name, 0, ()) if rank is None else _Value("", rank)
+        for name, rank in inputs.items()
+    }
+    reader.block(body, names, 0)
+    return Ranks(reader.found(), reader.likely, reader.least)
+
+
+class _Reader:
+    """Goes through a text, and notes what tells a rank."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, ast.FunctionDef],
+        tell: Tell,
+        positions: Collection[str],
+    ) -> None:
+        self.functions, self.tell, self.positions = functions, tell, positions
+        self.rows: dict[str, set[int]] = {}  # that are taken of an input
+        self.told: dict[str, tuple[str, ...]] = {}
+        self.sure = set[str]()  # what is unpacked
+        self.likely: dict[str, tuple[str, ...]] = {}
+        self.least: dict[str, int] = {}
+        self.added: list[tuple[_Value, _Value]] = []  # after dims of one were added
+        self.alike: list[tuple[_Value, _Value]] = []
+        self.known: dict[int, _Known] = {}  # of the statement that is read
+        self.number = count()
+        self.given: list[_Known] = []  # what the functions return
+
+    def found(self) -> dict[str, tuple[str, ...]]:
+        for name, rows in self.rows.items():
+            if name in self.positions and rows == {0, 1}:  # `src, dst = e[0], e[1]`
+                self.told[name] = ("2", *self.told.get(name, ("", ""))[1:])
+        for _ in range(ROUNDS):
+            for one, two in self.alike:
+                for this, that in ((one, two), (two, one)):
+                    if that.base in self.told and this.base not in self.told:
+                        self._note(this, len(self.told[that.base]) + that.more)
+        for one, two in self.added:  # `x * scale.unsqueeze(1)`
+            for this, that in ((one, two), (two, one)):
+                known = {**self.likely, **self.told}
+                rank = len(known.get(that.base, ())) or self.least.get(that.base, 0)
+                if rank > 1 and that.more > this.more and this.base not in known:
+                    self._note(_likely(that), rank + that.more)
+                    self._note(_likely(this), rank + that.more)
+        return self.told
+
+    def _note(
+        self, value: _Known, rank: int, words: tuple[str, ...] = (), sure: bool = False
+    ) -> None:
+        """That a value has a rank."""
+        if not isinstance(value, _Value) or not value.base:
+            return
+        own = rank - value.more
+        if not 0 <= own <= LARGEST:
+            return
+        front = value.front or ()
+        exact = value.front is not None and len(front) + len(words) == own
+        said = (*front, *words) if exact else ("",) * own
+        if value.likely:
+            self.likely.setdefault(value.base, said)
+            return
+        before = self.told.get(value.base)
+        if (
+            before is None
+            or sure
+            and value.base not in self.sure
+            or len(before) == own
+            and not any(before)
+        ):
+            self.told[value.base] = said
+        if sure:
+            self.sure.add(value.base)
+
+    def _has_dim(self, value: _Known, dim: object) -> None:
+        """That a value has a dim of this number."""
+        if isinstance(value, _Value) and value.base and type(dim) is int:
+            least = (dim + 1 if dim >= 0 else -dim) - value.more
+            self.least[value.base] = max(least, self.least.get(value.base, 0))
+
+    def _equal(self, values: Iterable[_Known]) -> None:
+        """That values have one rank."""
+        known = [one for one in values if isinstance(one, _Value) and one != NUMBER]
+        for one, two in pairwise(known):
+            if not one.base:
+                self._note(two, one.more)
+            elif not two.base:
+                self._note(one, two.more)
+            else:
+                self.alike.append((one, two))
+
+    # --- Statements.
+
+    def block(self, body: Sequence[ast.stmt], names: _Names, depth: int) -> None:
+        for node in body:
+            self.known = {}
+            match node:
+                case ast.Assign(targets, value):
+                    found = self.value(value, names, depth)
+                    self._hear(node, names, depth)
+                    for target in targets:
+                        self._assign(target, value, found, names, depth)
+                case ast.AnnAssign(ast.Name(name), _, value) if value is not None:
+                    names[name] = self.value(value, names, depth)
+                case ast.For(target, values, inner, rest):
+                    several = self.value(values, names, depth)
+                    for item in self._each(target, values, several):
+                        self._bind([target], [item], names)
+                        self.block([*inner, *rest], names, depth)
+                case ast.If(test, inner, rest):
+                    if re.search(r"\bn?dim\b", ast.unparse(test)):
+                        inner = []  # of another rank than most often
+                    self.value(test, names, depth)
+                    self.block([*inner, *rest], names, depth)
+                case ast.While(_, inner, _) | ast.With(_, inner):
+                    self.block(inner, names, depth)
+                case ast.Assert(ast.Compare(left, [ast.Eq()], [right])):
+                    self._stated(left, right, names, depth)
+                case ast.Return(value) if value is not None:
+                    self.given.append(self.value(value, names, depth))
+                case ast.FunctionDef():
+                    pass
+                case _:
+                    for part in ast.iter_child_nodes(node):
+                        if isinstance(part, ast.expr):
+                            self.value(part, names, depth)
+
+    def _assign(
+        self,
+        target: ast.expr,
+        value: ast.expr,
+        found: _Known,
+        names: _Names,
+        depth: int,
+    ) -> None:
+        match target, value:
+            case ast.Name(name), _:
+                names[name] = found
+            case ast.Tuple(targets) | ast.List(targets), _:
+                if any(isinstance(item, ast.Starred) for item in targets):
+                    self._bind(targets, None, names)
+                    return
+                match value:
+                    case ast.Attribute(whole, "shape") | ast.Call(
+                        ast.Attribute(whole, "size"), []
+                    ):
+                        of = self.value(whole, names, depth)
+                        words = tuple(map(_of_size, targets))
+                        self._note(of, len(targets), words, sure=True)
+                        found = NUMBER
+                self._bind(targets, found, names)
+            case _:
+                pass
+
+    def _bind(self, targets: Sequence[ast.expr], found: _Known, names: _Names) -> None:
+        parts = found if isinstance(found, list) else [found] * len(targets)
+        parts = parts if len(parts) == len(targets) else parts[:1] * len(targets)
+        for target, part in zip(targets, parts, strict=False):
+            match target:
+                case ast.Name(name) | ast.Starred(ast.Name(name)):
+                    names[name] = part
+                case ast.Tuple(inner):
+                    self._bind(inner, part, names)
+
+    def _each(
+        self, target: ast.expr, values: ast.expr, several: _Known
+    ) -> Sequence[_Known]:
+        """What a loop goes through; of a tensor its rows."""
+        match values:
+            case ast.Call(ast.Name("range"), _):
+                return [NUMBER]
+            case ast.Call(ast.Name("enumerate"), [_]):
+                inner = several if isinstance(several, list) else [several]
+                return [[NUMBER, item] for item in inner[:TIMES]] or [None]
+        if isinstance(several, _Value) and several.base:
+            return [_Value(several.base, several.more - 1)]
+        return several[:TIMES] if isinstance(several, list) and several else [None]
+
+    def _stated(
+        self, left: ast.expr, right: ast.expr, names: _Names, depth: int
+    ) -> None:
+        """`assert k.shape == (B, T, D)`, `assert k.shape == q.shape`, `assert q.dim() == 4`."""
+        match left, right:
+            case ast.Attribute(value, "shape"), ast.Tuple(sizes):
+                words = tuple(map(_of_size, sizes))
+                found = self.value(value, names, depth)
+                self._note(found, len(sizes), words, sure=True)
+            case ast.Attribute(one, "shape"), ast.Attribute(two, "shape"):
+                self._equal(self.value(item, names, depth) for item in (one, two))
+            case (
+                (
+                    ast.Call(ast.Attribute(value, "dim"), [])
+                    | ast.Attribute(value, "ndim")
+                ),
+                ast.Constant(int(rank)),
+            ):
+                self._note(self.value(value, names, depth), rank, sure=True)
+
+    def _aligned(self, one: _Known, two: _Known) -> None:
+        """`scores + mask[None]`, `x * scale.unsqueeze(1)`: dims are added to have as many."""
+        if not isinstance(one, _Value) or not isinstance(two, _Value):
+            return
+        if one.base and two.base and one.base != two.base:
+            self.added.append((one, two))
+        for this, that in ((one, two), (two, one)):
+            if this.more > 0 and not that.base:
+                self._note(_likely(this), that.more)
+
+    # --- Expressions.
+
+    def value(self, node: ast.expr, names: _Names, depth: int) -> _Known:
+        """What is known of a value; on the way what it tells is noted."""
+        if id(node) not in self.known:
+            self.known[id(node)] = None
+            self.known[id(node)] = self._value(node, names, depth)
+            self._hear(node, names, depth)
+        return self.known[id(node)]
+
+    def _hear(self, node: ast.AST, names: _Names, depth: int) -> None:
+        for part, words in self.tell(node, next(self.number)):
+            self._note(self.value(part, names, depth), len(words), words)
+
+    def _value(self, node: ast.expr, names: _Names, depth: int) -> _Known:
+        def of(part: ast.expr) -> _Known:
+            return self.value(part, names, depth)
+
+        match node:
+            case ast.Name(name):
+                return names.get(name)
+            case ast.Constant(value):
+                return NUMBER if isinstance(value, int | float) else None
+            case ast.Tuple(parts) | ast.List(parts):
+                return [*map(of, parts)]
+            case ast.Subscript(ast.Attribute(value, "shape"), at):
+                self._has_dim(of(value), _plain(at))
+                return NUMBER
+            case ast.Subscript(value, index):
+                return self._indexed(value, index, names, depth)
+            case ast.BinOp(left, operator, right):
+                one, two = of(left), of(right)
+                if isinstance(operator, ast.MatMult):
+                    return _moved(one)
+                self._aligned(one, two)
+                return _joined(one, two)
+            case ast.Compare(left, _, [right]):
+                return _joined(of(left), of(right))
+            case ast.UnaryOp(_, value):
+                return _moved(of(value))
+            case ast.ListComp(element, [one]) | ast.GeneratorExp(element, [one]):
+                return self._mapped(one.target, of(one.iter), element, names, depth)
+            case ast.Call(ast.Name("map"), [ast.Lambda(arguments, body), values]):
+                target = ast.Name(arguments.args[0].arg, ast.Store())
+                return self._mapped(target, of(values), body, names, depth)
+            case ast.Call():
+                return self._called(node, names, depth)
+        inner = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        return _of_parts(node, [*map(of, inner)])
+
+    def _mapped(
+        self,
+        target: ast.expr,
+        several: _Known,
+        element: ast.expr,
+        names: _Names,
+        depth: int,
+    ) -> _Known:
+        """`[x.transpose(1, 2) for x in (q, k, v)]`."""
+        found: list[_Known] = []
+        for item in several if isinstance(several, list) else [None]:
+            inner = dict(names)
+            self._bind([target], [item], inner)
+            for node in ast.walk(element):
+                self.known.pop(id(node), None)
+            found.append(self.value(element, inner, depth))
+        return found if isinstance(several, list) else found[0]
+
+    def _indexed(
+        self, value: ast.expr, index: ast.expr, names: _Names, depth: int
+    ) -> _Known:
+        found = self.value(value, names, depth)
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        inner = [self.value(part, names, depth) for part in parts]
+        if isinstance(found, list):
+            match index:
+                case ast.Constant(int(at)) if at < len(found):
+                    return found[at]
+            return found[0] if found else None
+        if not isinstance(found, _Value) or found == NUMBER:
+            return None
+        more, front = found.more, found.front
+        taken = sum(getattr(part, "value", part) not in (None, ...) for part in parts)
+        self._has_dim(found, taken - 1)
+        for part, own in zip(parts, inner, strict=True):
+            match part:
+                case ast.Slice():
+                    front = None
+                case ast.Constant(whole) if whole is ...:
+                    front = None
+                case ast.Constant(None):
+                    more, front = more + 1, None
+                case ast.Compare():
+                    return None  # a mask
+                case _ if isinstance(own, _Value) and not own.base and own.more < 2:
+                    more -= 1 - own.more
+                    row = getattr(part, "value", None) if front == () else None
+                    if isinstance(row, int):
+                        self.rows.setdefault(found.base, set()).add(row)
+                    if front is not None:
+                        front = (*front, STACKED * isinstance(part, ast.Name))
+                case _ if isinstance(own, _Value) and own.more < 0:
+                    front = None  # `h[edges[0]]`, of positions in one dim
+                    if own.base not in self.positions:
+                        return None
+                case _:
+                    return None
+        return _Value(found.base, more, front, found.likely)
+
+    def _called(self, node: ast.Call, names: _Names, depth: int) -> _Known:
+        keywords = {item.arg: item.value for item in node.keywords}
+        every = [self.value(item, names, depth) for item in node.args]
+        for item in keywords.values():
+            self.value(item, names, depth)
+        match node.func:
+            case ast.Name(word) if word in self.functions:
+                given = dict(zip(map(str, keywords), keywords.values(), strict=True))
+                own = {
+                    name: self.value(item, names, depth) for name, item in given.items()
+                }
+                return self._inner(self.functions[word], every, own, depth)
+            case ast.Name("zip"):
+                lists = [item if isinstance(item, list) else [item] for item in every]
+                return [[*items] for items in zip(*lists, strict=False)]
+            case ast.Name("enumerate"):
+                first = every[0] if every else None
+                if isinstance(first, _Value) and first.base:
+                    return first._replace(more=first.more - 1, front=None)
+                return first
+            case ast.Name(word):
+                arguments = [*node.args]
+            case ast.Attribute(ast.Name(root), word) if (
+                root in OWN and root not in names
+            ):
+                arguments = [*node.args]
+            case ast.Attribute(ast.Attribute(), word) if _root(node.func) in OWN:
+                arguments = [*node.args]
+            case ast.Attribute(subject, word):
+                every = [self.value(subject, names, depth), *every]
+                arguments = [subject, *node.args]
+            case _:
+                return None
+        return self._of_call(word, arguments, every, keywords)
+
+    def _of_call(
+        self,
+        word: str,
+        arguments: Sequence[ast.expr],
+        every: Sequence[_Known],
+        keywords: Mapping[str | None, ast.expr],
+    ) -> _Known:
+        """The value of a call, whose subject stands first."""
+        first = every[0] if every else None
+        rest = arguments[1:]
+        if word in ("rearrange", "repeat", "reduce") and rest and _text(rest[0]):
+            return self._of_pattern(first, _text(rest[0]))
+        if word in SIZED:
+            sizes = _sizes(rest)
+            if sizes is None:
+                return None
+            if word not in ("view", "reshape") and len(sizes) > 1:
+                self._note(first, len(sizes))
+            return _Value("", len(sizes))
+        if word in MADE:
+            sizes = _sizes(rest if word.startswith("new") else arguments)
+            return None if sizes is None else _Value("", len(sizes))
+        if word in OF_RANK:
+            return _Value("", OF_RANK[word])
+        if word in ("cat", "concat", "stack"):
+            return self._of_several(first, int(word == "stack"))
+        second = every[1] if len(every) > 1 else None
+        compared = isinstance(second, _Value) and second != NUMBER
+        if word in ("max", "min", "median") and compared:
+            return _joined(first, second)
+        if word in JOINED:
+            return _joined(*every[-2:]) if len(every) > 1 else None
+        match word, arguments:
+            case "einsum", [ast.Constant(str(text)), *_]:
+                result = text.replace(" ", "").partition("->")[2]
+                plain = "->" in text and "." not in result
+                return _Value("", len(result)) if plain else None
+        if not isinstance(first, _Value):
+            return None
+        return self._of_subject(word, first, rest, every, keywords)
+
+    def _of_pattern(self, first: _Known, pattern: str) -> _Known:
+        """What einops makes of a value, or of several."""
+        left, _, right = pattern.partition("->")
+        one, two = len(_axes(left)), len(_axes(right))
+        several = isinstance(first, list)
+        for item in first if isinstance(first, list) else [first]:
+            if "..." not in left:
+                self._note(item, one - several)
+        if "..." not in right:
+            return _Value("", two)
+        if isinstance(first, _Value) and "..." in left:
+            return first._replace(more=first.more + two - one, front=None)
+        return None
+
+    def _of_several(self, first: _Known, more: int) -> _Known:
+        """What `cat` and `stack` make."""
+        several = first if isinstance(first, list) else [first]
+        self._equal(several)
+        known = [item for item in several if isinstance(item, _Value)]
+        absolute = [item for item in known if not item.base]
+        for item in (absolute or known)[:1]:
+            return item._replace(more=item.more + more, front=None)
+        return None
+
+    def _of_subject(
+        self,
+        word: str,
+        first: _Value,
+        rest: Sequence[ast.expr],
+        every: Sequence[_Known],
+        keywords: Mapping[str | None, ast.expr],
+    ) -> _Known:
+        """The value of a call of one tensor."""
+        dim = keywords.get("dim") or (rest[-1] if rest else None)
+        if dim is not None and word in OF_DIM | REDUCED | PARTS:
+            self._has_dim(first, _plain(dim))
+        if word in ("gather", "scatter_add", "scatter"):
+            self._equal([first, *every[2:3]])
+        if word == "scaled_dot_product_attention":
+            self._equal(every[:3])
+        if word == "size":
+            return NUMBER
+        if word in SAME:
+            return _moved(first)
+        if word in PARTS:
+            return [_moved(first)]
+        if word in REDUCED:
+            return _reduced(word, first, rest, keywords)
+        if word in ("flatten", "ravel"):
+            return _flat(first, [*map(_plain, rest)])
+        more = 0
+        if word in ("unsqueeze", "one_hot", "embedding"):
+            more = 1
+        elif word == "unbind" or dim is not None and word in LESS:
+            more = -1
+        elif word == "unflatten" and len(rest) > 1:
+            more = len(_sizes(rest[1:]) or ()) - 1
+        found = first._replace(more=first.more + more, front=None)
+        return [found] if word == "unbind" else found if more else None
+
+    def _inner(
+        self,
+        function: ast.FunctionDef,
+        values: Sequence[_Known],
+        named: Mapping[str, _Known],
+        depth: int,
+    ) -> _Known:
+        """What a function of the file returns."""
+        if depth >= DEPTH:
+            return None
+        arguments = function.args
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        names: _Names = dict.fromkeys((item.arg for item in every), NUMBER)
+        for item in every[: len(every) - len(arguments.defaults)]:
+            names[item.arg] = None
+        names |= dict(zip([item.arg for item in every], values, strict=False))
+        names |= named
+        before, self.given, known = self.given, [], self.known
+        self.block(function.body, names, depth + 1)
+        found, self.given, self.known = self.given, before, known
+        return found[-1] if found else None
+
+
+def _of_parts(node: ast.expr, inner: Sequence[_Known]) -> _Known:
+    """A choice, and what an attribute is of a tensor: `q.T`, `x.max(-1).values`."""
+    match node:
+        case ast.Attribute(_, "shape" | "dtype" | "device" | "ndim"):
+            return None
+        case ast.Attribute(_, "values" | "indices"):
+            (found,) = inner
+            return found[0] if isinstance(found, list) and found else None
+        case ast.Attribute():
+            return _moved(inner[0])
+        case ast.IfExp():
+            return inner[1] or inner[2]
+    return None
+
+
+def _reduced(
+    word: str,
+    first: _Value,
+    rest: Sequence[ast.expr],
+    keywords: Mapping[str | None, ast.expr],
+) -> _Known:
+    """`x.sum(-1)`, `x.mean(dim=(1, 2), keepdim=True)`, `x.max(-1)`."""
+    dims = keywords.get("dim") or (rest[-1] if rest else None)
+    kept = keywords.get("keepdim")
+    if word == "norm" and len(rest) < 2 and "dim" not in keywords:
+        dims = None
+    if dims is None or isinstance(dims, ast.Constant) and dims.value is None:
+        return NUMBER
+    if len(rest) > 1 and getattr(rest[-1], "value", None) is True:
+        dims, kept = rest[-2:]
+    fewer = len(dims.elts) if isinstance(dims, ast.Tuple | ast.List) else 1
+    fewer = 0 if getattr(kept, "value", None) is True else fewer
+    found = first._replace(more=first.more - fewer, front=None)
+    return [found] if word in ("max", "min", "median") else found
+
+
+def _flat(first: _Value, dims: Sequence[object]) -> _Known:
+    """`x.flatten(1)`, `x.flatten(0, 1)`."""
+    match dims:
+        case []:
+            return _Value("", 1)
+        case [int(start)] if start < 0:
+            return first._replace(more=first.more + start + 1, front=None)
+        case [int(start)] | [int(start), -1] if start >= 0:
+            return _Value("", start + 1)
+        case [int(start), int(end)] if start * end >= 0 and end > start:
+            return first._replace(more=first.more - end + start, front=None)
+    return None
+
+
+def _joined(one: _Known, two: _Known) -> _Known:
+    """Of two values that are combined element by element."""
+    if not isinstance(one, _Value) or not isinstance(two, _Value):
+        return None
+    if not one.base and not two.base or one.base == two.base:
+        return _moved(max(one, two, key=lambda item: item.more))
+    based, other = (one, two) if one.base else (two, one)
+    if not other.base:
+        return other if other.more > 2 else _likely(based, other.more > 0)
+    return _likely(one)
+
+
+def _likely(value: _Value, likely: bool = True) -> _Value:
+    return value._replace(front=None, likely=likely or value.likely)
+
+
+def _moved(value: _Known) -> _Known:
+    """A value of the same rank, whose dims may be others."""
+    return value._replace(front=None) if isinstance(value, _Value) else value
+
+
+def _of_size(node: ast.expr) -> str:
+    """A word for a size by its name."""
+    plain = isinstance(node, ast.Name) and node.id.strip("_")
+    return f"size {node.id}" if plain and isinstance(node, ast.Name) else ""
+
+
+def _sizes(nodes: Sequence[ast.expr]) -> Sequence[ast.expr] | None:
+    """The sizes that are given, one by one or in a tuple; None where their number is not known."""
+    match nodes:
+        case [ast.Tuple(parts) | ast.List(parts), *_]:
+            nodes = parts
+        case [ast.Name() | ast.Attribute() | ast.Call() | ast.BinOp()]:
+            return None  # a size, or several
+    if not nodes or any(isinstance(item, ast.Starred) for item in nodes):
+        return None
+    return nodes
+
+
+def _plain(node: ast.expr) -> object:
+    """The number that stands there, also a negative one."""
+    match node:
+        case ast.Constant(value):
+            return value
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(value))):
+            return -value
+    return None
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(str(text)) if "->" in text:
+            return text
+    return ""
+
+
+def _axes(text: str) -> list[str]:
+    """The axes of one side of a pattern of einops: `b (h w) c` has three."""
+    found, inside = list[str](), False
+    for word in text.replace("(", " ( ").replace(")", " ) ").split():
+        if word == "(":
+            found.append(word)
+        inside = word == "(" or inside and word != ")"
+        if not inside and word != ")":
+            found.append(word)
+    return found
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
