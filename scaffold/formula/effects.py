@@ -148,6 +148,8 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
             return tuple(args)
         case Node("call", _, (Node("attribute", label) as callee, *args)):
             if shares(label):
+                if args and args[0].kind == "constant":  # the equation of `einsum`
+                    args = args[1:]
                 first = args if may_be(label, "several") else args[:1]
                 return callee.args if _is_method(callee) else tuple(first)
             return tuple(written_to(value))

@@ -37,7 +37,8 @@ def as_plain_loops(
     nodes = (node for item in found for node in ast.walk(item))
     uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     found = [line for item in found for line in _with_lists(item, fresh, uses)]
-    found = [_in_steps(item, fresh) for item in found]
+    sizes = _sizes(found, taken)
+    found = [_in_steps(item, fresh, sizes) for item in found]
     found = [line for item in found for line in _over_names(item, fresh)]
     found = _with_joined_lists(found, fresh)
     found = _without_nones(found)
@@ -106,15 +107,17 @@ def _counted(
         return None
     if name in names_in(after):
         return None
-    start = next((item for item in reversed(above) if name in stored([item])), None)
-    match start:
-        case ast.Assign([ast.Name()], ast.Constant(int()) as first):
+    starts = [at for at, item in enumerate(above) if name in stored([item])]
+    match [above[at] for at in starts[-1:]]:
+        case [ast.Assign([ast.Name()], ast.Constant(int()) as first)]:
             pass
         case _:
             return None
+    if name in names_in(above[starts[-1] + 1 :]):
+        return None
     if isinstance(order, ast.LtE):
         stop = ast.BinOp(stop, ast.Add(), ast.Constant(1))
-    above.remove(start)
+    del above[starts[-1]]
     ends = [stop] if first.value == 0 else [first, stop]
     made = ast.For(ast.Name(name, ast.Store()), _range(*ends), lines, [])
     return _at(loop, made)
@@ -225,7 +228,8 @@ def _uses(name: str, parts: Sequence[ast.AST]) -> int:
 # --- What a step does: `continue`, and a loop that is all of it.
 
 
-def _in_steps(item: ast.stmt, fresh: Naming) -> ast.stmt:
+def _in_steps(item: ast.stmt, fresh: Naming, sizes: Collection[str]) -> ast.stmt:
+    """A loop without `continue`; one over two ranges of which one is never negative, `sizes` being names of such, as a loop over their product."""
     if not isinstance(item, ast.For):
         return item
     item.body = _without_continue(item.body)
@@ -242,7 +246,11 @@ def _in_steps(item: ast.stmt, fresh: Naming) -> ast.stmt:
                 )
             ],
             [],
-        ) if row != column and not names_in([columns]) & {row, *stored(inner)}:
+        ) if (
+            row not in {column, *stored(inner)}
+            and not names_in([columns]) & {row, *stored(inner)}
+            and (_is_size(rows, sizes) or _is_size(columns, sizes))
+        ):
             both = fresh("step")
             lines = [
                 _assign(row, ast.BinOp(_name(both), ast.FloorDiv(), columns)),
@@ -256,6 +264,38 @@ def _in_steps(item: ast.stmt, fresh: Naming) -> ast.stmt:
             )
             return _at(item, made)
     return item
+
+
+def _sizes(body: Body, taken: Collection[str]) -> set[str]:
+    """The names that are sizes wherever they are read: `b, t = x.shape`."""
+    counts = Counter([*taken, *stored(body)])
+    found = set[str]()
+    for item in body:
+        match item:
+            case ast.Assign(
+                [ast.Tuple() as several],
+                ast.Attribute(_, "shape") | ast.Call(ast.Attribute(_, "size"), [], []),
+            ):
+                found.update(stored([several]))
+            case ast.Assign([ast.Name(name)], value) if _is_size(value, ()):
+                found.add(name)
+    return {name for name in found if counts[name] == 1}
+
+
+def _is_size(value: ast.expr, sizes: Collection[str]) -> bool:
+    """Whether a whole number is never negative."""
+    match value:
+        case ast.Name(name):
+            return name in sizes
+        case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv(), right):
+            return _is_size(left, sizes) and _is_size(right, sizes)
+        case ast.Constant(int()):
+            return True
+        case ast.Subscript(ast.Attribute(_, "shape"), ast.Constant() | ast.UnaryOp()):
+            return True
+        case ast.Call(ast.Attribute(_, "size"), [_]) | ast.Call(ast.Name("len"), [_]):
+            return True
+    return False
 
 
 def _without_continue(body: Body) -> Body:
@@ -377,6 +417,7 @@ def _without_nones(body: Body) -> Body:
                     sure = [line for line in steps if isinstance(line, ast.Assign)]
                     own = name in stored(sure) and index not in stored(steps)
                     own = own and _is_made(name, steps)
+                    own = own and name not in _read_first(body[at + 1 :])
                     tests = _NoneTests(name, index, first)
                     made = tests.visit(copy.deepcopy(item))
                     if name in between or not own or not tests.found:

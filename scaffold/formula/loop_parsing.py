@@ -53,7 +53,7 @@ def with_loops_as_assignments(
     if scope.targets is not None:
         return None
     program = program._replace(body=_with_last_elements(program.body))
-    unrolling = _OneStep(program.body)
+    unrolling = _OneStep(program.body, scope.names)
     if BUILTINS & unrolling.assigned.union(scope.names):
         return None
     flat = unrolling.block(program.body)
@@ -221,10 +221,11 @@ class _Header(NamedTuple):
 
 
 class _OneStep:
-    def __init__(self, body: Sequence[ast.stmt]) -> None:
+    def __init__(self, body: Sequence[ast.stmt], inputs: Collection[str]) -> None:
         self.taken = set(names_in(body))
         names = [node for item in body for node in _names(item)]
-        self.counts = Counter(node.id for node in names)
+        # Those of inputs are more than what a choice has of them.
+        self.counts = Counter([*(node.id for node in names), *inputs])
         self.assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         self.loops: list[OfLoop] = []
 
@@ -948,11 +949,12 @@ class _Rolling:
             self.inputs, *(bound(item.target) for item in assignments(above))
         )
         carries = _carries(step, known, later)
-        # A list may hold parts of what is changed before they are put together.
-        parts = (_aliases(step, part.element) for part in loop.collected)
         if carries is None or loop.at in later:
             return None
-        if _changes(after, {*carries}.union(*parts)):
+        # A carry, or what a list holds, may be part of what is changed behind the loop.
+        held = {*carries, *(part.element for part in loop.collected)}
+        shared = (_aliases((*above, *step), name) for name in held)
+        if _changes(after, held.union(*shared)):
             return None
         return self._assembled(loop, ends, step, joins, carries)
 

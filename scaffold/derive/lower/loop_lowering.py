@@ -831,6 +831,7 @@ def _step_lines(
 
     lines, added = list[Assign](), list[tuple[str, Node]]()
     pairs = [line.args for line in body.args]
+    taken = {item.label for item in body.walk()}
     for position, (target, value) in enumerate(pairs):
         if target.kind != "absent":
             lines.append(Assign(plain(target), plain(value)))
@@ -839,7 +840,7 @@ def _step_lines(
         name, element = callee.args[0].label, plain(element)
         if any(_changes(line, element) for line in pairs[position + 1 :]):
             # It is added before what it reads is another value.
-            early = graph.name(f"added_to_{name}")
+            early = graph.name(fresh(f"added_to_{name}", taken))
             lines.append(Assign(early, element))
             element = early
         added.append((name, element))

@@ -231,6 +231,19 @@ def test_published_loops_are_derived() -> None:
             f"{START}\nold = None\nfor t in range(x.shape[1]):\n    d = torch.sin(h * w) + x[:, t]\n"
             "    h = h + (d if old is None else d * 1.5 - old * w)\n    old = d\nreturn h"
         ),
+        # parts of a tensor that is longer than the steps are many
+        "h = x[:, 0]\nfor t in range(1, x.shape[1] - 1):\n    h = h * w + x[:, t - 1]\nreturn h",
+        # a name of the user's that is what a list gets before its names are other values
+        (
+            "h = x[:, 0]\nys = []\nadded_to_ys = w * 2\nfor t in range(x.shape[1]):\n    ys.append(h)\n"
+            "    h = torch.sin(h * w) + x[:, t]\n    added_to_ys = added_to_ys * h\n"
+            "return torch.stack(ys, 1) * added_to_ys.sum()"
+        ),
+        # sizes with names as the ends of two loops
+        (
+            f"b, steps, d = x.shape\n{START}\nfor t in range(steps):\n    for k in range(d - 1):\n"
+            "        h = h * w + x[:, t, k].unsqueeze(1)\nreturn h"
+        ),
         # what it begins with is a choice
         f"if x.shape[1] > 2:\n    h = x[:, 0]\nelse:\n    h = x[:, 1] * w\nfor t in range(x.shape[1]):\n    {CELL}\nreturn h",
     ],
@@ -324,6 +337,28 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
             f"{START}\nold = None\nfor t in range(x.shape[1]):\n    h = h * w * 1.5 if old is None else h + x[:, t]\n    old = {again}\nreturn h"
             for again in ("None", "x[:, t] if t % 2 == 0 else None")
         ),
+        # a counter that is read before the loop, too
+        "t = 1\nt = 0\ny = x[:, t]\nh = y\nwhile t < x.shape[1]:\n    h = h * w + x[:, t]\n    t += 1\nreturn h * y",
+        # two loops over ranges that may both be negative, and an index that the inner one changes
+        *(
+            f"{START}\nfor t in range({rows}):\n    for k in range({columns}):\n        h = torch.sin(h * w) + x[:, t] * k{last}\nreturn h"
+            for rows, columns, last in (
+                ("x.shape[1] - 2", "x.shape[2] - 4", ""),
+                ("x.shape[1]", "x.shape[2]", "\n        t = 0"),
+            )
+        ),
+        # what is None behind a loop without a step
+        (
+            f"{START}\nold = None\nfor t in range(x.shape[1]):\n    d = torch.sin(h * w) + x[:, t]\n"
+            "    h = h + (d if old is None else d * 1.5 - old * w)\n    old = d\n"
+            "if old is None:\n    h = h * 3\nreturn h"
+        ),
+        # what the last step leaves, or a list has, is part of what is changed behind it
+        "y = x * w\nh = x[:, 0]\nfor t in range(x.shape[1]):\n    v = y[:, t]\n    h = h * w + v\ny.mul_(2)\nreturn h * v",
+        (
+            "y = x * w\nys = []\nfor t in range(x.shape[1]):\n    ys.append(torch.einsum('ij->ji', y[:, t]))\n"
+            "y.mul_(2)\nreturn torch.stack(ys, 1) * x.sum()"
+        ),
         # names of one choice, of which one is of what a later line changes
         (
             f"{START}\nfor t in range(x.shape[1]):\n    {CELL}\n    if t > 0:\n        c = h * w\n        d = c * 2\n"
@@ -336,6 +371,42 @@ def test_the_gradients_are_those_of_autograd(forward: str) -> None:
 )
 def test_another_loop_is_left_to_autograd(forward: str) -> None:
     assert not backward(forward)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "if t % 2 == 0:\n        d = h * w\n        h = torch.sin(h + d)\n    else:\n        h = h - d * x[:, t]",
+        "if t > 0:\n        h = torch.sin(h + d) * x[:, t]\n        d = h * w",
+    ],
+)
+def test_an_input_that_a_choice_gives_another_value_is_not_of_the_choice_alone(
+    choice: str,
+) -> None:
+    forward = f"h = x[:, 0]\nfor t in range(x.shape[1]):\n    {choice}\nreturn h"
+    spec = spec_of("x[B, T, D], w[D], d[B, D]", forward=forward, derive=True)
+    module, plain = load(draft_of(spec)), reference(["x", "w", "d"], forward)
+    sizes = (2, 3, 3), (3,), (2, 3)
+    given = [torch.rand(size).double().requires_grad_() for size in sizes]
+    ends = [plain(*given), module.some_op(*given)]
+    found = [
+        torch.autograd.grad(end.square().sum(), given, materialize_grads=True)
+        for end in ends
+    ]
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "n = 0\ny = x * (n + 1)\nh = x[:, 0]\nwhile n < x.shape[1]:\n    h = h * w + y[:, n]\n    n += 1\nreturn h",
+        f"{START}\nfor t in range(n):\n    for k in range(n):\n        h = torch.sin(h * w) + x[:, 0] * k\nreturn h",
+    ],
+)
+def test_a_number_of_the_signature_may_be_negative_or_have_another_value(
+    forward: str,
+) -> None:
+    assert not backward(forward, "x[B, T, D], w[D], n: int")
 
 
 def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> None:
