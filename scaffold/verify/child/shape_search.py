@@ -502,6 +502,7 @@ class _Search:
         of_rank = refused.of_rank
         if refused.words.endswith(PARTS):
             yield from self._solved(state, refused)
+            yield from self._of_rank(state, refused, [], 0.8)
             return
         if further:
             yield from self._solved(state, refused)

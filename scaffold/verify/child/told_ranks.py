@@ -17,6 +17,7 @@ Told = Mapping[
     str, tuple[str, ...]
 ]  # a word for each dim, equal ones for dims that are equal; "" says nothing
 Tell = Callable[[ast.AST, int], Iterator[tuple[ast.expr, tuple[str, ...]]]]
+LAST_ADDED = re.compile(r"unsqueeze\(-1\)|, None\]")  # for an outer product
 LARGEST = 6  # ranks that are told
 DEPTH = 3  # of functions that call functions
 TIMES = 4  # a loop is read
@@ -493,7 +494,8 @@ class _Reader:
                 one, two = of(left), of(right)
                 if isinstance(operator, ast.MatMult):
                     return _moved(one)
-                self._aligned(one, two)
+                if not LAST_ADDED.search(ast.unparse(node)):
+                    self._aligned(one, two)
                 return _joined(one, two)
             case ast.Compare(left, _, [right]):
                 return _joined(of(left), of(right))
@@ -619,7 +621,8 @@ class _Reader:
             sizes = _sizes(rest)
             if sizes is None:
                 return None
-            if word not in ("view", "reshape") and len(sizes) > 1:
+            kept = word == "expand" and _plain(sizes[0]) == -1  # no dim comes in front
+            if word == "permute" or kept:
                 self._note(first, len(sizes))
             return _Value("", len(sizes))
         if word in MADE:
@@ -635,6 +638,10 @@ class _Reader:
             return _joined(first, second)
         if word in JOINED:
             return _joined(*every[-2:]) if len(every) > 1 else None
+        if word == "cosine_similarity" and len(every) > 1:
+            both = _joined(*every[:2])
+            if isinstance(both, _Value):
+                return both._replace(more=both.more - 1)
         match word, arguments:
             case "einsum", [ast.Constant(str(text)), *_]:
                 result = text.replace(" ", "").partition("->")[2]
@@ -786,7 +793,7 @@ def _joined(one: _Known, two: _Known) -> _Known:
     based, other = (one, two) if one.base else (two, one)
     if not other.base:
         return other if other.more > 2 else _likely(based, other.more > 0)
-    return _likely(one)
+    return _likely(two if two.more > max(0, one.more) else one)
 
 
 def _likely(value: _Value, likely: bool = True) -> _Value:
