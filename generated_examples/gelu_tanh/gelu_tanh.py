@@ -29,8 +29,8 @@ class GELUTanhFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
         (x,) = ctx.saved_tensors
         tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
-        product = math.sqrt(2 / math.pi) * x * (1 - tanh**2) * (1 + 0.134145 * x**2)
-        grad_x: Tensor = 0.5 * grad_output * (1 + tanh + product)
+        term = math.sqrt(2 / math.pi) * x * (1 - tanh**2) * (1 + 0.134145 * x**2)
+        grad_x: Tensor = 0.5 * grad_output * (1 + tanh + term)
         return grad_x
 
 

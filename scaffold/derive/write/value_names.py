@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 
 from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.name_collisions import RESERVED, numbered
@@ -44,11 +45,16 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 BESIDE, STEPS = {"+": "next_", "-": "previous_"}, "_steps"
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
 OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
-LOGARITHM = re.compile(r"(?:logit_|log_|log(?!it))([a-z]\w*)")
+LOGARITHM = re.compile(  # not of `neg_log_p` or `sum_log_p`
+    r"(?P<before>(?!neg|minus|sum|mean|total|max)[a-z]\w*_)?"
+    r"(?:logit_|log_|log(?!it))(?P<of>[a-z]\w*)"
+)
 WEIGHT = re.compile(
     r"(?:w|W|weight)_([a-z]\w*)|[wW]([qkvo])|([a-z]\w*?)_(?:proj|w|weight)"
 )
+MASK, WEIGHTS = re.compile(r"(?:\w+_)?mask"), re.compile(r"w|(?:\w+_)?weights?")
 LONGEST = 18  # characters of a name made of several
+LONGER = 24  # of one with a word for what is done to one value
 WIDEST = 30  # of one with a word for its role: a number behind that is shorter
 
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
@@ -74,6 +80,7 @@ class Namer:
         self.denominators = denominators
         self.users = users  # the forward ops that read a forward op
         self.owners = owners  # the inputs whose gradients an op is for
+        self.forward = frozenset((*users, *of.values()))
         # What is subtracted where a cotangent is asked for -> the forward op that this one is of.
         self.negated = {g.args[0]: op for g, op in of.items() if _is_negative(g)}
         self.count = len({name for names in owners.values() for name in names})
@@ -235,11 +242,12 @@ class Namer:
         """What a part of a gradient is called: by the input that it is for, since it is no gradient of what it is computed of."""
         factors = [arg for arg in op.args if not self._is_gradient(arg)]
         names = list(filter(None, map(self._exact, factors)))
-        yield from (
+        told = (
             word.format(name)
             for word in _of_names(op.facts.grad_words)
             for name in names
         )
+        yield from (name for name in told if len(name) <= LONGER)
         owners = self.owners.get(op, []) if self.count > 1 else []
         if len(owners) == 1:
             yield from (f"{role}_{owners[0]}" for role in roles)
@@ -298,7 +306,8 @@ class Namer:
         if not name:
             return
         roles = [self.held[reader]] if reader in self.held else self._roles(reader)
-        told = (role for role in roles if role not in (name, f"scaled_{name}"))
+        told = (role for role in roles if name not in (role, role.partition("_")[2]))
+        told = (role for role in told if not role.startswith(f"{name}_"))
         yield from (f"grad_{name}_via_{role}" for role in told)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
@@ -365,7 +374,7 @@ class Namer:
             return [*self._as_argument(op), *VALUE[op.rule]]
         plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
-        return [*self._by_argument(op), *words]
+        return [*self._by_argument(op), *self._in_sum(op), *words]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
         """What the name of what it is computed of says: `var` is `exp(logvar)`, `gate` is `F.linear(x, w_gate)`, `scaled_logits` is `beta * logits`."""
@@ -377,16 +386,53 @@ class Namer:
             one, two = op.args
             for by, value in ((one, two), (two, one)):
                 name = self._exact(value)
-                if not by.is_tensor and name and name not in self._roles(value):
-                    yield from self._with_name("scaled_{}", value)
-                elif _is_of_lower_rank(by, value) and (both := self._of_both(op)):
-                    yield both
+                if name and name not in self._roles(value):
+                    yield from self._as_scaled(by, name)
+            if both := self._of_both(op):
+                yield both
+            for by, value in ((one, two), (two, one)):
+                known = self._exact(value) not in self._roles(value)
+                if by.shape.rank == 0 and known:
+                    yield from self._with_name("scaled_{}", value, LONGER)
+        elif op.facts.operator == "+":
+            if is_number(op.args[0], 1):
+                yield from self._with_name("one_plus_{}", op.args[1])
+            elif all(arg.is_tensor for arg in op.args) and (both := self._of_both(op)):
+                yield both
+
+    def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
+        """What a named value times another is called by what the other is: `scaled_x`, `masked_x`, `weighted_x`."""
+        plain, own = name.removeprefix("new_"), self._exact(by)
+        word = "" if by.is_tensor else "scaled"
+        word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
+        word = word or ("weighted" if WEIGHTS.fullmatch(own) else "")
+        found = f"{word}_{plain}"
+        if word and not plain.startswith(word) and len(found) <= LONGER:
+            yield found
+
+    def _in_sum(self, op: Op) -> Iterator[str]:
+        """What a product is called that the backward alone computes, and adds to others."""
+        readers = self._readers.get(op, ())
+        if op in self.forward or not self.forward.isdisjoint(readers):
+            return
+        by = {user.facts.operator for user in readers}
+        if op.facts.operator == "*" and by and by <= {"+", "-"}:
+            yield "term"
+
+    @cached_property
+    def _readers(self) -> dict[Op, list[Op]]:
+        """The ops of the backward that read an op."""
+        found: dict[Op, list[Op]] = {}
+        for user in self.owners:
+            for arg in user.args:
+                found.setdefault(arg, []).append(user)
+        return found
 
     def _without_log(self, op: Op) -> Iterator[str]:
         """What the exponential of a logarithm is called: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
         if op.facts.operator == "-" and len(op.args) == 2:
             one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
-            if two and two[2]:
+            if (two and two[2]) or _is_of_logits(_viewed(op.args[1])):
                 yield "probs"  # the logarithm of a sum
             elif one and two:
                 yield "ratio"
@@ -395,13 +441,13 @@ class Namer:
         inverse = "inv_" if _is_negative(op) else ""
         found = LOGARITHM.fullmatch(self._exact(op.args[0] if inverse else op))
         if found:
-            yield f"{inverse}{found[1]}"
+            yield f"{inverse}{found['before'] or ''}{found['of']}"
 
-    def _with_name(self, word: str, op: Op) -> tuple[str, ...]:
+    def _with_name(self, word: str, op: Op, most: int = LONGEST) -> tuple[str, ...]:
         """The word with the name of a value, if it has one and is not long."""
-        name = self._exact(op)
+        name = self._exact(op).removeprefix("new_")
         found = word.format(name)
-        return (found,) if name and len(found) <= LONGEST else ()
+        return (found,) if name and len(found) <= most else ()
 
     def _is_gradient(self, op: Op) -> bool:
         """Whether a cotangent is in it."""
@@ -433,6 +479,9 @@ class Namer:
 
     def _part_played(self, op: Op) -> str | None:
         """A name for the result of arithmetic by what is computed of it next: `hidden` between two layers, `num` of a quotient; None where that tells none."""
+        base = None if op in self.forward else _with_own_derivative(op)
+        if base is not None:
+            return f"{self._exact(base) or self._roles(base)[0]}_deriv"
         if op.facts.operator not in ("*", "+", "@"):
             return None
         if op.facts.operator == "*":
@@ -501,6 +550,31 @@ def _is_product_of_two(op: Op) -> bool:
     return op.facts.operator == "*" and len(tensors) == 2
 
 
+def _with_own_derivative(op: Op) -> Op | None:
+    """The `sigmoid` of `sigmoid * (1 - sigmoid)` and the `tanh` of `1 - tanh**2`, which are their derivatives; None of another value."""
+    if op.facts.operator == "*":
+        for value, rest in (op.args, op.args[::-1]):
+            if _from_one(rest) is value and value.facts.argument == "preactivation":
+                return value
+    square = _from_one(op)
+    base = _squared(square) if square is not None else None
+    if base is None or base.facts.argument != "preactivation":
+        return None
+    return base
+
+
+def _is_of_logits(op: Op) -> bool:
+    """Whether it is the logarithm of a sum of exponentials."""
+    return op.facts.category == "reduction" and op.facts.argument == "logits"
+
+
+def _from_one(op: Op) -> Op | None:
+    """The `x` of `1 - x`."""
+    if op.facts.operator != "-" or len(op.args) != 2 or not is_number(op.args[0], 1):
+        return None
+    return op.args[1]
+
+
 def _squared(op: Op) -> Op | None:
     """`x` of `x * x`, `x**2` and `x.square()`."""
     twice = op.facts.operator == "*" and op.args[0] is op.args[1]
@@ -525,12 +599,6 @@ def _is_layer(op: Op) -> bool:
     if op.facts.category != "contraction" or len(op.args) < 2:
         return False
     return _viewed(op.args[1]).rule == "input"
-
-
-def _is_of_lower_rank(by: Op, value: Op) -> bool:
-    """Whether a parameter is broadcast over a value, as one of each channel is."""
-    one, two = by.shape.rank, value.shape.rank
-    return one is not None and two is not None and one < two
 
 
 def _is_multiple(op: Op, value: Op) -> bool:

@@ -301,3 +301,25 @@ def test_both_halves_of_a_gradient_have_names() -> None:
         "return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)",
     )
     assert "\n".join(lines).count("grad_output[") == 2
+
+
+@pytest.mark.parametrize(
+    "inputs, forward, line",
+    [
+        ("x, y", "torch.sin(x * y) * torch.exp(x * y)", "x_y = x * y"),
+        ("w, rgb", "torch.sin(w * rgb) * torch.exp(w * rgb)", "weighted_rgb = w * rgb"),
+        ("x, mask", "torch.sin(x * mask) * torch.exp(x * mask)", "masked_x = x * mask"),
+        ("iou, y", "torch.sin(1 + iou) * y", "one_plus_iou = 1 + iou"),
+        ("log_p, y", "torch.exp(log_p) * y", "p = torch.exp(log_p)"),
+        ("q_log_p, y", "torch.exp(q_log_p) * y", "q_p = torch.exp(q_log_p)"),
+        (
+            "neg_log_p, y",
+            "torch.exp(neg_log_p) * y",
+            "exp = torch.exp(neg_log_p)",
+        ),
+    ],
+)
+def test_a_product_and_a_sum_are_called_by_what_they_are_of(
+    inputs: str, forward: str, line: str
+) -> None:
+    assert line in backward(inputs, forward)
