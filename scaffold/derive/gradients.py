@@ -16,6 +16,7 @@ from scaffold.derive.analysis.activity import (
     carries_gradient,
     is_undifferentiated,
 )
+from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import (
     BY_AUTOGRAD,
@@ -253,7 +254,12 @@ def _statements(
 ) -> GradientStatements:
     results = walked.lowered.results
     _refuse_changed(spec, backward)
-    return gradient_statements(backward, spec.style)._replace(
+    found = gradient_statements(backward, spec.style)
+    lines = backward.forward.statements
+    kinds = kinds_of_inputs(spec).after(lines)
+    for name in functions_of_numbers(kinds, lines, found.statements):
+        raise UnsupportedError(f"{name} of what is a number in some calls")
+    return found._replace(
         notes=(
             *_notes(walked.applier, walked.back),
             *_undifferentiated(results),

@@ -20,9 +20,9 @@ Body = list[ast.stmt]
 
 
 def as_plain_loops(
-    body: Sequence[ast.stmt], taken: Collection[str], numbers: Collection[str]
+    body: Sequence[ast.stmt], taken: Collection[str], whole: Collection[str]
 ) -> Body:
-    """The statements with loops over ranges; `taken` are the names that have a value before them, `numbers` those of them that are no tensors."""
+    """The statements with loops over ranges; `taken` are the names that have a value before them, `whole` those of them that are integers."""
     used = {*names_in(body), *taken}
 
     def fresh(stem: str) -> str:
@@ -33,7 +33,7 @@ def as_plain_loops(
         used.add(name)
         return name
 
-    found = _with_counters(copy.deepcopy([*body]), numbers)
+    found = _with_counters(copy.deepcopy([*body]), {*whole} - {*stored(body)})
     nodes = (node for item in found for node in ast.walk(item))
     uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
     found = [line for item in found for line in _with_lists(item, fresh, uses)]
@@ -70,18 +70,18 @@ def _range(*ends: ast.expr) -> ast.expr:
 # --- Counters: `i = 0`, `while i < n: ...; i += 1`.
 
 
-def _with_counters(body: Body, numbers: Collection[str]) -> Body:
+def _with_counters(body: Body, known: Collection[str]) -> Body:
     found = Body()
     for at, item in enumerate(body):
         made = item
         if isinstance(item, ast.While):
-            made = _counted(item, found, body[at + 1 :], numbers) or item
+            made = _counted(item, found, body[at + 1 :], known) or item
         found.append(made)
     return found
 
 
 def _counted(
-    loop: ast.While, above: Body, after: Body, numbers: Collection[str]
+    loop: ast.While, above: Body, after: Body, known: Collection[str]
 ) -> ast.stmt | None:
     """The loop over a range, whose counter begins with a number and that nothing reads behind it."""
     match loop.test, loop.body:
@@ -100,7 +100,7 @@ def _counted(
             return None
     again = isinstance(last, ast.Assign) and name not in names_in([last.value])
     written = {*stored(loop.body)}
-    whole = _is_whole(stop, numbers) and not names_in([stop]) & written
+    whole = _is_whole(stop, known) and not names_in([stop]) & written
     if loop.orelse or again or not whole or name in stored(lines):
         return None
     if any(isinstance(node, ast.Continue) for node in ast.walk(loop)):
@@ -123,11 +123,11 @@ def _counted(
     return _at(loop, made)
 
 
-def _is_whole(stop: ast.expr, numbers: Collection[str]) -> bool:
-    """Whether it is an integer: a size, a length, a constant, an attribute that a counter is compared with."""
+def _is_whole(stop: ast.expr, known: Collection[str]) -> bool:
+    """Whether it is an integer: a size, a length, a constant, an attribute that is declared so."""
     match stop:
         case ast.Name(name):
-            return name in numbers
+            return name in known
         case ast.Constant(int()):
             return True
         case ast.Subscript(ast.Attribute(_, "shape")):
@@ -135,7 +135,7 @@ def _is_whole(stop: ast.expr, numbers: Collection[str]) -> bool:
         case ast.Call(ast.Attribute(_, "size") | ast.Name("len")):
             return True
         case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult(), right):
-            return _is_whole(left, numbers) and _is_whole(right, numbers)
+            return _is_whole(left, known) and _is_whole(right, known)
     return False
 
 

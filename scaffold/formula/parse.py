@@ -78,11 +78,11 @@ def _rolled(
     text: Text, program: Program, scope: Scope, graph: Graph
 ) -> tuple[Formula | None, str]:
     """The formula in which each loop is one assignment, with short loops beside it as they are, or written out; or what a step has that none may have."""
-    why, numbers = "", scope.names - scope.tensors
+    why = ""
     for alone in (True, False):
         body = with_loops_alone(program.body, scope.names, alone)
         straight = _straight(body, scope)
-        plain = as_plain_loops(straight, scope.names, numbers)
+        plain = as_plain_loops(straight, scope.names, scope.whole)
         found = with_loops_as_assignments(
             text, program._replace(body=plain), scope, graph
         )

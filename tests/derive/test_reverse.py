@@ -150,3 +150,21 @@ def test_a_choice_of_a_tensor_or_a_number(inputs: str) -> None:
     calls = [(x, w, m, 3), (x, w, None, 3), (x, w, m, 1), (x, w, None, 1)]
     text = check_forward(inputs, NUMBER_OR_TENSOR, calls, derive=True)
     assert "vjp" not in text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "s ** x",
+        "x * abs(s)",
+        "x.abs() ** s",
+        "torch.xlogy(x, s)",
+        "(x.exp() + s) ** s",
+        "F.gelu(x) * s + F.silu(x / s)",
+    ],
+)
+def test_no_function_of_tensors_is_called_for_a_number_of_a_choice(value: str) -> None:
+    forward = f"s = w if n > 2 else 0.7\nreturn {value}"
+    calls = [(tensor(3, 4), tensor(4).exp(), n) for n in (1, 3)]
+    text = check_forward("x[B, D], w[D], n: int = 3", forward, calls, derive=True)
+    assert ("vjp" in text) is ("gelu" not in value)

@@ -6,11 +6,21 @@ In: expressions, and the names that are no tensors. Out: a `ValueKind`. Invarian
 what formulas are made of; only tensors are saved for the backward.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from scaffold.derive.analysis.metadata import ATTRIBUTES, METHODS
-from scaffold.formula import BUILTINS, WELL_KNOWN, Assign, If, Node, Statement
+from scaffold.formula import (
+    BUILTINS,
+    WELL_KNOWN,
+    Assign,
+    If,
+    Lines,
+    Node,
+    Statement,
+    assignments,
+    expressions,
+)
 from scaffold.primitives.calls import is_several_tensors, may_be_several_tensors
 from scaffold.spec import OpSpec
 
@@ -122,7 +132,9 @@ class ValueKinds:
                 return False
             case Node("conditional", _, (_, *branches)):
                 return any(map(self.may_be_number, branches))
-            case Node("binary" | "unary", _, args):
+            case Node("binary" | "unary" | "compare", _, args):
+                return all(map(self.may_be_number, args))
+            case Node("call", _, (Node("name", name), *args)) if name in BUILTINS:
                 return all(map(self.may_be_number, args))
         return self.of(node) == "scalar"
 
@@ -210,6 +222,57 @@ def is_of_module(node: Node) -> bool:
     while node.kind == "attribute":
         node = node.args[0]
     return node.kind == "name" and node.label in WELL_KNOWN
+
+
+def functions_of_numbers(
+    kinds: ValueKinds, forward: Lines, backward: Lines
+) -> Iterator[str]:
+    """The functions of tensors that the backward calls, and the forward does not, of what is a number in some calls: `log`.
+
+    `kinds` are those before the first line of the backward.
+    """
+    if not kinds.numbers:
+        return
+    own = {
+        node for item in forward for each in expressions(item) for node in each.walk()
+    }
+    chosen = {
+        item.target.label: item.value
+        for item in assignments(forward)
+        if item.value.kind == "conditional"
+    }
+
+    def found(lines: Lines) -> Iterator[str]:
+        for item in lines:
+            for node in (each for one in expressions(item) for each in one.walk()):
+                if isinstance(item, Assign) and node.kind == "call" and node not in own:
+                    yield from _function_of_number(kinds, node)
+            if isinstance(item, If):
+                numbers = {*kinds.numbers}
+                for at, way in enumerate((item.body, item.orelse), 1):
+                    kinds.numbers = {
+                        name
+                        for name in numbers
+                        if (value := chosen.get(name)) is None
+                        or value.args[0] is not item.test
+                        or kinds.may_be_number(value.args[at])
+                    }
+                    yield from found(way)
+                kinds.numbers = numbers
+            else:
+                kinds.after((item,))
+
+    yield from found(backward)
+
+
+def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
+    callee, *args = call.args
+    if callee.kind == "attribute":
+        first = args[:1] if is_of_module(callee) else callee.args
+        mask = args[:1] if callee.label.startswith("masked_fill") else ()
+        asked = [each for each in (*first, *mask) if each.names() & kinds.numbers]
+        if any(map(kinds.may_be_number, asked)):
+            yield callee.label
 
 
 def kinds_of_inputs(spec: OpSpec) -> ValueKinds:

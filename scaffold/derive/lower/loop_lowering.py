@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.analysis.metadata import reads
+from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
@@ -31,7 +32,7 @@ from scaffold.derive.graph.op import (
     ValueOf,
     literal,
 )
-from scaffold.derive.graph.shapes import Dim, NamedSize, Shape, is_lead
+from scaffold.derive.graph.shapes import Dim, NamedSize, OrScalar, Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
@@ -139,14 +140,16 @@ class LoopLowering:
             tuple(tensors),
             tuple(self._collected(taken)),
             lambda wanted: self._gradient(
-                self.derive_step(taken.spec(wanted), shapes).gradient(), numbers
+                self.derive_step(taken.spec(wanted), shapes).gradient(), code, numbers
             ),
         )
         active = any(arg.active for arg in args)
         group = self.program.op("loop", args, data, kind="group", active=active)
         return tuple(self._results(taken, group, step, shapes))
 
-    def _gradient(self, step: StepGradient, numbers: Collection[str]) -> StepGradient:
+    def _gradient(
+        self, step: StepGradient, code: _Code, numbers: Collection[str]
+    ) -> StepGradient:
         """That of a step, in which a zero gradient of what is a number at first has the shape of what the step makes of it."""
 
         def made(node: Node) -> Node | None:
@@ -162,6 +165,13 @@ class LoopLowering:
             replace(line, value=self.graph.rewrite(line.value, made))
             for line in step.lines
         )
+        before, after = kinds_of_inputs(self.spec), kinds_of_inputs(self.spec)
+        for kinds in (before, after):
+            kinds.numbers.update(numbers)
+        left = {f"next_{name}" for name in after.after(code.lines).numbers}
+        before.numbers |= {name for name, result in step.results if result in left}
+        for _ in functions_of_numbers(before, code.lines, lines):
+            raise UnsupportedError("a loop carries what is no tensor")
         read = frozenset().union(*(line.value.names() for line in lines))
         return step._replace(lines=lines, reads=step.reads - ({*numbers} - read))
 
@@ -693,6 +703,8 @@ def _in_every_step(
 
 def _unread_numbers(taken: _Step, begun: set[str]) -> set[str]:
     """The numbers in the place of which each step computes a tensor; one that it reads may be no more than a factor in a function, or a choice."""
+    if any(isinstance(op.shape.origin, OrScalar) for op in taken.carries.values()):
+        raise UnsupportedError("a loop carries what is no tensor")
     left, unread, lines = {*begun}, {*begun}, taken.code.lines
     made = {*taken.tensors, *taken.parts, *written(*lines), *taken.carries} - begun
     for item in lines:
@@ -704,7 +716,7 @@ def _unread_numbers(taken: _Step, begun: set[str]) -> set[str]:
 
 
 def _asks_for_tensor(names: set[str], value: Node, tensors: set[str]) -> bool:
-    """Whether a function, or a choice, reads one of the names: the backward then asks a function of what is a number at first.
+    """Whether a function, an index, or a choice, reads one of the names: the backward then asks a function of what is a number at first.
 
     A choice may multiply it by what the step makes of `tensors`, which gives a tensor.
     """
@@ -715,6 +727,11 @@ def _asks_for_tensor(names: set[str], value: Node, tensors: set[str]) -> bool:
                 return _asks_for_tensor(names, other, tensors)
     if value.kind == "call" and any(item.label in names for item in value.args):
         return True
+    if value.kind == "subscript":
+        at = value.args[1]
+        several = at.args if at.kind == "tuple" else (at,)
+        if any(item.names() & names for item in several if item.kind != "slice"):
+            return True
     if value.kind == "conditional" and any(
         _is_among(names, way, tensors) for way in value.args
     ):

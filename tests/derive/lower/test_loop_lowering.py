@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, draft_of, load, reference, spec_of
 from tests.derive.published.loops import LOOPS
 
@@ -648,3 +649,53 @@ return torch.sin(torch.stack(ys, 0)) * 1.5, torch.sin(g) * 1.5, torch.sin(h) * 1
     text = draft_of(spec)
     compile(text, "op.py", "exec")
     assert "if :" not in text and "for t in" in backward_of(text)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "loop", "calls"),
+    [
+        # a counter of steps is compared with what is no integer
+        (
+            "n: float = 2.5",
+            "i = 0\nwhile i < n:\n    h = torch.tanh(h * w + i)\n    i += 1",
+            [(2.5,), (0.0,)],
+        ),
+        (
+            "n: int = 3",
+            "n = n / 2\ni = 0\nwhile i < n:\n    h = torch.tanh(h * w + i)\n    i += 1",
+            [(3,), (1,)],
+        ),
+        # functions and indices of a number that is carried
+        (
+            "n: int = 2",
+            "k = 0\nfor i in range(n):\n    h = (k + 1) ** (h * w).tanh() * x[:, k % 3]\n    k = k + 1",
+            [(2,), (0,)],
+        ),
+        (
+            "n: int = 2",
+            "k = 0\nfor i in range(n):\n    h = (k + 1) ** (h * w).tanh()\n    k = k + 1",
+            [(2,), (0,)],
+        ),
+        # none of either loop, though both ranges together would have six
+        (
+            "n: int = 2, m: int = 2",
+            "for i in range(n):\n    for j in range(m):\n        h = torch.tanh(h * w + i - j)",
+            [(-2, -3), (2, 2), (-1, 2)],
+        ),
+        # the outer counter is another one from step to step of the inner loop
+        (
+            "n: int = 2",
+            (
+                "for i in range(2):\n    for j in range(n):\n        h = torch.tanh(h * w + x[:, i % 3])\n"
+                "        i = i + 1"
+            ),
+            [(2,), (3,)],
+        ),
+    ],
+)
+def test_loops_over_other_ranges_stay(
+    attributes: str, loop: str, calls: list[tuple[float, ...]]
+) -> None:
+    forward = f"h = x[:, 0]\n{loop}\nreturn h"
+    tensors = tensor(2, 3, 4), tensor(4)
+    check_forward(f"{INPUTS}, {attributes}", forward, [(*tensors, *c) for c in calls])
