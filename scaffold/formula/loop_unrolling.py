@@ -177,15 +177,21 @@ def _assignments(body: Sequence[ast.stmt], taken: Collection[str]) -> Counter[st
 
 
 def _numbers(body: Sequence[ast.stmt], taken: Collection[str]) -> dict[str, ast.expr]:
-    """What names stand for that get a value once: `last = levels - 1`."""
+    """What names stand for that get a value once: `last = levels - 1`; `x = x * 2` of an argument has another one before."""
     counts = _assignments(body, taken)
-    return {
+    found = {
         item.targets[0].id: item.value
         for item in body
         if isinstance(item, ast.Assign)
         and isinstance(item.targets[0], ast.Name)
         and counts[item.targets[0].id] == 1
     }
+    later = {*found}
+    for name in [*found]:
+        if later & names_in([found[name]]):
+            del found[name]
+        later.remove(name)
+    return found
 
 
 def _lists(

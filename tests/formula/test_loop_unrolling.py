@@ -274,3 +274,11 @@ def test_arrangements_of_constants_are_listed(source: str, wanted: str | None) -
     body = ast.parse(f"n = 2\n{source}").body
     found = with_arrangements_listed(body, imports, {"xs"})
     assert ast.unparse(found[1]) == (wanted or source)
+
+
+@pytest.mark.parametrize("above", ["n = n * 2", "m = n - 1\nn = m - 1"])
+def test_a_number_of_itself_is_none_that_is_known(above: str) -> None:
+    source = f"{above}\ny = list(itertools.permutations(range(n)))"
+    body = ast.parse(source).body
+    found = with_arrangements_listed(body, {"itertools": "itertools"}, set())
+    assert "\n".join(map(ast.unparse, found)) == source
