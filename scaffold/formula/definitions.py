@@ -8,6 +8,7 @@ file; neither can be written by a user. Positions stay those of the file.
 
 import ast
 import copy
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,11 @@ NO_EFFECT = frozenset(  # decorators that leave the values as they are
     | {"torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.unused"}
     | {"torch.fx.wrap", "typing.no_type_check", "beartype.beartype"}
     | {"torch.compiler.allow_in_graph"}
+)
+
+# What generated code means by these, a local of the user's never is.
+RESERVED = frozenset(
+    {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
 )
 
 Defined = ast.FunctionDef | ast.Lambda
@@ -283,6 +289,10 @@ class NameResolver(ast.NodeTransformer):
         named = [*parameters(arguments), *starred]
         bound = (*(item.arg for item in named), *_bound(body))
         self.locals |= {item: f"{self.prefix}{item}" for item in bound}
+        own = RESERVED.intersection(_bound(body)).difference(bound[: len(named)])
+        for local in () if self.prefix else own:
+            free = (f"new_{local}{count or ''}" for count in itertools.count())
+            self.locals[local] = next(name for name in free if name not in bound)
         for item in named:
             item.arg = self.locals[item.arg]
         return Function(name, arguments, [self.visit(item) for item in body], node)

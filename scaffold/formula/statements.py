@@ -12,7 +12,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.assertions import CheckedExpressions, raises
 from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definite_assignment import Unassigned, unassigned
-from scaffold.formula.definitions import parameters
+from scaffold.formula.definitions import RESERVED, parameters
 from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
@@ -20,7 +20,7 @@ from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Lines, Node, Statement
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
-from scaffold.formula.text import RESERVED, TAKEN, Scope, Text, parse_source, place_in
+from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
 from scaffold.primitives.calls import is_in_place
 
 LONGEST = 40  # characters of a statement that is shown

@@ -12,13 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula.definitions import Definitions
+from scaffold.formula.definitions import RESERVED, Definitions
 
 DEEPEST = 120  # levels of syntax: far from Python's own limit on recursion
 WELL_KNOWN = {"torch": "torch", "F": "torch.nn.functional", "math": "math"}
-RESERVED = frozenset(
-    {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
-)
 BUILTINS = frozenset(
     {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
     | {"min", "pow", "range", "round", "sum", "tuple"}

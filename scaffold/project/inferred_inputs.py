@@ -22,6 +22,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import BUILTINS, Scope, Text
 from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definitions import (
+    RESERVED,
     defaults,
     dotted_name,
     parameters,
@@ -37,7 +38,7 @@ from scaffold.formula.operators import (
     root_of,
 )
 from scaffold.formula.program import Program, program_of
-from scaffold.formula.text import RESERVED, WELL_KNOWN, Meanings, Origin, place_in
+from scaffold.formula.text import WELL_KNOWN, Meanings, Origin, place_in
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.trial_inputs import NAMED
 from scaffold.inspect.vocabulary import SHAPELY

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import text
+from scaffold.formula import definitions
 from scaffold.spec.names import (
     RESERVED,
     camel_name,
@@ -22,7 +22,7 @@ PLACE = Location("NAME")
 
 def test_what_no_local_of_a_formula_may_be_called_no_input_may_be_either() -> None:
     """Two lists, since names are checked before anything of a formula is imported."""
-    assert text.RESERVED | {"once_differentiable"} == RESERVED
+    assert definitions.RESERVED | {"once_differentiable"} == RESERVED
 
 
 @pytest.mark.parametrize(
