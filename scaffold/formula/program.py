@@ -15,6 +15,7 @@ from scaffold.formula.definitions import (
     Function,
     defaults,
     definitions_of,
+    dotted_name,
     parameters,
     resolve,
     statements_of,
@@ -31,6 +32,7 @@ from scaffold.formula.substitution import (
 )
 from scaffold.formula.text import (
     TAKEN,
+    WELL_KNOWN,
     Origin,
     Refusal,
     Scope,
@@ -127,12 +129,36 @@ def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     there = scope.tensors - scope.optional - {*stored(body)}
     inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
+    done = _with_functions_named(done, names | own)
     done = with_arrangements_listed(done, definitions.imports, names)
     check_depth(ast.Module(done, []), file)
     parts = [statements_of(item) for item in definitions.functions.values()]
     bodies = [function.body] if origin.function is None else parts
     comments = comments_inside(file.value, bodies)
     return Program(done, file, comments, problems, definitions.others)
+
+
+def _with_functions_named(
+    body: list[ast.stmt], inputs: Collection[str]
+) -> list[ast.stmt]:
+    """`F.relu(x)` for `act(x)` below `act = F.relu`, where nothing else is called `act`."""
+    nodes = [node for item in body for node in ast.walk(item)]
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    bound = [node.id for node in names if isinstance(node.ctx, ast.Store)]
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    called = {node.id for node in calls if isinstance(node, ast.Name)}
+    found, left = dict[str, ast.expr](), list[ast.stmt]()
+    for item in body:
+        match item:
+            case ast.Assign([ast.Name(name)], ast.Attribute() as value) if (
+                name in called - {*inputs}
+                and bound.count(name) == 1
+                and (dotted_name(value) or "").partition(".")[0] in WELL_KNOWN
+            ):
+                found[name] = value
+            case _:
+                left.append(item)
+    return [substituted(item, found) for item in left]
 
 
 def _entry(origin: Origin, definitions: Definitions) -> Function:

@@ -65,6 +65,14 @@ def test_the_locals_of_the_function_that_is_read_keep_their_names() -> None:
     assert ast.unparse(found.arguments.defaults[0]) == "math.sqrt(2)"
 
 
+def test_a_local_is_not_called_as_what_generated_code_reads() -> None:
+    text = "import torch\ndef f(x):\n    B, F = x.shape\n    return torch.nn.functional.relu(x) * F"
+    known = definitions_of(ast.parse(text))
+    found = resolve("f", known.functions["f"], known, called=False)
+    body = ast.unparse(ast.Module(found.body, []))
+    assert body == "B, new_F = x.shape\nreturn F.relu(x) * new_F"
+
+
 @pytest.mark.parametrize(
     ("text", "fixed"),
     [
