@@ -740,8 +740,12 @@ REFUSED: dict[str, tuple[Raw, str]] = {
         },
         "'output' is a local of the forward and the name of an output",
     ),
-    "a local called like the incoming gradient": (
-        {"inputs": "x", "forward": "grad_output = x * 2\nreturn grad_output"},
+    "a local called like the incoming gradient, beside one that is stated": (
+        {
+            "inputs": "x",
+            "forward": "grad_output = x * 2\nreturn grad_output",
+            "grad": {"x": "2 * grad_output"},
+        },
         "the forward assigns 'grad_output', which is the gradient of an output",
     ),
     "a second derivative that would be wrong": (
