@@ -54,12 +54,12 @@ def trained(name: str, ops: Path, store: Path) -> dict[str, Any]:
         for rank in range(count)
     ]
     try:
-        (out, err), *_ = [run.communicate(timeout=LIMIT) for run in runs]
+        printed = [run.communicate(timeout=LIMIT) for run in runs]
     finally:
         for run in runs:
             run.kill()
-    assert all(run.returncode == 0 for run in runs), err
-    found: dict[str, Any] = json.loads(out)
+    assert [run.returncode for run in runs] == [0] * count, printed
+    found: dict[str, Any] = json.loads(printed[0][0])
     return found
 
 

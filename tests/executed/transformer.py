@@ -264,6 +264,7 @@ def main(name: str, directory: str, *place: str) -> None:
         "generated": train(Generated(Path(directory)), setting, rank)._asdict(),
     }
     if place:
+        torch.distributed.barrier()  # none leaves while another is still in its last step
         torch.distributed.destroy_process_group()
     if rank == 0:
         print(json.dumps(trained))
