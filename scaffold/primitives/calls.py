@@ -11,6 +11,7 @@ from pathlib import Path
 
 from scaffold.primitives.facts import MOVING, Facts, Memory, facts_of
 from scaffold.primitives.sections import built_in_primitives
+from scaffold.primitives.spelling import parameters
 
 
 @cache
@@ -210,6 +211,15 @@ def computes_in_given_dtype(word: str) -> bool:
 def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
     """The tensors of a call that may be None, each with its position and its name: the bias of `linear`."""
     return frozenset(item for facts in facts_of_call(word) for item in facts.optional)
+
+
+@cache
+def position_of(word: str, parameter: str) -> int | None:
+    """Where what is called so has a parameter, its tensor counted: 1 for `dim` of `x.sum(dim)`; None where it has none."""
+    table = built_in_primitives()
+    calls = [parameters(table.heads[name][0]) for name in table.names_called(word)]
+    found = (call.index(parameter) for call in calls if parameter in call)
+    return next(found, None)
 
 
 @cache

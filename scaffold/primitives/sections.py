@@ -72,13 +72,17 @@ class Primitives:
 
     def called(self, word: str) -> tuple[Facts, ...]:
         """The facts of each primitive that a call may mean whose last word is this: `exp` of `torch.exp(x)`, `x.exp()`."""
+        return tuple(map(self.facts, self.names_called(word)))
+
+    def names_called(self, word: str) -> tuple[str, ...]:
+        """The names of those primitives."""
         if self._by_word is None:
             self._by_word = {}
             for (kind, name), several in self._spelled.items():
                 if kind in ("function", "method"):
                     found = self._by_word.setdefault(name.rpartition(".")[2], [])
                     found += [one for one, _ in several if one not in found]
-        return tuple(self.facts(name) for name in self._by_word.get(word, ()))
+        return tuple(self._by_word.get(word, ()))
 
     def spelled(self) -> frozenset[tuple[str, str]]:
         """What `find` has an answer for."""

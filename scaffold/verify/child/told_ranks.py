@@ -10,8 +10,22 @@ one, `w[i]` one less; or by its rank alone, `x.view(B, T, -1)`. So what tells th
 import ast
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, reduce
 from itertools import count, pairwise
 from typing import NamedTuple
+
+from scaffold.primitives.calls import (
+    by_shape,
+    constant_tensors,
+    facts_of_call,
+    is_in_place,
+    is_made_of_numbers,
+    is_several_tensors,
+    may_be_several_tensors,
+    moves,
+    position_of,
+)
+from scaffold.primitives.facts import SHAPES
 
 Told = Mapping[
     str, tuple[str, ...]
@@ -40,198 +54,22 @@ _Known = _Value | list["_Known"] | None  # a list is a tuple or a list of Python
 _Names = dict[str, _Known]
 NUMBER = _Value("", 0)
 STACKED = "the layers"  # the first dim of several parameters in one
-SAME = frozenset(
-    [
-        "abs",
-        "exp",
-        "exp_",
-        "log",
-        "log1p",
-        "log2",
-        "sqrt",
-        "rsqrt",
-        "sin",
-        "cos",
-        "tan",
-        "tanh",
-        "sigmoid",
-        "relu",
-        "silu",
-        "gelu",
-        "softplus",
-        "elu",
-        "selu",
-        "leaky_relu",
-        "mish",
-        "logsigmoid",
-        "log_sigmoid",
-        "hardtanh",
-        "square",
-        "reciprocal",
-        "neg",
-        "sign",
-        "floor",
-        "ceil",
-        "round",
-        "erf",
-        "erfc",
-        "expm1",
-        "softmax",
-        "log_softmax",
-        "cumsum",
-        "cumprod",
-        "logcumsumexp",
-        "flip",
-        "roll",
-        "clone",
-        "contiguous",
-        "to",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "long",
-        "int",
-        "bool",
-        "clamp",
-        "clamp_min",
-        "clamp_max",
-        "clip",
-        "type_as",
-        "type",
-        "masked_fill",
-        "dropout",
-        "layer_norm",
-        "rms_norm",
-        "normalize",
-        "tril",
-        "triu",
-        "transpose",
-        "swapaxes",
-        "pad",
-        "detach",
-        "nan_to_num",
-        "requires_grad_",
-        "index_select",
-        "index_add",
-        "index_copy",
-        "narrow",
-        "scatter",
-        "scatter_add",
-        "gather",
-        "diff",
-        "linear",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "renorm",
-        "group_norm",
-        "batch_norm",
-        "instance_norm",
-        "log_",
-        "mul",
-        "div",
-        "add",
-        "sub",
-        "pow",
-        "lerp",
-        "logical_not",
-        "scatter_reduce",
-        "take_along_dim",
-        "expand_as",
-        "nan_to_num_",
-        "cpu",
-        "cuda",
-        "T",
-        "mT",
-        "movedim",
-        "softmin",
-        "relu6",
-        "hardswish",
-        "glu",
-        "argsort",
-        "sgn",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "interpolate",
-        "avg_pool2d",
-        "max_pool2d",
-        "avg_pool1d",
-        "max_pool1d",
-        "rot90",
-    ]
-)
-JOINED = frozenset(
-    [
-        "maximum",
-        "minimum",
-        "where",
-        "logaddexp",
-        "atan2",
-        "fmod",
-        "remainder",
-        "addcmul",
-    ]
-)
-SAME_OF_DIM = frozenset(
-    ["softmax", "log_softmax", "cumsum", "cumprod", "flip", "index_select", "diff"]
-)
-OF_DIM = SAME_OF_DIM | {"size", "unbind", "select"}
-LESS = frozenset({"squeeze", "select", "diagonal"})
-SIZED = frozenset(
-    {"view", "reshape", "expand", "broadcast_to", "repeat", "tile", "permute"}
-)
-REDUCED = frozenset(
-    [
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "prod",
-        "norm",
-        "logsumexp",
-        "var",
-        "std",
-        "argmax",
-        "argmin",
-        "any",
-        "all",
-        "max",
-        "min",
-        "median",
-        "nansum",
-        "nanmean",
-        "vector_norm",
-        "count_nonzero",
-    ]
-)
-PARTS = frozenset(
-    ["chunk", "split", "sort", "topk", "split_with_sizes", "tensor_split"]
-)
-MADE = frozenset(
-    [
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "rand",
-        "randn",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "new_empty",
-    ]
-)
-OF_RANK = {"arange": 1, "linspace": 1, "eye": 2, "bmm": 3, "mm": 2, "outer": 2}
+# What the table says of the shape of a result: how many dims it has more than the first tensor. Not there: those of `reduced`, of sizes, of several tensors.
+MORE = {
+    **dict.fromkeys(("first", "broadcast", "transposed", "swapped", "padded"), 0),
+    **dict.fromkeys(("convolved", "linear", "indexed", "along"), 0),
+    **dict.fromkeys(("attention", "pairs"), 0),
+    **dict.fromkeys(("unsqueezed", "with_diagonal"), 1),
+    **dict.fromkeys(("selected", "squeezed", "diagonal", "product_with_vector"), -1),
+    "without_matrix": -2,
+}
+RANK = {"range": 1, "steps": 1, "length": 1, "length_twice": 2}  # of other results
+# What the table says no shape of.
+SAME = frozenset({"diff", "glu", "rot90", "movedim", "narrow", "requires_grad_"})
+SIZED = frozenset({"repeat", "tile"})
+OF_RANK = {"bmm": 3, "mm": 2, "outer": 2}
+FROM_SIZES = re.compile(r"(resized|windows|resampled|spread)\(")  # other sizes
+ADDED = re.compile(r"\(\*\w+, ([^*]+)\)")  # `(*index, num_classes)`
 OWN = frozenset({"torch", "F", "nn", "functional", "einops", "linalg", "special"})
 
 
@@ -617,7 +455,8 @@ class _Reader:
         rest = arguments[1:]
         if word in ("rearrange", "repeat", "reduce") and rest and _text(rest[0]):
             return self._of_pattern(first, _text(rest[0]))
-        if word in SIZED:
+        shapes = _shapes(word)
+        if word in SIZED or shapes & {"reshaped", "expanded", "permuted"}:
             sizes = _sizes(rest)
             if sizes is None:
                 return None
@@ -625,23 +464,18 @@ class _Reader:
             if word == "permute" or kept:
                 self._note(first, len(sizes))
             return _Value("", len(sizes))
-        if word in MADE:
+        if shapes & {"sizes", "sizes_first"}:
             sizes = _sizes(rest if word.startswith("new") else arguments)
             return None if sizes is None else _Value("", len(sizes))
-        if word in OF_RANK:
-            return _Value("", OF_RANK[word])
-        if word in ("cat", "concat", "stack"):
-            return self._of_several(first, int(word == "stack"))
-        second = every[1] if len(every) > 1 else None
-        compared = isinstance(second, _Value) and second != NUMBER
-        if word in ("max", "min", "median") and compared:
-            return _joined(first, second)
-        if word in JOINED:
-            return _joined(*every[-2:]) if len(every) > 1 else None
-        if word == "cosine_similarity" and len(every) > 1:
-            both = _joined(*every[:2])
-            if isinstance(both, _Value):
-                return both._replace(more=both.more - 1)
+        for rank in (OF_RANK.get(word), *map(RANK.get, shapes)):
+            if rank is not None:
+                return _Value("", rank)
+        if is_made_of_numbers(word):
+            return None
+        if shapes & {"joined", "stacked"}:
+            return self._of_several(first, int("stacked" in shapes))
+        if both := _of_both(word, shapes, every):
+            return both
         match word, arguments:
             case "einsum", [ast.Constant(str(text)), *_]:
                 result = text.replace(" ", "").partition("->")[2]
@@ -684,32 +518,32 @@ class _Reader:
         keywords: Mapping[str | None, ast.expr],
     ) -> _Known:
         """The value of a call of one tensor."""
-        dim = keywords.get("dim") or (rest[-1] if rest else None)
-        if dim is not None and word in OF_DIM | REDUCED | PARTS:
+        if word == "size":
+            self._has_dim(first, _plain(rest[0]) if rest else None)
+            return NUMBER
+        if by_shape(word, creates=False):  # `x.expand_as(y)`
+            return _moved(every[1]) if len(every) > 1 else None
+        shapes, dim = _shapes(word), _given(word, ("dim", "dims"), rest, keywords)
+        more = _more(word)
+        if dim is not None and (more or 0) <= 0:
             self._has_dim(first, _plain(dim))
         if word in ("gather", "scatter_add", "scatter"):
             self._equal([first, *every[2:3]])
-        if word == "scaled_dot_product_attention":
+        if "attention" in shapes:
             self._equal(every[:3])
-        if word == "size":
-            return NUMBER
-        if word in SAME:
-            return _moved(first)
-        if word in PARTS:
+        if "reduced" in shapes:
+            return _reduced(word, first, dim, rest, keywords)
+        if word == "unbind":
+            return [first._replace(more=first.more - 1, front=None)]
+        if is_several_tensors(word) and moves(word):
             return [_moved(first)]
-        if word in REDUCED:
-            return _reduced(word, first, rest, keywords)
         if word in ("flatten", "ravel"):
             return _flat(first, [*map(_plain, rest)])
-        more = 0
-        if word in ("unsqueeze", "one_hot", "embedding"):
-            more = 1
-        elif word == "unbind" or dim is not None and word in LESS:
-            more = -1
-        elif word == "unflatten" and len(rest) > 1:
-            more = len(_sizes(rest[1:]) or ()) - 1
-        found = first._replace(more=first.more + more, front=None)
-        return [found] if word == "unbind" else found if more else None
+        if "unflattened" in shapes and len(rest) > 1:
+            more = len(_sizes(rest[1:]) or (None,)) - 1
+        if more is None or "squeezed" in shapes and dim is None:
+            return None
+        return first._replace(more=first.more + more, front=None)
 
     def _inner(
         self,
@@ -749,25 +583,70 @@ def _of_parts(node: ast.expr, inner: Sequence[_Known]) -> _Known:
     return None
 
 
+@cache
+def _shapes(word: str) -> frozenset[str]:
+    """What the table says of the shapes of the results of what is called so."""
+    return frozenset(facts.shape for facts in facts_of_call(word))
+
+
+def _of_both(word: str, shapes: Collection[str], every: Sequence[_Known]) -> _Known:
+    """What is computed element by element of several tensors; None where it is of one."""
+    masks = {position for position, _ in constant_tensors(word)}
+    several = [item for at, item in enumerate(every) if at not in masks]
+    others = [item for item in several[1:] if isinstance(item, _Value)]
+    if "compared" in shapes and others:
+        both = _joined(*several[:2])
+        return both._replace(more=both.more - 1) if isinstance(both, _Value) else None
+    plain = "broadcast" not in shapes or all(item == NUMBER for item in others)
+    return None if plain else reduce(_joined, several)
+
+
+@cache
+def _more(word: str) -> int | None:
+    """How many dims a result has more than the first tensor of a call; None where nothing is known of that."""
+    if word in SAME or is_in_place(word):
+        return 0
+    for shape in sorted(_shapes(word)):
+        if shape in MORE:
+            return MORE[shape]
+        if shape not in SHAPES and shape.isidentifier() or FROM_SIZES.match(shape):
+            return 0
+        if added := ADDED.fullmatch(shape):
+            return added[1].count(",") + 1
+    return None
+
+
+def _given(
+    word: str,
+    names: Iterable[str],
+    rest: Sequence[ast.expr],
+    keywords: Mapping[str | None, ast.expr],
+) -> ast.expr | None:
+    """What a call gives to a parameter of one of these names."""
+    for name in names:
+        if name in keywords:
+            return keywords[name]
+        at = position_of(word, name)
+        if at and at <= len(rest):
+            return rest[at - 1]
+    return None
+
+
 def _reduced(
     word: str,
     first: _Value,
+    dims: ast.expr | None,
     rest: Sequence[ast.expr],
     keywords: Mapping[str | None, ast.expr],
 ) -> _Known:
     """`x.sum(-1)`, `x.mean(dim=(1, 2), keepdim=True)`, `x.max(-1)`."""
-    dims = keywords.get("dim") or (rest[-1] if rest else None)
-    kept = keywords.get("keepdim")
-    if word == "norm" and len(rest) < 2 and "dim" not in keywords:
-        dims = None
     if dims is None or isinstance(dims, ast.Constant) and dims.value is None:
-        return NUMBER
-    if len(rest) > 1 and getattr(rest[-1], "value", None) is True:
-        dims, kept = rest[-2:]
+        return None if is_several_tensors(word) else NUMBER
+    kept = _given(word, ("keepdim",), rest, keywords)
     fewer = len(dims.elts) if isinstance(dims, ast.Tuple | ast.List) else 1
     fewer = 0 if getattr(kept, "value", None) is True else fewer
     found = first._replace(more=first.more - fewer, front=None)
-    return [found] if word in ("max", "min", "median") else found
+    return [found] if may_be_several_tensors(word) else found
 
 
 def _flat(first: _Value, dims: Sequence[object]) -> _Known:
