@@ -10,6 +10,7 @@ A formula takes this way; a module imports only from those above it:
     graph                  what is read: nodes, statements, a formula
     constant_folding       what operators make of values that are known, and the branches that it settles
     substitution, desugar, numpy_numbers, einops   what rewrites syntax: each from `ast` to `ast`
+    effects                what a node does to names and memory
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and which function a module without parameters is
     module_forward         the forward of an nn.Module as a function of what it reads of self; the modules in it
@@ -17,7 +18,7 @@ A formula takes this way; a module imports only from those above it:
     loop_unrolling         short loops -> statements in a row
     inline                 calls of the file's functions -> their statements
     program                the statements that run
-    effects, emit          what a node does to names and memory; a node as text
+    emit                   a node as text
     definite_assignment    names that only some ways through the statements assign
     statements             straight-line statements -> a formula
     loop_forms             loops as people write them -> loops of one form
@@ -27,7 +28,7 @@ A formula takes this way; a module imports only from those above it:
     parse                  which of the two a text is for
 """
 
-from scaffold.formula.assertions import is_check, raises
+from scaffold.formula.assertions import is_check, raises, refuses
 from scaffold.formula.constant_folding import (
     ARITHMETIC,
     COMPARISONS,
@@ -147,6 +148,7 @@ __all__ = [
     "opposite_of",
     "parse",
     "raises",
+    "refuses",
     "renaming",
     "rewritten",
     "same_memory",

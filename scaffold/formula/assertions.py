@@ -6,10 +6,12 @@ does nothing else; no value of the formula depends on it.
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from scaffold.formula.constant_folding import PRESENT, UNKNOWN, evaluated, truth
+from scaffold.formula.effects import written
 from scaffold.formula.expression import ExpressionParser, Guarded, Source
-from scaffold.formula.graph import Assign, If, Node, Statement
+from scaffold.formula.graph import Assign, Formula, If, Lines, Node, Statement
 
 ERRORS = frozenset(
     {"AssertionError", "IndexError", "NotImplementedError", "RuntimeError"}
@@ -113,4 +115,36 @@ def raises(statements: Iterable[Statement]) -> bool:
                 return True
         elif item.value.kind == "check" and item.value.label == "raise":
             return True
+    return False
+
+
+def refuses(formula: Formula, given: Mapping[str, bool]) -> bool:
+    """Whether a forward surely raises where some inputs are given and others are None."""
+    kept = formula.kept
+    if kept is not None and len(kept.returned) > 1:
+        return False  # it may return before
+    known = {name: PRESENT if there else None for name, there in given.items()}
+    return _end_in_a_raise(kept.statements if kept else formula.statements, known)
+
+
+def _end_in_a_raise(statements: Lines, known: dict[str, object]) -> bool:
+    """The same of statements; the names that they assign are no longer `known` then."""
+
+    def read(node: Node) -> object:
+        return known.get(node.label, UNKNOWN) if node.kind == "name" else UNKNOWN
+
+    def holds(test: Node) -> bool | None:
+        return truth(evaluated(test, read))
+
+    for item in statements:
+        if isinstance(item, If):
+            told = holds(item.test)
+            taken = [item.body] * (told is not False) + [item.orelse] * (not told)
+            if all(_end_in_a_raise(body, {**known}) for body in taken):
+                return True
+        elif is_check(item):
+            raised = item.value.label == "raise"
+            if raised or holds(item.value.args[0]) is False:
+                return True
+        known.update(dict.fromkeys(written(item), UNKNOWN))
     return False

@@ -7,9 +7,11 @@ known of them.
 """
 
 import ast
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
-from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY
+from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY, opposite_of
 from scaffold.formula.graph import Graph, Node
 from scaffold.formula.text import BUILTINS, WELL_KNOWN
 from scaffold.primitives.calls import (
@@ -28,6 +30,7 @@ class Source(Protocol):
 
     graph: Graph
     locals: set[str]  # names that have been assigned
+    asserts: bool  # whether it may say what its inputs have to be
 
     def resolve(self, node: ast.Name) -> None:
         """Complain of a name that is not known at this point."""
@@ -50,6 +53,15 @@ class ExpressionParser:
     ) -> None:
         self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
+        self.tests: list[tuple[Node, bool]] = []  # what is read stands where they hold
+        self.needed: dict[str, list[tuple[Node, bool]]] = {}  # untested, under others
+
+    @contextmanager
+    def under(self, test: Node, *, holds: bool) -> Iterator[None]:
+        """What is parsed within stands where a test holds, or where it does not."""
+        self.tests.append((test, holds))
+        yield
+        self.tests.pop()
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
         """The node of an expression; `present` optionals have been tested around it."""
@@ -113,6 +125,19 @@ class ExpressionParser:
         none = self.graph.constant("None")
         return self.graph.node("compare", "is not", (self.graph.name(name), none))
 
+    def needs(self) -> tuple[list[Node], Guarded]:
+        """What is asked of optionals that were read untested, where others were tested; and those that are there then."""
+        found, there = list[Node](), set[str]()
+        for name, tests in self.needed.items():
+            asked, inner = self.is_present(name), tests[len(self.tests) :]
+            for test, holds in reversed(inner):
+                other = opposite_of(self.graph, test) if holds else test
+                asked = self.graph.node("boolean", "or", (other, asked))
+            found.append(self.graph.node("check", "assert", (asked,)))
+            there |= set() if inner else {name}
+        self.needed = {}
+        return found, frozenset(there)
+
     def guards(self, test: ast.expr) -> tuple[Guarded, Guarded]:
         """The optionals that are there where a test holds, and those that are there where it does not."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -143,12 +168,19 @@ class ExpressionParser:
         return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
-        if item.id in self.optional - present:
+        if item.id in self.optional - present and self._comes_with_others(item.id):
+            self.needed.setdefault(item.id, [*self.tests])
+        elif item.id in self.optional - present:
             hint = f"write: ... if {item.id} is not None else ..."
             self.fail(item, f"'{item.id}' may be None here", hint)
         if item.id not in WELL_KNOWN and item.id not in BUILTINS:
             self.source.resolve(item)
         return self.graph.name(item.id)
+
+    def _comes_with_others(self, name: str) -> bool:
+        """Whether an optional that nothing has tested is read where another name was: it is meant to be there then."""
+        tested = [test.names() for test, _ in self.tests]
+        return self.source.asserts and bool(tested) and name not in set().union(*tested)
 
     def _constant(self, item: ast.Constant, present: Guarded) -> Node:
         if isinstance(item.value, bytes):
@@ -251,12 +283,14 @@ class ExpressionParser:
         return self.graph.node("conditional", "", (self.is_present(name), both, alone))
 
     def _boolean(self, item: ast.BoolOp, present: Guarded) -> Node:
-        args, settled = [], present
-        for value in item.values:
-            args.append(self.parse(value, settled))
-            there, gone = self.guards(value)
-            settled = settled | (there if isinstance(item.op, ast.And) else gone)
-        label = "and" if isinstance(item.op, ast.And) else "or"
+        args, settled, both = list[Node](), present, isinstance(item.op, ast.And)
+        with ExitStack() as tests:
+            for value in item.values:
+                args.append(self.parse(value, settled))
+                tests.enter_context(self.under(args[-1], holds=both))
+                there, gone = self.guards(value)
+                settled = settled | (there if both else gone)
+        label = "and" if both else "or"
         return self.graph.node("boolean", label, tuple(args))
 
     def _compare(self, item: ast.Compare, present: Guarded) -> Node:
@@ -271,8 +305,10 @@ class ExpressionParser:
     def _conditional(self, item: ast.IfExp, present: Guarded) -> Node:
         there, gone = self.guards(item.test)
         test = self.parse(item.test, present)
-        body = self.parse(item.body, present | there)
-        orelse = self.parse(item.orelse, present | gone)
+        with self.under(test, holds=True):
+            body = self.parse(item.body, present | there)
+        with self.under(test, holds=False):
+            orelse = self.parse(item.orelse, present | gone)
         return self.graph.node("conditional", "", (test, body, orelse))
 
     def _all(self, items: list[ast.expr], present: Guarded) -> tuple[Node, ...]:

@@ -65,6 +65,7 @@ class StatementParser:
         self.lines = program.text.value.split("\n")
         self.problems = list(program.problems)
         self.locals: set[str] = set()
+        self.asserts = scope.kept
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
@@ -87,6 +88,7 @@ class StatementParser:
             body.pop()
             statements, present = self._block(body, frozenset())
             result = self._result(last, present)
+            statements += self._checks()[0]
         else:
             if self.scope.wants_result and isinstance(last, ast.Expr):
                 self.fail_without_result(body.pop())
@@ -170,13 +172,22 @@ class StatementParser:
 
     def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Lines, Guarded]:
         """The statements, and the optionals that are known to be there after them."""
-        found = []
+        found: list[Statement] = []
+        outer, self.expressions.needed = self.expressions.needed, {}
         for item in body:
             statement = self._statement(item, present)
+            checks, there = self._checks()
             if statement is not None:
-                found.append(statement)
-                present = self._present_after(item, statement, present)
+                found += (*checks, statement)
+                present = self._present_after(item, statement, present | there)
+        self.expressions.needed = outer
         return tuple(found), present
+
+    def _checks(self) -> tuple[Lines, Guarded]:
+        """Asserts that the optionals are there which come with others, as only those were tested; and what is there then."""
+        asked, there = self.expressions.needs()
+        absent = self.graph.node("absent")
+        return tuple(Assign(absent, check) for check in asked), there
 
     def _present_after(
         self, item: ast.stmt, statement: Statement, present: Guarded
@@ -241,8 +252,10 @@ class StatementParser:
     ) -> Statement:
         test = self.expressions.parse(item.test, present)
         there, gone = self.expressions.guards(item.test)
-        body, after_body = self._block(item.body, present | there)
-        orelse, after_orelse = self._block(item.orelse, present | gone)
+        with self.expressions.under(test, holds=True):
+            body, after_body = self._block(item.body, present | there)
+        with self.expressions.under(test, holds=False):
+            orelse, after_orelse = self._block(item.orelse, present | gone)
         self.branches[item] = after_body & after_orelse
         if raises(body) or raises(orelse):  # `if bias is None: raise ValueError(...)`
             self.branches[item] = after_orelse if raises(body) else after_body

@@ -5,10 +5,11 @@ Invariant: the defaults of `make` satisfy `require`, and so does every case.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from scaffold.formula import refuses
 from scaffold.render.imports import KNOWN
 from scaffold.render.kept_forward import may_be_number
 from scaffold.render.testlimits import never_empty
@@ -338,11 +339,32 @@ def size_arguments(sizes: Mapping[str, int]) -> str:
 
 
 def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
-    """Optionals to leave out together: all combinations of a few, each and all of many."""
+    """Optionals to leave out together: all combinations of a few, each and all of many; one that comes with another, with that."""
     names = [item.name for item in spec.tensors if item.optional]
     few = len(names) <= CROSSED
     counts = range(1, len(names) + 1) if few else (1, len(names))
-    return tuple(group for count in counts for group in combinations(names, count))
+    groups = [group for count in counts for group in combinations(names, count)]
+    pairs = tuple(combinations(names, 2))
+    found = [next(_taken(spec, (group, *_with(group, pairs))), ()) for group in groups]
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _with(
+    group: tuple[str, ...], pairs: tuple[tuple[str, ...], ...]
+) -> tuple[tuple[str, ...], ...]:
+    """The pairs that one input is in."""
+    return tuple(pair for pair in pairs if {*group} < {*pair})
+
+
+def _taken(
+    spec: OpSpec, groups: Iterable[tuple[str, ...]]
+) -> Iterator[tuple[str, ...]]:
+    """The groups without which the forward does not surely raise: `assert (q is None) == (k is None)`."""
+    names = [item.name for item in spec.tensors if item.optional]
+    for group in groups:
+        given = {name: name not in group for name in names}
+        if spec.forward is None or not refuses(spec.forward, given):
+            yield group
 
 
 def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,21 @@ def test_optionals_are_left_out_in_all_combinations_of_a_few(
     assert max(groups, key=len) == tuple(f"x{index}" for index in range(count))
 
 
+@pytest.mark.parametrize(
+    ("count", "expected"), [(2, ["0", "0 1"]), (4, ["0", "0 1", "2", "3", "0 1 2 3"])]
+)
+def test_what_comes_with_another_is_left_out_with_it(
+    count: int, expected: list[str]
+) -> None:
+    spec = optionals(count)
+    names = frozenset(item.name for item in spec.tensors)
+    source = "if x0 is not None:\n    y = x0 @ x1\nelse:\n    y = 1\ny"
+    scope = Scope(names, names, tensors=names, kept=True)
+    forward = parse(Text(source, Location("--forward")), scope, Graph())
+    groups = absences(replace(spec, forward=forward))
+    assert [" ".join(group).replace("x", "") for group in groups] == expected
+
+
 def test_the_bound_of_an_index_is_never_empty() -> None:
     making = plan_making(SPECS["nll"])
     assert read(making.empty) == {"N=0": {"N": 0}}
