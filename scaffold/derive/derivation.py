@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from scaffold.errors import Location
 from scaffold.formula import Formula, Graph, Lines, Node, expressions
 from scaffold.spec import Amp, Domain, OpSpec, Style
+from scaffold.spec.other_tools import LINE_LENGTH
 
 Source = Literal["input", "output", "intermediate"]
 
@@ -131,6 +132,9 @@ class ShapeCheck(NamedTuple):
     read: tuple[tuple[str, str, int], ...] = ()
 
 
+# How many columns a line of the backward has: of a line of a file, what stands before the body of a method, and what each `with`
+# or `if` in it takes.
+LINE, METHOD, STEP = LINE_LENGTH, 8, 4
 CAST = frozenset[Amp]({"lower", "float32"})  # the wrapper casts the inputs
 
 
@@ -144,6 +148,16 @@ class Autocast(NamedTuple):
     def casts(self) -> bool:
         """Whether the wrapper casts the inputs."""
         return self.amp in CAST
+
+    @property
+    def is_region(self) -> bool:
+        """Whether the backward runs under the autocast of the forward."""
+        return self.amp == "region"
+
+    @property
+    def indent(self) -> int:
+        """By how many columns all lines of the backward stand further in."""
+        return STEP * self.is_region
 
 
 NO_AUTOCAST = Autocast()

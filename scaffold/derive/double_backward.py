@@ -150,7 +150,7 @@ def as_op(spec: OpSpec, first: FirstDerivative, place: Location) -> AsOp:
             for item in spec.differentiable
         ),
         forward=_formula(spec, graph, lines, place),
-        amp="region" if autocast_of(spec).amp == "region" else "off",
+        amp="region" if autocast_of(spec).is_region else "off",
     )
     return AsOp(_of_backward(bare), known, results)
 

@@ -88,7 +88,7 @@ class Question(NamedTuple):
     taken: frozenset[str]  # names that the backward finds outside
     shapes: Mapping[str, Shape] = {}  # of inputs, beside those that are declared
     derive_step: DeriveStep | None = None  # for the step of a loop
-    indent: int = 4  # of lines under `with ctx.autocast:`, which are no loop's
+    of_step: bool = False  # of a loop, whose lines stand in a method of no other
 
 
 class Walked(NamedTuple):
@@ -230,7 +230,8 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
     known = scalars_first(walked.make, roots, whole)
     roots, of = _over(known, roots, of)
-    if autocast_of(walked.spec).amp == "region":
+    autocast = autocast_of(walked.spec)
+    if autocast.is_region:
         # After all that takes values apart, to which a cast is a value of its own.
         known = with_casts(walked.make, roots, walked.held)
         roots, of = _over(known, roots, of)
@@ -245,7 +246,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         of=of,
         via=walked.back.via,
         taken=question.taken,
-        indent=question.indent * (autocast_of(walked.spec).amp == "region"),
+        indent=0 if question.of_step else autocast.indent,
     )
 
 
@@ -336,7 +337,7 @@ def _walked_back(
         seeds.setdefault(result, []).append(cotangent)
     absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
     # Under autocast a cotangent may have another dtype than its value, which ATen's own gradients refuse.
-    fuse = spec.forgoes_second and autocast_of(spec).amp != "region"
+    fuse = spec.forgoes_second and not autocast_of(spec).is_region
     return Reverse(make, absent, fuse).run(seeds, lowered.inputs)
 
 

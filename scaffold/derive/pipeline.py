@@ -253,7 +253,7 @@ def _step(spec: OpSpec, shapes: Shapes) -> "Step":
         raise UnsupportedError(
             (found.why if found else source.refused) or "a step of a loop"
         )
-    found = replace(found, question=found.question._replace(indent=0))
+    found = replace(found, question=found.question._replace(of_step=True))
     source = source._replace(gradients=found)
 
     def gradient() -> StepGradient:

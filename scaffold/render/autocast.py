@@ -114,4 +114,4 @@ def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> lis
 
 
 def _is_region(spec: OpSpec, derivation: Derivation) -> bool:
-    return derivation.autocast.amp == "region" and bool(spec.differentiable)
+    return derivation.autocast.is_region and bool(spec.differentiable)

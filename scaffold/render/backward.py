@@ -15,6 +15,7 @@ from scaffold.derive import (
     variadic_names,
 )
 from scaffold.derive.backward_program import surely_written
+from scaffold.derive.derivation import LINE, METHOD
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
 from scaffold.render.second_order import (
@@ -27,7 +28,7 @@ from scaffold.render.signature import result_type
 from scaffold.render.typing import is_typed, untyped_calls_ignored
 from scaffold.spec import Input, OpSpec, TensorInput
 
-RETURN_WIDTH = 88 - 8  # where it would be broken, and each None gets a line
+RETURN_WIDTH = LINE - METHOD  # where it would be broken, and each None gets a line
 
 # --- Conditions on `ctx.needs_input_grad`.
 #
@@ -401,7 +402,7 @@ def _rows(names: Iterable[str], width: int) -> list[list[str]]:
 
 def _width(derivation: Derivation) -> int:
     """The characters of a line of the body, which may stand under `with ctx.autocast:`."""
-    return RETURN_WIDTH - 4 * (derivation.autocast.amp == "region")
+    return RETURN_WIDTH - derivation.autocast.indent
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:

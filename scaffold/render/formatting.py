@@ -11,6 +11,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from scaffold.spec.other_tools import LINE_LENGTH
+
 if TYPE_CHECKING:
     from black.mode import Mode
 
@@ -216,7 +218,7 @@ def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
     return {path: format_source(text, line_length) for path, text in files.items()}
 
 
-def format_source(source: str, line_length: int = 88) -> str:
+def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
     """Python source as black writes it."""
     pieces = split(source)
     new = [

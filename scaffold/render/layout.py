@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaffold.spec.names import DEFAULT, Patterns
+from scaffold.spec.other_tools import LINE_LENGTH
 
 
 class OpTesting(NamedTuple):
@@ -28,7 +29,7 @@ class Directories(NamedTuple):
     package: str | None = None  # the dotted name of the source directory
     importable: bool = False  # the package is installed or on the test runner's path
     beside: bool = True  # the test runner puts a test's own directory on the path
-    line_length: int = 88
+    line_length: int = LINE_LENGTH
     patterns: Patterns = DEFAULT
     op_testing: OpTesting | None = None  # what tests import; None: each holds it
 
@@ -39,7 +40,7 @@ class Layout(NamedTuple):
     module: str  # dotted import of the op's file: `linear`, `myops.linear`
     op_path: str
     test_path: str
-    line_length: int = 88
+    line_length: int = LINE_LENGTH
     search_paths: tuple[str, ...] = ()  # as seen from the test file's directory
     # What the test imports its questions from; None: it holds them.
     op_testing: str | None = None

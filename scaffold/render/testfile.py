@@ -31,6 +31,7 @@ from scaffold.render.testcases import (
 from scaffold.render.testclaims import Claim, claims, tupled
 from scaffold.render.testvalues import attribute_value
 from scaffold.spec import Attribute, Import, Input, ModuleSpec, OpSpec, TensorInput
+from scaffold.spec.other_tools import LINE_LENGTH
 
 OPAQUE = ("object()", "torch.tanh")  # values of which a copy need not be equal
 
@@ -182,7 +183,10 @@ def suite_draft(
         own = render_template(TESTS, shown, house.templates)
         text = needed(op_testing_draft(house, None), own, derivation.complete)
         # To format what all tests have in common takes a fifth of a run; our template is formatted, and what is cut leaves it so.
-        if layout.line_length == 88 and house.templates.find(OP_TESTING) is None:
+        if (
+            layout.line_length == LINE_LENGTH
+            and house.templates.find(OP_TESTING) is None
+        ):
             keep_formatted(text, layout.line_length)
         shown = shown._replace(op_testing_lines=tuple(text.splitlines()))
     single = house.single_line_imports

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from scaffold.derive import fresh, numbered
+from scaffold.derive.derivation import LINE, METHOD, STEP
 from scaffold.formula import (
     Assign,
     Lines,
@@ -26,7 +27,7 @@ UNTYPED = "torch.broadcast_shapes("  # which strict checkers do not let typed co
 IGNORED = "  # type: ignore[no-untyped-call]"
 LONG = 60  # of a line in a body that is not indented yet
 # Of such a line below `with`: a formatter leaves a line with that comment as it is.
-WIDTH = 88 - 12
+WIDTH = LINE - METHOD - STEP
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:

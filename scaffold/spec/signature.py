@@ -487,11 +487,6 @@ def parse_inputs(text: str, start: Location) -> tuple[Input, ...]:
     return read_inputs(parse_entries(text, start))
 
 
-def parse_outputs(text: str, start: Location) -> tuple[Output, ...]:
-    """Read `--outputs`."""
-    return read_outputs(parse_entries(text, start))
-
-
 def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
     """Judge the entries of an op's inputs; a variadic one comes out last, what stood after it by keyword."""
     problems: list[ScaffoldError] = []

@@ -6,7 +6,8 @@ import pytest
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Attribute, Input, Output, TensorInput
-from scaffold.spec.signature import parse_inputs, parse_outputs
+from scaffold.spec.grammar import parse_entries
+from scaffold.spec.signature import parse_inputs, read_outputs
 
 ONE_OF = "hint: write one: '*batch' for leading dims that are the same wherever the name stands, '...' for any"
 INPUTS = Location("--inputs")
@@ -164,7 +165,7 @@ def test_a_dotted_type_is_quoted_and_imported(text: str, annotation: str) -> Non
     ],
 )  # fmt: skip
 def test_outputs(text: str, outputs: list[Output]) -> None:
-    assert parse_outputs(text, OUTPUTS) == tuple(outputs)
+    assert read_outputs(parse_entries(text, OUTPUTS)) == tuple(outputs)
 
 
 KNOWN = "float, int, bool, str, object, dtype, device, tuple, Literal"
@@ -335,7 +336,7 @@ def test_what_is_no_input(text: str, message: str) -> None:
 )
 def test_what_is_no_output(text: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
-        parse_outputs(text, OUTPUTS)
+        read_outputs(parse_entries(text, OUTPUTS))
     assert str(caught.value) == f"--outputs:1:{message}"
 
 

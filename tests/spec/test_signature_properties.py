@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec import Attribute, Input, TensorInput
+from scaffold.spec.grammar import parse_entries
 from scaffold.spec.op_spec import Domain, DType
-from scaffold.spec.signature import parse_inputs, parse_outputs
+from scaffold.spec.signature import parse_inputs, read_inputs, read_outputs
 from tests.properties.budgets import searched
 
 INPUTS = Location("--inputs")
@@ -110,9 +111,9 @@ def test_a_signature_comes_back_as_it_was_written(
 )
 def test_any_text_is_a_signature_or_an_error_inside_it(text: str) -> None:
     lines = text.split("\n")
-    for parse in (parse_inputs, parse_outputs):
+    for read in (read_inputs, read_outputs):
         try:
-            parse(text, INPUTS)
+            read(parse_entries(text, INPUTS))
         except ScaffoldError as error:
             for problem in error.problems:
                 place = problem.location

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from scaffold.derive.backward_program import read_names, surely_written
-from scaffold.derive.derivation import Block, Maths
+from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Maths
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.name_collisions import apart, fresh
 from scaffold.formula import (
@@ -30,7 +30,9 @@ from scaffold.formula import (
 from scaffold.spec import OpSpec
 
 APART = frozenset({"lambda", "loop"})  # whose names are their own
-WIDTH = 88 - 16  # of a line below `with` and `if ctx.needs_input_grad[0]:`
+WIDTH = (
+    LINE - METHOD - 2 * STEP
+)  # of a line below `with` and `if ctx.needs_input_grad[0]:`
 SUMS = frozenset({"net_grad", "total_grad"})  # of terms, before others are added
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 

@@ -17,7 +17,7 @@ from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.backward_program import free_reads, read_names
-from scaffold.derive.derivation import Block, Element, Maths
+from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Element, Maths
 from scaffold.derive.forward.body import gradient_names
 from scaffold.derive.forward.live_forward import effects
 from scaffold.derive.forward.ssa_names import with_names_again
@@ -42,8 +42,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-MARGIN, STEP = 8, 4  # columns before the body of a method, and before that of a branch
-LINE = 88
 OWN_NAMES = frozenset({"lambda", "loop"})  # whose names are their own
 ABOUT_A_NAME = "w.r.t. "  # a comment that says what a name does not
 
@@ -66,8 +64,7 @@ def composed(
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
     lines = tuple(item for block in blocks for item in block.statements)
     fixed.update(*map(names_of_loops, lines))
-    indent = STEP * (autocast_of(spec).amp == "region")
-    known = _Known(spec, maths, every, frozenset(fixed), indent)
+    known = _Known(spec, maths, every, frozenset(fixed), autocast_of(spec).indent)
     while True:
         shorter = known.joined(known.renamed(blocks))
         if shorter == blocks:
@@ -147,7 +144,7 @@ class _Known:
             assigned = Counter(_assigned(block.statements))
             once = {name for name, n in assigned.items() if n == reads[name] == 1}
             once -= self.fixed | changed | elsewhere
-            width = LINE - MARGIN - self.indent - STEP * (block.serves != self.every)
+            width = LINE - METHOD - self.indent - STEP * (block.serves != self.every)
             few = self._in_fewer_lines(block.statements, once, changed, width)
             found.append(block._replace(statements=few))
         return tuple(found)

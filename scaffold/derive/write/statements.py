@@ -20,7 +20,14 @@ from typing import NamedTuple
 from scaffold.derive.autocast import autocast_of
 from scaffold.derive.autograd_fallback import pullback_of
 from scaffold.derive.backward_program import free_reads, needed_for, read_names
-from scaffold.derive.derivation import Forward, GradientStatements, Traits
+from scaffold.derive.derivation import (
+    LINE,
+    METHOD,
+    STEP,
+    Forward,
+    GradientStatements,
+    Traits,
+)
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
@@ -243,7 +250,7 @@ def _attempt(
         over=set(),
         own=own,
         indent=backward.indent,
-        region=autocast_of(spec).amp == "region",
+        region=autocast_of(spec).is_region,
         dialect=dialect_of(applier.table, backward.forward.expressions()),
     )
     statements = emitted(emission, backward.roots)
@@ -350,7 +357,9 @@ class _Names:
 
 # --- Lines that are longer than an author would let them be: which part of one gets a name.
 
-WIDTH = 88 - 12  # what is left of a line under `if ctx.needs_input_grad[0]:`
+WIDTH = (
+    LINE - METHOD - STEP
+)  # what is left of a line under `if ctx.needs_input_grad[0]:`
 LEAST = 12  # characters that a name is worth
 # Of a sum on several lines; of two a formatter would break the last one, inside its brackets.
 TERMS = range(3, 10)
