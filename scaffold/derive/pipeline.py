@@ -33,6 +33,7 @@ from scaffold.derive.derivation import (
 )
 from scaffold.derive.forward.body import grad_name, write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
+from scaffold.derive.forward.input_names import with_input_names
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
 from scaffold.derive.library import refuse_unregistrable
@@ -292,7 +293,6 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
-    wanted = tuple(item.name for item in spec.differentiable)
     reuse, once, lines = _with_guarded_loops(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
@@ -300,7 +300,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     lines, views = without_views(spec, source.graph, lines, reuse.described)
     origins = Origins(outputs, reuse.plan.saved, views, like, maths.traits)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
-    missing = _missing(wanted, handed.lines)
+    missing = _missing(spec, handed.lines)
     context = context_of(spec, handed, names, missing)
     double = None
     if spec.double_backward:
@@ -311,8 +311,9 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         fast = Fast(blocks, context, names, once and not missing)
         context, double, notes = _double_backward(spec, source, fast)
         maths, once = maths._replace(notes=(*maths.notes, *notes)), once and not double
-    # After ctx: a local that is saved may have to be returned, or copied.
+    # After ctx: a local that is saved may have to be returned, or copied; and it is known which names fill it.
     forward = forward_that_saves(spec, maths, reuse, context.saved)
+    forward = with_input_names(spec, maths, forward, context)
     lines = _of_results(spec, source, handed.lines) if forward.extra else handed.lines
     elements, lines = element_lines(spec, lines)
     return Derivation(
@@ -526,9 +527,10 @@ def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
     return without_dead(graph, program, targets, lambda node: False)
 
 
-def _missing(wanted: Iterable[str], lines: Iterable[Line]) -> frozenset[str]:
+def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
     """The inputs to whose gradient no line assigns."""
     names = {name for line in lines for name in written(line.statement)}
+    wanted = (item.name for item in spec.differentiable)
     return frozenset(name for name in wanted if f"grad_{name}" not in names)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, is_for_most, variadic_names
-from scaffold.formula import emit, emit_lines
+from scaffold.formula import Lines, emit, emit_lines, written
 from scaffold.render.autocast import kept_autocast, under_autocast
 from scaffold.render.backward import (
     any_needed,
@@ -187,14 +187,31 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         pairs = zip(named, values, strict=True)
         lines += [f"{new} = {old}" for new, old in pairs if new != old]
         outputs = dict(zip(_output_names(spec), named, strict=True))
-        lines += _setup(spec, derivation, outputs)
-        values = named
+        early, late = _by_time(
+            spec, derivation.forward, _setup(spec, derivation, outputs)
+        )
+        lines, values = [*early, *lines, *late], named
     comments = [f"# {comment}" for comment in derivation.comments]
     return [
         *lines,
         *comments,
         f"return {', '.join(_returned(spec, derivation, values))}",
     ]
+
+
+def _by_time(
+    spec: OpSpec, forward: Lines, setup: list[str]
+) -> tuple[list[str], list[str]]:
+    """What is done with ctx before the body, and after it: before it where that gives the name of an input to a local."""
+    given = written(*forward) - set(spec.dirty)
+    inputs = given & {item.name for item in spec.inputs}
+    inner = (given - inputs) | set(_output_names(spec))
+    if not inputs:
+        return [], setup
+    if any(_mentions(line, name) for line in setup for name in inner):
+        late = [x for x in setup if not any(_mentions(x, name) for name in inputs)]
+        return [line for line in setup if line not in late], late
+    return setup, []
 
 
 def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:

@@ -180,7 +180,7 @@ def under_one_name(
     A name that is taken is not given to what has none yet, unless it is of what is `given` before the first line; the gradient of that
     goes out under its own.
     """
-    change = dict[str, str]()
+    change, origin = dict[str, str](), [*origin]
     for new, old in origin:
         both = (new, old), (f"grad_{new}", f"grad_{old}")
         for one, two in both[:1] if old in given else both:
@@ -188,6 +188,10 @@ def under_one_name(
             if one not in change and _are_apart(
                 lines, one, two, two not in taken, two in given
             ):
+                same = {name for name, end in origin if end == one}
+                if same & {*written(*statements)} <= change.keys():
+                    # What has the one name by now gets the other with it, if that is all that is called so.
+                    change |= {k: two for k, v in change.items() if v == one}
                 change[one] = two
     return change
 
@@ -200,7 +204,7 @@ def _with_words(
 ) -> dict[str, str]:
     """New names for those that are made of a version's: `grad_times_q` for `grad_times_first_q`."""
     names = written(*statements)
-    inside = _names_inside(statements)
+    inside = names_inside(statements)
     used = {*taken, *names, *change.values(), *read_names(*statements), *inside}
     kept = {*change, *(new for new, _ in origin), *inside}
     found = dict[str, str]()
@@ -220,7 +224,7 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
     others = _stretches(statements, two, given)
     if not stretches or others is None or not (others or free):
         return False
-    if {one, two} & _names_inside(statements):
+    if {one, two} & names_inside(statements):
         return False
     if any(_is_same(item, one, two) for item in statements):
         return False  # it would be `x = x`
@@ -238,7 +242,7 @@ def _is_same(item: Statement, one: str, two: str) -> bool:
     return {item.target.label, item.value.label} == {one, two}
 
 
-def _names_inside(statements: Lines) -> set[str]:
+def names_inside(statements: Lines) -> set[str]:
     """The names in loops, and in functions that are written out: those of the one may be parameters of the other."""
     found = {name for item in statements for name in names_of_loops(item)}
     nodes = {node for item in statements for node in expressions(item)}

@@ -67,13 +67,14 @@ def body(
             "h = x * 1\nreturn h.mul_(2) * (h.exp() + bias)",
             "h = x * 1\nreturn h.mul_(2) * (h.exp() + bias if bias is not None else h.exp())",
         ),
-        # an input stays what it was
-        ("x = x * 2\nreturn x + 1", "new_x = x * 2\nreturn new_x + 1"),
+        # an input stays what it was, as far as anything reads it
+        ("x = x * 2\nreturn x + 1", "x = x * 2\nreturn x + 1"),
+        ("h = x\nx = x * 2\nreturn x + h", "h = x\nx = x * 2\nreturn x + h"),
         ("p = p * 2\nreturn x * p", "new_p = p * 2\nreturn x * new_p"),
         ("p *= 2\nreturn x * p", "new_p = p * 2\nreturn x * new_p"),
         (
             "if p > 2:\n    x = x * 2\nreturn x + 1",
-            "new_x = x\nif p > 2:\n    new_x = new_x * 2\nreturn new_x + 1",
+            "if p > 2:\n    x = x * 2\nreturn x + 1",
         ),
         # and is not returned
         ("x", "return x.clone()"),

@@ -1,0 +1,136 @@
+"""The forward as the user wrote it, where he gives the name of an input to a local.
+
+In: the forward as it will stand, whose locals have names of their own (`new_x = x.sigmoid()`), and what ctx is filled with. Out: the same
+with `x = x.sigmoid()`. Invariant: the same values; a name is an input's as long as that is read, be it by what fills ctx.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
+from scaffold.derive.backward_program import read_names
+from scaffold.derive.derivation import Maths
+from scaffold.derive.forward.live_forward import ReturningForward
+from scaffold.derive.forward.ssa_names import names_inside
+from scaffold.derive.saving import Context
+from scaffold.formula import (
+    BUILTINS,
+    Assign,
+    If,
+    Lines,
+    Statement,
+    assignments,
+    renaming,
+    rewritten,
+    written,
+)
+from scaffold.spec import OpSpec
+
+
+def with_input_names(
+    spec: OpSpec, maths: Maths, forward: ReturningForward, context: Context
+) -> ReturningForward:
+    """The forward with the user's `x = x.sigmoid()` for `new_x = x.sigmoid()`, where nothing reads the input once the local is there.
+
+    A combined forward fills ctx before its first line, if that gives the name of an input away, as far as that is known there.
+    """
+    if maths.forward is None or forward.forward is None:
+        return forward
+    graph, statements = maths.graph, forward.forward
+    tensors = {item.name for item in spec.tensors if not item.variadic}
+    late = {*spec.dirty, *_read_late(spec, forward, context)}
+    end = Assign(graph.node("absent"), graph.node("tuple", "", forward.results))
+    late |= names_inside((*statements, end))
+    kinds = kinds_of_inputs(spec)
+    kinds.after(statements)
+    change = {
+        new: old
+        for new, old in maths.forward.hiding.items()
+        if old in tensors and late.isdisjoint({new, old})
+        # Else a type checker would see another type than the parameter's.
+        if _are_tensors(kinds, statements, new)
+        if is_given_up((*statements, end), old, new)
+    }
+    rename = renaming(graph, change)
+    lines = _without_idle(rewritten(graph, statements, rename))
+    if not change or lines is None:
+        return forward
+    results, extra = (
+        tuple(graph.rewrite(value, rename) for value in values)
+        for values in (forward.results, forward.extra)
+    )
+    return ReturningForward(lines, results, extra)
+
+
+def _read_late(
+    spec: OpSpec, forward: ReturningForward, context: Context
+) -> Iterator[str]:
+    """The names that are read where ctx is filled after the last line of the forward."""
+    yield from (x.origin for x in context.saved if x.source == "intermediate")
+    if spec.style != "combined":
+        return
+    named = {item.origin for item in context.saved if item.source == "output"}
+    named |= {item.output for item in context.kept if item.output is not None}
+    for output, value in zip(spec.outputs, forward.results, strict=False):
+        if output.name in named or not output.differentiable:
+            yield from value.names()
+    late = any(item.source != "input" for item in context.saved)
+    if late:
+        yield from (item.origin for item in context.saved)
+    inner = written(*(forward.forward or ()))
+    for item in context.kept:
+        names = {*re.findall(r"(?<![.\w])[^\W\d]\w*", item.expression)}
+        if late or item.output is not None or not inner.isdisjoint(names):
+            yield from names
+
+
+def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
+    """Whether each line that assigns a name gives it a tensor, and no number in some calls."""
+    values = [item.value for item in assignments(statements) if name in written(item)]
+    builtin = any(
+        part.kind == "call"
+        and part.args[0].kind == "name"
+        and part.args[0].label in BUILTINS
+        for value in values
+        for part in value.walk()
+    )
+    return (
+        not builtin
+        and kinds.is_tensor(name)
+        and all(kinds.of(value) in ("tensor", "group") for value in values)
+    )
+
+
+def is_given_up(statements: Lines, old: str, new: str) -> bool:
+    """Whether no line reads the old name after one that assigns the new one; of two branches, the second comes after the first."""
+    begun = False
+    for item in _flat(statements):
+        if begun and (old in read_names(item) or old in written(item)):
+            return False
+        begun = begun or new in written(item)
+    return begun
+
+
+def _flat(statements: Lines) -> Iterator[Statement]:
+    """The assignments, in order; a test stands before them as what is assigned to nothing."""
+    for item in statements:
+        if isinstance(item, If):
+            yield replace(item, body=(), orelse=())
+            yield from _flat((*item.body, *item.orelse))
+        else:
+            yield item
+
+
+def _without_idle(statements: Lines) -> Lines | None:
+    """Without `x = x`, which a branch begins with that had another name for it; None where `if` would be followed by nothing."""
+    done = list[Statement]()
+    for item in statements:
+        if isinstance(item, If):
+            body, orelse = _without_idle(item.body), _without_idle(item.orelse)
+            if not body or orelse is None:
+                return None
+            done.append(replace(item, body=body, orelse=orelse))
+        elif item.operator or item.target is not item.value:
+            done.append(item)
+    return tuple(done)
