@@ -508,7 +508,7 @@ def test_nothing_committed_names_a_machine() -> None:
 # choices. A number may only become smaller.
 NAMED = {
     "scaffold.derive": 6,  # one of them the parts of a cat, one a sum to a shape
-    "scaffold.derive.analysis": 2,
+    "scaffold.derive.analysis": 1,
     "scaffold.derive.forward": 6,  # two of them made: the ones that dropout gives its factors of, and the layout of what a kernel returns; two add a term to a gradient
     "scaffold.derive.graph": 50,  # 24 of them the methods that make ops, 9 what has a sign
     "scaffold.derive.lower": 21,  # an index that appends dims is a reshape; a zero gradient in a loop

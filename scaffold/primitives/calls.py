@@ -259,6 +259,17 @@ def takes_mask(word: str) -> bool:
     return any(facts.masks and facts.category != "constant" for facts in known)
 
 
+@cache
+def mask_positions(word: str) -> frozenset[int]:
+    """Where a call has the mask that it chooses elements by, its tensor counted: 0 of `torch.where(mask, x, y)`, 1 of `x.masked_fill_(mask, 0)`."""
+    if not takes_mask(word):
+        return frozenset()
+    names = {name for facts in _in_place_or_not(word) for name in facts.masks}
+    plain = word if facts_of_call(word) else word.removesuffix("_")
+    found = (position_of(plain, name) for name in names)
+    return frozenset(at for at in found if at is not None)
+
+
 def _in_place_or_not(word: str) -> tuple[Facts, ...]:
     return facts_of_call(word) or facts_of_call(word.removesuffix("_"))
 

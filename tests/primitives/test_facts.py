@@ -21,7 +21,7 @@ from scaffold.derive.graph.shape_rules import MADE, SHAPES, made_shape, shape_sa
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives import built_in_primitives
-from scaffold.primitives.calls import functions
+from scaffold.primitives.calls import functions, mask_positions
 from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
 from scaffold.verify.child.rule_runs import drawn_values, samples, tuple_of
 from scaffold.verify.child.rule_values import Values, called, defaults
@@ -218,6 +218,12 @@ def a_result_has_the_shape_that_is_said(rule: Rule) -> None:
                 numbers = [dim for dim in shape.dims if isinstance(dim, int)]
                 if len(numbers) == len(shape.dims):
                     assert shape.dims == tuple(result.shape), (position, values)
+
+
+def test_what_chooses_by_a_mask_says_where_the_mask_stands() -> None:
+    places = {"where": {0}, "masked_fill": {1}, "masked_fill_": {1}}
+    places |= {"masked_scatter": {1}, "exp": set(), "isnan": set()}
+    assert {word: {*mask_positions(word)} for word in places} == places
 
 
 def test_every_word_for_a_shape_has_a_meaning() -> None:

@@ -21,7 +21,11 @@ from scaffold.formula import (
     assignments,
     expressions,
 )
-from scaffold.primitives.calls import is_several_tensors, may_be_several_tensors
+from scaffold.primitives.calls import (
+    is_several_tensors,
+    mask_positions,
+    may_be_several_tensors,
+)
 from scaffold.spec import OpSpec
 
 ValueKind = Literal["tensor", "scalar", "group", "array"]
@@ -268,9 +272,10 @@ def functions_of_numbers(
 def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
     callee, *args = call.args
     if callee.kind == "attribute":
-        first = args[:1] if is_of_module(callee) else callee.args
-        mask = args[:1] if callee.label.startswith("masked_fill") else ()
-        asked = [each for each in (*first, *mask) if each.names() & kinds.numbers]
+        tensors = args if is_of_module(callee) else [*callee.args, *args]
+        places = {0, *mask_positions(callee.label)}
+        several = (each for at, each in enumerate(tensors) if at in places)
+        asked = [each for each in several if each.names() & kinds.numbers]
         if any(map(kinds.may_be_number, asked)):
             yield callee.label
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from scaffold.primitives.calls import (
     by_shape,
-    constant_tensors,
     facts_of_call,
     is_in_place,
     is_made_of_numbers,
     is_several_tensors,
+    mask_positions,
     may_be_several_tensors,
     moves,
     position_of,
@@ -591,7 +591,7 @@ def _shapes(word: str) -> frozenset[str]:
 
 def _of_both(word: str, shapes: Collection[str], every: Sequence[_Known]) -> _Known:
     """What is computed element by element of several tensors; None where it is of one."""
-    masks = {position for position, _ in constant_tensors(word)}
+    masks = mask_positions(word)
     several = [item for at, item in enumerate(every) if at not in masks]
     others = [item for item in several[1:] if isinstance(item, _Value)]
     if "compared" in shapes and others:
