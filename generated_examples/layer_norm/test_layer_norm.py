@@ -5,7 +5,7 @@ import gc
 import itertools
 import pickle
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -321,51 +321,63 @@ class OpTests:
         loss = torch.stack([(x.double() * weight).sum() for x, weight in pairs]).sum()
         return torch.autograd.grad(loss, needed, materialize_grads=True)
 
-    def assert_as_exact(
-        self,
-        actual: Sequence[Tensor],
-        plain: Sequence[Tensor],
-        exact: Sequence[Tensor],
-        low: torch.dtype,
-    ) -> None:
-        """Err at most three times as much as plain PyTorch, and some roundings."""
+    def less_exact(
+        self, results: Iterable[tuple[Tensor, Tensor, Tensor]], low: torch.dtype
+    ) -> dict[int, str]:
+        """Which err over three times as much as plain PyTorch, and some roundings."""
         least = 16 * torch.finfo(torch.float).eps  # of what is zero but for roundings
         low_eps = 8 * torch.finfo(low).eps
-        for one, other, right in zip(actual, plain, exact, strict=True):
+        found = {}
+        for at, (one, other, right) in enumerate(results):
             fits = bool((right.abs() < torch.finfo(low).max).all())
             if right.numel() and fits and other.isfinite().all():
                 error = (other.double() - right).abs().max()
                 size = right.abs().max()
                 roundings = least + low_eps * (size if size > least else 1)
-                assert (one.double() - right).abs().max() <= 3 * error + roundings
+                off, allowed = (one.double() - right).abs().max(), 3 * error + roundings
+                if not off <= allowed:
+                    found[at] = f"off by {off:.2g}, not {allowed:.2g}"
+        return found
+
+    def less_exact_under_autocast(
+        self, low: torch.dtype, dtypes: Sequence[torch.dtype], case: Case
+    ) -> dict[int, str]:
+        """Which outputs and gradients, than those of plain PyTorch."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        function = expected
+        inputs = self.rounded(*dtypes, **case)
+        doubles = self.rounded(torch.double, **case)
+        right = self.differentiable_outputs(function(*doubles))
+        with torch.autocast("cpu", dtype=low):
+            try:
+                plain = self.differentiable_outputs(function(*inputs))
+            except RuntimeError as error:
+                pytest.skip(f"plain PyTorch raises: {error}")
+            actual = self.run(*inputs)
+        results = [] if self.surrogate else [*zip(actual, plain, right, strict=True)]
+        try:
+            wanted = self.rounded_gradients(plain, inputs)
+            exact = self.rounded_gradients(right, doubles)
+        except RuntimeError:  # plain PyTorch has no such derivative
+            return self.less_exact(results, low)
+        found = self.rounded_gradients(actual, inputs)
+        results += zip(found, wanted, exact, strict=True)
+        return self.less_exact(results, low)
 
     @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
     def test_autocast(self, low: torch.dtype) -> None:
         """Outputs and gradients are as exact as those of plain PyTorch."""
-        expected = self.surrogate or self.reference
-        assert expected is not None
-        function = expected
         cases = [x for x in self.cases.values() if {*x} <= {"absent", "sample"}]
         dtypes = [(torch.float,), (low,), (low, torch.float)]
         for case, given in itertools.product(cases, dtypes):
-            inputs = self.rounded(*given, **case)
-            doubles = self.rounded(torch.double, **case)
-            right = self.differentiable_outputs(function(*doubles))
-            with torch.autocast("cpu", dtype=low):
-                try:
-                    plain = self.differentiable_outputs(function(*inputs))
-                except RuntimeError as error:
-                    pytest.skip(f"plain PyTorch raises: {error}")
-                actual = self.run(*inputs)
-            if not self.surrogate:
-                self.assert_as_exact(actual, plain, right, low)
-            try:
-                wanted = self.rounded_gradients(plain, inputs)
-                exact = self.rounded_gradients(right, doubles)
-            except RuntimeError:
-                continue  # plain PyTorch has no such derivative
-            found = self.rounded_gradients(actual, inputs)
-            self.assert_as_exact(found, wanted, exact, low)
+            off = self.less_exact_under_autocast(low, given, case)
+            for seed in (1, 2) if off else ():  # PyTorch's error may be small by luck
+                again = self.less_exact_under_autocast(
+                    low, given, case | {"seed": seed}
+                )
+                off = {at: words for at, words in off.items() if at in again}
+            assert not off, f"{case} of {given}: {off}"
 
 
 class ModuleTests:

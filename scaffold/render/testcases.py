@@ -44,7 +44,7 @@ LIBRARY = (
     *KNOWN,
     *(Import(name) for name in ("contextlib", "copy", "gc", "itertools", "pickle")),
     *(Import(name) for name in ("pytest", "re", "sys", "weakref")),
-    Import("collections.abc", "Collection"),
+    *(Import("collections.abc", name) for name in ("Collection", "Iterable")),
     Import("pathlib", "Path"),
     Import("typing", "ClassVar"),
     Import("typing", "TypeVar"),

@@ -43,12 +43,11 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
         "test_gradcheck cannot pass in the tests' case 'closed-mask': a second",
         "test_gradcheck[closed-mask-clone]",
     ),
-    "autocast": (
+    "autocast": (  # no digits are left, of whatever numbers
         {
-            "inputs": "x[T, D], wg[D, E], capacity: int = 2",
-            "forward": "G, I = torch.topk(torch.softmax(x @ wg, -1).t(), capacity, -1)\n"
-            "rows = (G.unsqueeze(-1) * x[I]).reshape(-1, x.shape[-1])\n"
-            "return torch.zeros_like(x).index_add(0, I.reshape(-1), rows)",
+            "inputs": "x[N], w[N]",
+            "forward": "(x * w + 1000) - 1000",
+            "amp": "lower",
         },
         "test_autocast[torch.bfloat16] cannot pass: a result is off by",
         "test_autocast[torch.bfloat16]",
@@ -97,6 +96,34 @@ def test_a_test_that_is_told_fails(name: str, tmp_path: Path, suites: Suites) ->
 def test_nothing_is_said_of_tests_that_pass(tmp_path: Path) -> None:
     raw: dict[str, Any] = {"inputs": "x[N], w[N]", "forward": "x * 1e3 * w"}
     assert not write_op(tmp_path, lambda require: spec_of(**raw))["notes"]
+
+
+def test_rounding_that_is_small_by_luck_is_no_limit(
+    tmp_path: Path, suites: Suites
+) -> None:
+    """Which rows are the largest, a rounding may say, of some numbers."""
+    raw: dict[str, Any] = {
+        "inputs": "x[T, D], wg[D, E], capacity: int = 2",
+        "forward": "G, I = torch.topk(torch.softmax(x @ wg, -1).t(), capacity, -1)\n"
+        "rows = (G.unsqueeze(-1) * x[I]).reshape(-1, x.shape[-1])\n"
+        "return torch.zeros_like(x).index_add(0, I.reshape(-1), rows)",
+    }
+    found = write_op(tmp_path, lambda require: spec_of(**raw, derive=True))
+    assert not found["notes"]
+    assert not suites.run(tmp_path, "-k", "autocast").named("failed")
+
+
+def test_a_gradient_that_is_off_whatever_the_numbers_is_found(
+    tmp_path: Path, suites: Suites
+) -> None:
+    raw: dict[str, Any] = {"inputs": "x[N, D], w[D]", "forward": "x @ w"}
+    write_op(tmp_path, lambda require: spec_of(name="op", derive=True, **raw))
+    file = tmp_path / "op.py"
+    text = file.read_text()
+    assert "return grad_x, grad_w" in text
+    file.write_text(text.replace("return grad_x,", "return 1.05 * grad_x,"))
+    report = suites.run(tmp_path, "-k", "test_autocast")
+    assert "test_op::test_autocast[torch.float16]" in report.named("failed")
 
 
 def test_what_autograd_makes_no_number_of_may_be_one_here(tmp_path: Path) -> None:
