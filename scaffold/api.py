@@ -121,7 +121,7 @@ class Derived:
         from scaffold.project.proofs import prove
 
         with proving({"limit": limit}, SILENT) as process:
-            proven = prove(self._generated, process)
+            proven = prove(self._generated, process, tested=False)
         return proven.notes[len(self.notes) :]
 
     def __repr__(self) -> str:

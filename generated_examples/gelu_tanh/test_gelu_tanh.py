@@ -343,7 +343,7 @@ class OpTests:
         with torch.autocast("cpu", dtype=low):
             try:
                 plain = self.differentiable_outputs(function(*inputs))
-            except RuntimeError as error:
+            except (AssertionError, RuntimeError, TypeError, ValueError) as error:
                 pytest.skip(f"plain PyTorch raises: {error}")
             actual = self.run(*inputs)
         results = [] if self.surrogate else [*zip(actual, plain, right, strict=True)]

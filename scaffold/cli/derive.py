@@ -96,7 +96,8 @@ def _made(
         from scaffold.project.proofs import fitting, prove
 
         generated = generate(name, values, settings, problems)
-        proven = prove(generated, process, fitting(generated, values, settings))
+        again = fitting(generated, values, settings)
+        proven = prove(generated, process, again, tested=False)
         places = proven.specified.places
         return _Made(proven.spec, places, proven.derivation, proven.notes)
     found = specified(name, values, settings, problems)

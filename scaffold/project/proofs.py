@@ -211,6 +211,7 @@ NOT_OURS = (
 )
 FITTED = "sizes of the tests as the forward wants them"
 USED = "tests use shapes found by running the forward: --test-shapes '{}'; declared in --inputs they would be checked"
+TESTS = "tests"  # of a failure, where the op is right
 Again = Callable[[Mapping[str, Any]], Generated]  # with these keys as well
 
 
@@ -224,9 +225,13 @@ def fitting(generated: Generated, values: Values, settings: Values) -> Again | N
 
 
 def prove(
-    generated: Generated, proving: Proving, again: Again | None = None
+    generated: Generated,
+    proving: Proving,
+    again: Again | None = None,
+    *,
+    tested: bool = True,
 ) -> Generated:
-    """Prove the op, and keep the notes for whoever started the run.
+    """Prove the op, and keep the notes for whoever started the run; of what is not `tested` a test that cannot pass is such a note.
 
     Where its forward wants sizes that nobody stated, it is generated `again` with these conditions; where it refuses the one shape
     that the tests give to what is undeclared, with shapes that it takes, for the tests alone: the op goes on taking any. Which dims
@@ -242,15 +247,17 @@ def prove(
     if again is not None and mended:
         generated = _fitted(verdict, again)
         verdict, ran = _verdict(generated, proving)
-    if verdict.failure is not None:
+    failure, notes = verdict.failure, verdict.notes
+    if failure is not None and (tested or failure.subject != TESTS):
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
+    notes += (f"{failure.words}; {failure.hint}",) if failure else ()
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
     whose = "finite differences" if verdict.by_differences else "PyTorch's autograd"
     proven = f"{verdict.cases} calls and gradients are those of {whose}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
     proven += f", torch {version}" if version else ""
     generated = generated._replace(proof=proof, proven=proven)
-    found = [*proving.interpreter.note(), *verdict.notes]
+    found = [*proving.interpreter.note(), *notes]
     found += [] if _is_written(generated, ran) else [NOT_OURS]
     found += filter(None, [runs_code_of(generated.spec)])
     return _noting(generated, *found)

@@ -51,7 +51,7 @@ from scaffold.verify.child.refusals import (
     refusal,
 )
 from scaffold.verify.child.shape_search import shapes_taken
-from scaffold.verify.child.unsuited_tests import unfit
+from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
 def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
@@ -119,7 +119,7 @@ def check(checks: Any) -> dict[str, Any]:
     if run.failure is None and not run.refusals:
         _ask_further(checks, run)
     if run.failure is None and not run.refusals:
-        run.notes += unfit(checks)
+        run.failure = unfit(checks)
     run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
@@ -278,7 +278,7 @@ def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
 
 
 def _conclude(checks: Any, run: Run) -> None:
-    """What the refusals mean: nothing ran, what is declared is not so, or the tests have cases that cannot pass."""
+    """What the refusals mean: nothing ran, what is declared is not so, or the tests have cases that the forward does not take."""
     told = run.refusals and run.refusals[0]
     if told and told[0] == "base" and told[1].words != INFINITE and not run.proven:
         run.failure = None  # of a case that the forward takes by accident
@@ -292,12 +292,14 @@ def _conclude(checks: Any, run: Run) -> None:
             }
         return
     name, refused = run.refusals[0]
-    if run.proven and (name != "base" or refused.words == INFINITE):
-        also = mend(checks, refused.words) if name == "base" else ""
-        words = f"it {refused.words}{also}"
-        run.notes.append(f"the forward refuses the tests' case '{name}': {words}")
+    if run.proven and name != "base":
+        words = f"the forward refuses the tests' case '{name}': it {refused.words}"
+        run.notes.append(words)
         return
     run.failure = _refused(checks, name, refused)
+    if run.proven and refused.words == INFINITE:  # of other sizes it is
+        words = f"the forward {refused.words} in the case 'base'"
+        run.failure |= {"subject": TESTS, "words": words}
     if refused.words.startswith(BROKEN):
         return
     shapes = None

@@ -466,7 +466,8 @@ def test_a_gradient_beyond_float16_in_another_order_is_no_fault() -> None:
         forward="gamma * (x * torch.norm(x, p=2, dim=(1, 2), keepdim=True)) * scale + x",
         derive=True,
     )
-    assert found.failure is None
+    assert found.failure is not None
+    assert "no digits left of outputs up to 7e+05" in found.failure.words  # of a test
 
 
 # --- Types
@@ -639,9 +640,7 @@ def test_a_forward_that_raises_under_autocast_is_not_asked_there() -> None:
         amp="region",
     )
     assert found.failure is None
-    assert [one for one in found.notes if "RuntimeError" in one] == [
-        "test_autocast[torch.bfloat16] cannot pass: the forward itself raised AssertionError; let it raise a RuntimeError there, which the test skips"
-    ]
+    assert not [one for one in found.notes if "autocast" in one]
 
 
 def test_a_step_of_a_loop_makes_the_casts_of_autocast() -> None:

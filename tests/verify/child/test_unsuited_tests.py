@@ -69,19 +69,17 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 def told(name: str, directory: Path) -> None:
-    """The note of the proof says which test it is."""
+    """The proof fails, and says which test it is."""
     raw, words, _ = UNFIT[name]
     found = write_op(directory, lambda require: spec_of(name=name, derive=True, **raw))
-    assert found["failure"] is None
-    note = found["notes"][-1]
-    assert note.startswith(words)
-    assert note.endswith(
-        "; give the tests inputs of your own: --samples '@file.py:function'"
-    )
+    failure = found["failure"]
+    assert failure["subject"] == "tests" and failure["words"].startswith(words)
+    wanted = "give the tests inputs of your own: --samples '@file.py:function'"
+    assert failure["hint"] == wanted
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_a_test_that_cannot_pass_is_noted(name: str, tmp_path: Path) -> None:
+def test_a_test_that_cannot_pass_is_a_failure(name: str, tmp_path: Path) -> None:
     told(name, tmp_path)
 
 
@@ -95,7 +93,8 @@ def test_a_test_that_is_told_fails(name: str, tmp_path: Path, suites: Suites) ->
 
 def test_nothing_is_said_of_tests_that_pass(tmp_path: Path) -> None:
     raw: dict[str, Any] = {"inputs": "x[N], w[N]", "forward": "x * 1e3 * w"}
-    assert not write_op(tmp_path, lambda require: spec_of(**raw))["notes"]
+    found = write_op(tmp_path, lambda require: spec_of(**raw))
+    assert not found["notes"] and found["failure"] is None
 
 
 def test_rounding_that_is_small_by_luck_is_no_limit(
@@ -128,4 +127,18 @@ def test_a_gradient_that_is_off_whatever_the_numbers_is_found(
 
 def test_what_autograd_makes_no_number_of_may_be_one_here(tmp_path: Path) -> None:
     raw: dict[str, Any] = {"inputs": "x[N]", "forward": "(x.cumsum(0) * 0).pow(1.5)"}
-    assert not write_op(tmp_path, lambda require: spec_of(**raw))["notes"]
+    found = write_op(tmp_path, lambda require: spec_of(**raw))
+    assert not found["notes"] and found["failure"] is None
+
+
+def test_a_case_that_is_not_finite_is_a_failure(tmp_path: Path) -> None:
+    """Though others are: of no columns, an empty sum."""
+    raw: dict[str, Any] = {
+        "inputs": "x[N], s[T]",
+        "forward": "for i in range(s.shape[0] - 1):\n    x = x * torch.log(s[i])\nreturn x * 2",
+        "derive": True,
+    }
+    failure = write_op(tmp_path, lambda require: spec_of(**raw))["failure"]
+    assert failure["subject"] == "tests"
+    assert failure["words"] == "the forward is not finite in the case 'base'"
+    assert failure["hint"] == "say in --inputs where the values lie: 's[...; unit]'"
