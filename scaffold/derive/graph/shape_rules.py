@@ -725,6 +725,49 @@ def _unfolded(program: Program, args: Args) -> Shape | None:
     )
 
 
+def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
+    """Of a Fourier transform: dims as long as is asked; `last` makes the last one of its length, and whether that is given."""
+
+    def shape(program: Program, args: Args) -> Shape | None:
+        x, dims = args["x"].shape, dims_of(args["dim"])
+        asked = program.value_of(args["n"] if "n" in args else args["s"])
+        given: Sequence[Dim] | None = None
+        if literal(asked) is not None:
+            known = (
+                Shape((program.size_of(asked),))
+                if "n" in args
+                else sized(program, asked)
+            )
+            given = None if known is None else known.dims
+            if given is None or any(
+                isinstance(size, Rest) or is_lead(size) for size in given
+            ):
+                return None
+        if dims is None:
+            count = x.rank if given is None else len(given)
+            dims = tuple(range(-(count or 0), 0))
+        places = [at for dim in dims if (at := shapes.position(x, dim)) is not None]
+        if x.dims is None or not places or len(places) < len(dims):
+            return None
+        found = list(x.dims)
+        for at, size in zip(places, given or ()):
+            found[at] = size
+        found[places[-1]] = last(found[places[-1]], given is not None)
+        return Shape(tuple(found))
+
+    return shape
+
+
+def _half(size: Dim, given: bool) -> Dim:
+    """How many frequencies real numbers have."""
+    return sizes.plus(sizes.quotient(size, 2), 1)
+
+
+def _twice(size: Dim, given: bool) -> Dim:
+    """How many real numbers so many frequencies are taken for, unless the length is given."""
+    return size if given else sizes.times(2, sizes.minus(size, 1))
+
+
 SHAPES: dict[str, Infer] = {
     "along": _along,
     "attention": _attention,
@@ -737,6 +780,7 @@ SHAPES: dict[str, Infer] = {
     "expanded": _expanded,
     "first": _first,
     "flattened": flattened,
+    "half_spectrum": _transform(_half),
     "indexed": _indexed,
     "joined": joined,
     "linear": _linear,
@@ -750,8 +794,10 @@ SHAPES: dict[str, Infer] = {
     "reshaped": _reshaped,
     "reversed": _reversed,
     "selected": _selected,
+    "signal": _transform(_twice),
     "sizes": new,
     "solved": _solved,
+    "spectrum": _transform(lambda size, given: size),
     "squeezed": _squeezed,
     "stacked": stacked,
     "swapped": _swapped,

@@ -767,7 +767,11 @@ class Expressions(Evaluator):
             case Node("call", _, (Node("attribute", "dim" | "ndimension", (inner,)),)):
                 return self.program.op("rank", (), OfShape(self.value(inner).shape))
             case Node("attribute", "dtype" | "device" as label, (inner,)):
-                return self._told_by_input(self.value(inner), label)
+                value = self.value(inner)
+                told = self._told_by_input(value, label)
+                if told is None and label == "dtype" and value.is_tensor:
+                    return self.program.op("dtype", (value,))
+                return told
         return None
 
     def _length(self, inner: Node) -> Op | None:

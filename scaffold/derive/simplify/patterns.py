@@ -162,6 +162,8 @@ class _Reader(NamedTuple):
                 return Variable(name, self.demands(name))
             case ast.Constant(value):
                 return Value(value)
+            case ast.Tuple():
+                return Value(ast.literal_eval(tree))
         if _has_no_names(tree):
             return Value(_number(ast.unparse(tree)))
         match tree:

@@ -105,3 +105,17 @@ def test_one_number_for_each_channel_of_any_rank() -> None:
         [(tensor(*shape), tensor(4), tensor(4) + 1) for shape in ((3, 4), (2, 4, 3))],
     )
     assert "torch.func.vjp" not in text
+
+
+def test_the_dtype_of_a_value_that_a_branch_assigns_again() -> None:
+    forward = """
+scores = (q + p) / 3
+if mask is not None:
+    least = torch.finfo(scores.dtype).min
+    scores = scores.masked_fill(mask, least)
+return torch.softmax(scores, -1)
+"""
+    mask = tensor(3, 4) > 0
+    calls = [(tensor(3, 4), tensor(4), mask), (tensor(3, 4), tensor(4), None)]
+    text = check_forward("q[N, M], p[M], mask[N, M; bool]?", forward, calls)
+    assert "torch.func.vjp" not in text

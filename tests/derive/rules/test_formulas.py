@@ -206,6 +206,61 @@ def test_other_calls_with_a_value(inputs: str, forward: str, calls: list[Any]) -
     assert "torch.func.vjp" not in check_forward(inputs, forward, calls)
 
 
+FIELD = tensor(2, 4, 3, 2)
+SPECTRA = "x[B, H, W, C]"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "calls"),
+    [
+        (SPECTRA, "torch.fft.rfft2(x, dim=(1, 2), norm='ortho').abs()", [(FIELD,)]),
+        (
+            f"{SPECTRA}, n: int = 5",
+            "torch.fft.irfft2(torch.fft.fft2(x, s=(n, 4), dim=(2, 1)), s=(n, 3), dim=(2, 1))",
+            [(FIELD, 5), (FIELD, 2)],
+        ),
+        (
+            SPECTRA,
+            (
+                "f = torch.fft.rfftn(x, dim=(-3, -2, -1))\n"
+                "return torch.fft.irfftn(f * f, s=(x.size(1), x.size(2), x.size(3)))"
+            ),
+            [(FIELD,), (tensor(1, 3, 2, 4),)],
+        ),
+        (
+            "x, k",
+            (
+                "s = x.shape[-2:]\nf = torch.fft.rfftn(x, s=s, dim=(-2, -1))\n"
+                "return torch.fft.irfftn(f * torch.fft.rfftn(k, s=s, dim=(-2, -1)), s=s, dim=(-2, -1))"
+            ),
+            [(FIELD, tensor(2, 1)), (tensor(3, 4), tensor(2, 2))],
+        ),
+        (
+            "x[N, M]",
+            "torch.fft.ihfft2(torch.fft.hfft2(torch.complex(x, x * x)), dim=(1, 0)).real",
+            [(tensor(3, 4),)],
+        ),
+    ],
+)
+def test_fourier_transforms(inputs: str, forward: str, calls: list[Any]) -> None:
+    assert "torch.func.vjp" not in check_forward(inputs, forward, calls)
+
+
+def test_how_long_a_fourier_transform_is_is_known() -> None:
+    forward = (
+        "n = x.shape[-1]\n"
+        "return torch.fft.irfft(torch.fft.rfft(x, 2 * n) * torch.fft.rfft(k, 2 * n), 2 * n)"
+    )
+    text = op_text("x[B, N], k[N]", forward=forward)
+    assert "sum_to_size" not in text and ".sum(0)" in text
+    backward = text.partition("def backward")[2].partition("def some_op")[0]
+    assert backward.count("torch.fft.rfft(") == 3 and "irfft" not in backward
+    square = "torch.fft.irfft2(torch.fft.rfft2(x, dim=(0, 1)), s=(6, 6), dim=(0, 1))"
+    assert "(0, 0, 0, 0" not in op_text(
+        "x[6, 6, C]", forward=square
+    )  # a pad of nothing
+
+
 def test_an_image_that_is_resized_is_not_saved_for_its_shape() -> None:
     text = op_text("x[B, C, H, W]", forward="F.interpolate(x, scale_factor=2)")
     assert "save_for_backward" not in text

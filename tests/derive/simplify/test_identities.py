@@ -19,7 +19,7 @@ PYTHON: Values = {"c": 2.5, "d": -0.5, "k": 3, "n": -2, "m": -1.5, "i": 0, "j": 
 
 def values(name: str, dtype: torch.dtype) -> Values:
     """A value for each name of an identity."""
-    size = (3, 1) if "squeeze" in name else (3, 3)
+    size = (3, 1) if "squeeze" in name else (3,) * (3 if name == "pad" else 2)
     drawn = {key: torch.rand(size, dtype=dtype) + 0.5 for key in "xyzabABM"}
     drawn["r"] = drawn["x"].abs()
     if name == "select":
