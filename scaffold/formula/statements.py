@@ -7,6 +7,7 @@ what Python calls it.
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.formula.assertions import CheckedExpressions, raises
@@ -177,6 +178,10 @@ class StatementParser:
         for item in body:
             statement = self._statement(item, present)
             checks, there = self._checks()
+            if there and isinstance(statement, Assign):  # what may not be absent
+                known = self._statement(item, present | there)
+                assert isinstance(known, Assign)
+                statement = replace(known, comments=statement.comments)
             if statement is not None:
                 found += (*checks, statement)
                 present = self._present_after(item, statement, present | there)

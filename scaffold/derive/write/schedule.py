@@ -25,8 +25,17 @@ SHAPED = frozenset(
 )
 # A test, and the branch that it takes: 0 if it holds, 1 if not.
 Outcome = tuple[Op, int]
+NO_COMPANY: Mapping[str, tuple[str, ...]] = {}
+
+
+class OneOf(NamedTuple):
+    """One of these names is not None: an input, and those that come with it, as the forward raises otherwise."""
+
+    names: tuple[str, ...]
+
+
 # A name that is not None (a serial for what has none, which nothing tells), or a test that assigns what is read.
-Need = str | Outcome
+Need = str | OneOf | Outcome
 
 
 # --- What must be given before a value can be computed.
@@ -42,8 +51,10 @@ class Safety:
         takes_none: Callable[[Op, Op], bool],
         present: Mapping[int, str],
         ops: Iterable[Op] = (),
+        company: Mapping[str, tuple[str, ...]] = NO_COMPANY,
     ) -> None:
         self.optional, self.held, self.takes_none = optional, held, takes_none
+        self.company = company  # an input -> those that it is surely there with
         self.present = present  # a step that is taken only where that input is there
         self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
         self.choices = tuple(op for op in held if op.rule == "cond")
@@ -55,7 +66,7 @@ class Safety:
             if op.is_tensor and _is_product(op.shape) and not _asks(op):
                 self.tellers.setdefault(op.shape, []).append(op)
 
-    def there(self, steps: Collection[tuple[int, int]]) -> frozenset[Need]:
+    def there(self, steps: Collection[tuple[int, int]]) -> frozenset[str]:
         """The inputs that are surely there after these steps."""
         return frozenset(self.present[step] for step, _ in steps if step < 0)
 
@@ -67,7 +78,9 @@ class Safety:
 
     def _needs(self, op: Op) -> frozenset[Need]:
         if op in self.optional:
-            return self.inside.get(op) or frozenset({_named(op)})
+            name, others = _named(op), self.company.get(_named(op))
+            need: Need = OneOf((name, *others)) if others else name
+            return self.inside.get(op) or frozenset({need})
         if op.rule == "static":
             return frozenset(op.expression.names() & self.absent)
         if op in self.held:
@@ -103,19 +116,29 @@ def _asks(op: Op) -> bool:
 
 def meets(outcome: Outcome, need: Need) -> bool:
     """Whether a need is met where a test took that branch."""
-    if isinstance(need, str):
-        return implies(*outcome, need)
+    if isinstance(need, str | OneOf):
+        return any(implies(*outcome, name) for name in names_of(need))
     return outcome == need or decides(*outcome, *need)
+
+
+def names_of(need: Need) -> tuple[str, ...]:
+    """The names of which one has to be there."""
+    match need:
+        case str(name):
+            return (name,)
+        case OneOf(names):
+            return names
+    return ()
 
 
 def guard_of(need: Need, tests: Collection[Op]) -> Outcome | None:
     """The outcome of one of the tests that meets the need and asks for no more."""
-    if not isinstance(need, str):
+    if not isinstance(need, str | OneOf):
         return need if need[0] in tests else None
-    for test in tests:
-        if _asks_presence(test):
+    for name in names_of(need):
+        for test in filter(_asks_presence, tests):
             for at in (0, 1):
-                if implies(test, at, need):
+                if implies(test, at, name):
                     return test, at
     return None
 
@@ -123,7 +146,8 @@ def guard_of(need: Need, tests: Collection[Op]) -> Outcome | None:
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
     """The tests with a guard among them, placed before the first test that reads what the guard asks for."""
     found = list(tests)
-    readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
+    asked = {*names_of(need)}
+    readers = (at for at, (test, _) in enumerate(found) if asked & {*names_read(test)})
     found.insert(next(readers, len(found)), guard)
     return found
 
@@ -307,8 +331,8 @@ def _common(places: set[Region]) -> Region:
 
 def _need_order(need: Need) -> tuple[int, str, int]:
     """Names by the alphabet, then tests in the order of the graph."""
-    if isinstance(need, str):
-        return (0, need, 0)
+    if isinstance(need, str | OneOf):
+        return (0, names_of(need)[0], 0)
     test, at = need
     return (test.serial + 1, "", at)
 
@@ -330,8 +354,11 @@ def _guarded(
     first, *rest = (tests(place[len(common) :]) for place in sorted(places))
     shared = [pair for pair in first if all(pair in other for other in rest)]
     tests_there = list(reversed(tested))
-    for need in sorted(safe.needs(op) - safe.there(common), key=_need_order):
-        if not any(meets(pair, need) for pair in (*known, *shared)):
+    there = safe.there(common)
+    for need in sorted(safe.needs(op), key=_need_order):
+        if there.isdisjoint(names_of(need)) and not any(
+            meets(pair, need) for pair in (*known, *shared)
+        ):
             guard = guard_of(need, tests_there)
             if guard is None:
                 return None

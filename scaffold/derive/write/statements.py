@@ -57,8 +57,9 @@ from scaffold.formula import (
     Statement,
     emit,
     expressions,
+    refuses,
 )
-from scaffold.spec import Style
+from scaffold.spec import OpSpec, Style
 
 # --- The gradients, and the names that the forward needs for them.
 
@@ -243,6 +244,7 @@ def _attempt(
         of={**backward.of, **backward.seeds},
         via=backward.via,
         optional=(*optional, *inside, *_absent(backward)),
+        company=_company(spec),
         taken={*backward.taken, *new.values()},
         asked=set(),
         roles={},
@@ -255,6 +257,21 @@ def _attempt(
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over), emission.roles)
+
+
+def _company(spec: OpSpec) -> dict[str, tuple[str, ...]]:
+    """The optional inputs without which the forward raises, where those are given."""
+    names = [item.name for item in spec.tensors if item.optional]
+    return {
+        name: others
+        for name in (names if spec.forward else ())
+        if (others := tuple(one for one in names if _comes_with(spec, name, one)))
+    }
+
+
+def _comes_with(spec: OpSpec, name: str, other: str) -> bool:
+    assert spec.forward is not None
+    return name != other and refuses(spec.forward, {other: True, name: False})
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
@@ -430,6 +447,7 @@ class Emission(NamedTuple):
     of: Mapping[Op, Op]
     via: Mapping[Op, tuple[Op, Op]]
     optional: Collection[Op]
+    company: Mapping[str, tuple[str, ...]]  # optional inputs, by what comes with them
     taken: set[str]
     asked: set[Op]  # filled: values without a name whose shape is read
     roles: dict[str, str]  # filled: a name, and what it would be if that were free
@@ -496,8 +514,8 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         name: ((step, 0),) if name in emission.guarded else ()
         for step, name in present.items()
     }
-    takes_none = emission.applier.takes_none
-    safe = Safety(emission.optional, held, takes_none, present, program.ops)
+    takes_none, company = emission.applier.takes_none, emission.company
+    safe = Safety(emission.optional, held, takes_none, present, program.ops, company)
     pairs = [(op, regions[name]) for name, op in roots.items()]
     owners = owners_of(roots)
     namer = Namer(
