@@ -26,7 +26,14 @@ from scaffold.derive.graph.op import (
 )
 from scaffold.derive.graph.precision import says_its_dtype, source_of
 from scaffold.derive.graph.shape_rules import dims_of
-from scaffold.derive.graph.shapes import Dropped, Kept, OrScalar
+from scaffold.derive.graph.shapes import (
+    Broadcast,
+    Dropped,
+    Kept,
+    OrScalar,
+    Shape,
+    broadcast,
+)
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import cast_as, sum_to
@@ -167,7 +174,7 @@ class Reverse:
             by_shape[key] = item if known is None else self.make.add(known, item)
         total: Op | None = None
         for item in by_shape.values():
-            part = sum_to(self.make, item, _with_a_shape(op))
+            part = _fitted(self.make, item, op)
             if _is_zero(self.make, part):
                 continue
             if len(by_shape) == 1 and self._may_be_summed_later(op, item, part):
@@ -462,8 +469,27 @@ class Reverse:
         return found
 
 
-def _with_a_shape(op: Op) -> Op:
-    """Of a choice between a tensor and a number the tensor: only where that is chosen does a cotangent go on."""
-    if op.rule == "cond" and isinstance(op.shape.origin, OrScalar):
-        return next(item for item in op.args if item.is_tensor)
-    return op
+def _of_tensors(shape: Shape) -> Shape:
+    """A shape where what may be a number is a tensor."""
+    match shape.origin:
+        case OrScalar(base):
+            return base
+        case Broadcast(parts):
+            return broadcast(*map(_of_tensors, parts))
+    return shape
+
+
+def _fitted(make: Maker, g: Op, op: Op) -> Op:
+    """A cotangent in the shape of what it has reached.
+
+    Of a choice between a tensor and a number the tensor: only where that is chosen does a cotangent go on. So it is with what a loop
+    leaves that begins with a number: where there is a step it is a tensor.
+    """
+    if not isinstance(op.shape.origin, OrScalar):
+        return sum_to(make, g, op)
+    if _of_tensors(g.shape) == op.shape.origin.base and g.kind == op.kind:
+        return g
+    if op.rule == "item":
+        raise UnsupportedError("a loop of no step leaves a number")
+    several = op.args if op.rule == "cond" else ()
+    return sum_to(make, g, next((item for item in several if item.is_tensor), op))

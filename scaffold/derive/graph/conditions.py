@@ -125,7 +125,7 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
         shape=(
             _chosen_shape(test, body, orelse)
             if two
-            else _shape_or_scalar(tensor.shape, orelse if body is tensor else body)
+            else shape_or_scalar(tensor.shape, orelse if body is tensor else body)
         ),
         active=body.active or orelse.active,
     )
@@ -140,7 +140,7 @@ class ChosenSize(UnnamedSize):
     orelse: Dim
 
 
-def _shape_or_scalar(shape: Shape, other: Op) -> Shape:
+def shape_or_scalar(shape: Shape, other: Op) -> Shape:
     """That of a choice between a tensor and a Python value: a number broadcasts nothing; a 0 stands for zeros, None for nothing."""
     if is_number(other, 0) or literal(other) is None or shape == SCALAR:
         return shape

@@ -531,7 +531,7 @@ class Expressions(Evaluator):
             return self.program.python("subscript", "", op, at)
         if op.rule == "call" and not op.active:
             return item_of_call(self.program, op, position)
-        if op.kind != "group" or op.rule in ("input", "call"):
+        if op.kind != "group" or op.rule in ("input", "call", "cond"):
             raise UnsupportedError("several results of a call that has no rule")
         shape, kind, active = indexing.item_of(self.program, self.applier, op, position)
         return self.program.op(

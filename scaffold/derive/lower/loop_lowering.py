@@ -19,6 +19,7 @@ from scaffold.derive.autocast import autocast_of
 from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.conditions import shape_or_scalar
 from scaffold.derive.graph.op import (
     Expression,
     Kind,
@@ -106,8 +107,8 @@ class LoopLowering:
         self.graph: Graph = self.program.graph
         self.derive_step = derive_step
 
-    def results(self, loop: Node) -> tuple[Op, ...]:
-        """The op of each result of a loop."""
+    def results(self, loop: Node, unsure: Collection[str]) -> tuple[Op, ...]:
+        """The op of each result of a loop; the `unsure` ones may be the number that they begin with, if no step runs."""
         code = self._with_known_length(_code(self.graph, loop))
         carries = {name: self._carry(start) for name, start in code.carries}
         own = {code.at, *carries, *written(*code.lines)}
@@ -145,7 +146,7 @@ class LoopLowering:
         )
         active = any(arg.active for arg in args)
         group = self.program.op("loop", args, data, kind="group", active=active)
-        return tuple(self._results(taken, group, step, shapes))
+        return tuple(self._results(taken, group, step, shapes, unsure))
 
     def _gradient(
         self, step: StepGradient, code: _Code, numbers: Collection[str]
@@ -415,14 +416,21 @@ class LoopLowering:
         group: Op,
         step: Step,
         shapes: Mapping[str, Shape],
+        unsure: Collection[str],
     ) -> Iterator[Op]:
         code, carries = taken.code, taken.carries
         count = len(carries)
-        for at, (name, start) in enumerate(carries.items()):
-            shape = shapes.get(name)
-            yield self._item(group, at, start.kind, shape, active=True)
         stop = self.program.size_of(self.value(code.stop))
         length = sizes.minus(stop, code.start or 0)
+        sure = isinstance(length, int) and length > 0
+        sure |= not all(part.may_be_empty for part in group.loop.collected)
+        numbers = {name for name, op in carries.items() if op.rule == "number"}
+        sure |= not numbers <= {*unsure}
+        for at, (name, start) in enumerate(carries.items()):
+            shape = shapes.get(name)
+            if start.rule == "number" and shape and name in unsure and not sure:
+                shape = shape_or_scalar(shape, start)
+            yield self._item(group, at, start.kind, shape, active=True)
         for at, element in enumerate(step.results[count:]):
             _, dim, more, *_ = group.loop.collected[at]
             inner = self._shape_outside(element.shape, taken)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from scaffold.derive.analysis.activity import carries_gradient, is_random
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_checks
+from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
@@ -136,6 +137,7 @@ class Lowering:
         derive_step: DeriveStep | None,
     ) -> None:
         self.derive_step = derive_step
+        self.several_results = any(output.variadic for output in spec.outputs)
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
         self.inputs = inputs
@@ -146,6 +148,10 @@ class Lowering:
         # The names that do not stand for the values that they have in the graph when the backward runs.
         self.stale = {*unsteady(lines, len(lines) - results), *spec.dirty}
         self.places: dict[Op, list[Place]] = {}
+        # What may be a number in the end: nothing that is asked for what a tensor has, or returned.
+        body, ends = lines[: len(lines) - results], lines[len(lines) - results :]
+        kinds = kinds_of_inputs(spec).after(body)
+        self.numbers = kinds.returned(item.value for item in assignments(ends)).numbers
 
     def results(self, ends: Lines) -> tuple[Op, ...]:
         """What the forward returns; a sole result may change a tensor, which nothing reads any more."""
@@ -156,7 +162,11 @@ class Lowering:
                 raise UnsupportedError(CHANGES)
             for view in changes_of_views(item):
                 self._refuse_retained(self.expressions.value(view.views[-1]))
-            found.append(self.expressions.assigned_value(item.value, own))
+            value = self.expressions.assigned_value(item.value, own)
+            several = value.kind == "group" or value.rule == "list"
+            # `x.chunk(1, 1)`: of the tuple that PyTorch is given each tensor has a gradient.
+            one = several and not self.several_results
+            found.append(self.expressions.item(value, 0) if one else value)
         return tuple(found)
 
     def _own_changes(self, item: Assign) -> frozenset[Node]:
@@ -254,7 +264,13 @@ class Lowering:
             self.expressions.value,
             self.derive_step,
         )
-        for target, op in zip(item.target.args, loop.results(item.value), strict=True):
+        numbers = frozenset(
+            target.label
+            for target in item.target.args
+            if self.writes.get(target.label) != 1 or target.label in self.numbers
+        )
+        ops = loop.results(item.value, numbers)
+        for target, op in zip(item.target.args, ops, strict=True):
             self.env[target.label] = op
 
     def _changed_under(self, view: ChangedView) -> Op:

@@ -17,7 +17,14 @@ from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to, tensors
-from scaffold.derive.graph.shapes import Dim, LeadingDims, MatrixProduct, Shape, is_lead
+from scaffold.derive.graph.shapes import (
+    Dim,
+    LeadingDims,
+    MatrixProduct,
+    OrScalar,
+    Shape,
+    is_lead,
+)
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction
@@ -92,7 +99,8 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
         computed = op.facts.category == "elementwise" and found.issuperset(op.args)
         chosen = op.rule == "cond" and not found.isdisjoint(op.args)
         number = op.kind == "static" and not (op.rule == "const" and op.value is None)
-        if number or computed or chosen:
+        left = op.rule == "item" and isinstance(op.shape.origin, OrScalar)
+        if number or computed or chosen or left:
             found.add(op)
     return found
 

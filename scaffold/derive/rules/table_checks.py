@@ -193,6 +193,7 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     names = {item.name for item in spelled.parameters}
     yield from _of_also(entry, names, table)
     yield from _of_parameters(entry, names)
+    yield from _of_results(entry, spelled)
     for wrong in wrong_facts(entry.raw, names):
         yield entry.problem(wrong.message, wrong.key, hint=wrong.hint)
     yield from _of_operands(entry, names)
@@ -240,6 +241,22 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
         elif name in entry.raw.get("grad", {}):
             message = f"'{name}' has a gradient and is in nondiff"
             yield entry.problem(message, "nondiff")
+
+
+def _of_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
+    """A tuple of any length is of parts along a dim, which the arguments say as `chunk` and `unbind` do."""
+    results = entry.raw.get("results", ())
+    if "value" in entry.raw or not any(name.startswith("*") for name in results):
+        return
+    if len(results) > 1:
+        hint = "results = ['*parts']"
+        yield entry.problem("nothing stands beside a tuple", "results", hint=hint)
+    *_, last = [item.name for item in spelled.parameters] or [""]
+    if len(spelled.parameters) not in (2, 3) or last != "dim":
+        hint = "of what takes a tensor apart otherwise say 'value'"
+        yield entry.problem(
+            "parts are those of (x, count, dim) or (x, dim)", "results", hint=hint
+        )
 
 
 def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:

@@ -178,6 +178,8 @@ class LoopWriter:
     def _zeros(self, at: int) -> Node:
         """Zeros for a carry whose last value nothing reads: of its size, where that is at hand."""
         listed = self.before.get(self.loop.carries[at])
+        if self.starts[at].rule == "zeros":  # a number, where there is no step
+            return self._zeros_of_step(at) or self.given[at]
         if listed is None:
             return self._zeros_of_step(at) or self._zeros_like(self.given[at])
         last = self.graph.node("unary", "-", (self.graph.constant("1"),))
@@ -187,13 +189,15 @@ class LoopWriter:
         """`grad_ys.new_zeros(grad_ys.shape[1:])` for a carry of that shape, the start itself if it is zeros."""
         graph, start = self.graph, self.starts[at]
         for node, op in self.coming.items():
+            if start.shape == op.shape:
+                return self._zeros_like(node)
             if start.shape.dims is not None and _rest(op.shape) == start.shape.dims:
                 shape = graph.node("attribute", "shape", (node,))
                 ends = (graph.constant("1"), *(graph.node("absent"),) * 2)
                 rest = graph.node("slice", "", ends)
                 of = graph.node("subscript", "", (shape, rest))
                 return self.nodes.call(graph.node("attribute", ZEROS[0], (node,)), of)
-        return self.given[at] if start.rule == "zeros" else None
+        return None
 
     def _backwards(self) -> Node:
         """The steps from the last one to the first."""

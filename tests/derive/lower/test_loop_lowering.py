@@ -410,6 +410,55 @@ def test_a_number_of_the_signature_may_be_negative_or_have_another_value(
     assert not backward(forward, "x[B, T, D], w[D], n: int")
 
 
+STEPS = "for t in range(x.shape[1]):\n"
+OLD = "    d = torch.sin(h * w) + x[:, t]\n    h = h + (d if old is None else d - old * w)\n    old = d"
+
+
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize(
+    ("forward", "derived"),
+    [
+        # what begins with a number is that number where there is no step
+        (f"h = 0\n{STEPS}    h = torch.sin(h * w) + x[:, t]\nreturn h * 2 + w", True),
+        (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn w / (h + 2) + h * w", True),
+        (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn (h + w).mean()", False),
+        (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn w * abs(h)", False),
+        (f"h = 0\n{STEPS}    h = h + (x[:, t] * w).sum()\nreturn h * h * w", True),
+        # but where the forward asks what no number has there is a step
+        (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn h.mean(0) + w", True),
+        (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn F.silu(h) @ w", True),
+        # and so is what is None until the first step, and not read behind it
+        (f"h = x.sum(1) * w\nold = None\n{STEPS}{OLD}\nreturn h", True),
+    ],
+)
+def test_a_number_that_a_loop_begins_with(
+    forward: str, derived: bool, policy: str
+) -> None:
+    spec = spec_of(INPUTS, forward=forward, derive=True, save_policy=policy)
+    derivation, plain = derive(spec), reference(["x", "w"], forward)
+    assert derived == (not any("as a whole" in note for note in derivation.notes))
+    module = load(draft_of(spec, derivation))
+    for steps in (0, 1, 3):
+        given = torch.rand(2, steps, 3).double(), torch.rand(3).double()
+        for item in given:
+            item.requires_grad_()
+        try:
+            ends = [plain(*given)]
+        except (AttributeError, TypeError):
+            assert not steps
+            continue
+        ends.append(module.some_op(*given))
+        torch.testing.assert_close(*ends)
+        torch.testing.assert_close(
+            *(
+                torch.autograd.grad(
+                    end.square().sum(), given, allow_unused=True, materialize_grads=True
+                )
+                for end in ends
+            )
+        )
+
+
 def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> None:
     start = START.replace("x[:, 0]", "w.expand(x.shape[0], -1)")
     forward = (

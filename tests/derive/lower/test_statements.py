@@ -179,3 +179,18 @@ def test_a_declared_rank_settles_a_choice() -> None:
     calls = [(x, w, v, 2.0), (x, None, v, 2.0)]
     text = check_forward(inputs, RANKS, calls, derive=True, require=["D % 2 == 0"])
     assert "vjp" not in text and "ndim != 3" in text
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["x.chunk(1, 1)", "x.split([3], -1)", "x.unbind()", "torch.broadcast_tensors(x)"],
+)
+@pytest.mark.parametrize("inputs", ["x[B, D]", "x"])
+def test_a_tuple_of_one_tensor_has_the_gradient_of_that(
+    inputs: str, forward: str
+) -> None:
+    module = load(draft_of(spec_of(inputs, forward=forward, derive=True)))
+    x, weight = tensor(1, 3).requires_grad_(), tensor(1, 3)
+    ends = [reference(["x"], forward)(x), module.some_op(x)]
+    plain, own = (torch.autograd.grad((end[0] * weight).sum(), x)[0] for end in ends)
+    torch.testing.assert_close(own, plain)
