@@ -20,6 +20,7 @@ GREETING = """\
 An op from its forward. An empty answer takes what stands in brackets; Ctrl-D leaves without writing anything.
 """
 FORWARD = "Its forward, such as x * torch.sigmoid(x) or @file.py:function (empty: you write it): "
+WRITE = "Prove and write it? n asks for the forward again. [Y/n] "
 
 
 def asked_arguments() -> list[str]:
@@ -50,7 +51,7 @@ def _asked() -> "Values":
         except ScaffoldError as error:
             say_error(error)
             continue
-        if prompt("Prove and write it? [Y/n] ").strip().lower() in ("", "y", "yes"):
+        if prompt(WRITE).strip().lower() in ("", "y", "yes"):
             return {"name": name, **values}
 
 

@@ -173,6 +173,7 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
         "domain": dict(rule.domain),
         "samples": list(rule.samples),
         "linear": rule.facts.linear or None,
+        "undifferentiated": rule.undifferentiated or None,
         "complex": None if rule.facts.complex is True else rule.facts.complex,
     }
 

@@ -52,6 +52,8 @@ def test_one_is_shown_as_a_table_has_it(tmp_path: Path) -> None:
     assert again.rule("softplus").formulas
     (one,) = json.loads(rules(tmp_path, "show", "exp", "--format", "json").out)["rules"]
     assert one["grad"] == {"x": "grad * conj(result)"}
+    flag = "undifferentiated = true\n"  # which a table must say to have the rule
+    assert flag in rules(tmp_path, "show", "bessel_j0").out and flag not in shown
 
 
 @pytest.mark.parametrize("name", ["sum", "var_mean", "matmul", "chunk", "where"])
