@@ -36,9 +36,8 @@ from scaffold.verify.child.told_ranks import STACKED, Ranks, Told, told_ranks
 
 RUNS = 4000  # of the forward, at most
 LARGEST = 6  # ranks that are tried
-SECONDS = 5.0  # of this process's time
-LONGEST = 12.0  # seconds in all: a proof has a limit, and a machine may be busy
-DESCRIBED = 6.0  # more, in which free sizes are told from others
+SECONDS = 6.0  # of this process's time, as a machine may be busy
+DESCRIBED = 5.0  # more, in which free sizes are told from others
 # Sizes, first those that a forward can divide; of many dims small ones, as an einsum may make a tensor of them all.
 POOL = (8, 12, 6, 18, 10, 16, 14, 9, 7, 11, 24, 13, 15, 20, 17, *range(31, 64))
 SMALL = (4, 6, 3, 8, 5, 10, 7, 9, 12, 11, 14, 13, 15, 16, 18, 20, 17, *range(31, 64))
@@ -67,8 +66,10 @@ VECTORS = frozenset(
 MATRICES = frozenset({"weight", "w", "table", "emb", "embedding", "kernel"})
 # `wq`, `wk`, `wv`: most often of one shape, and not `wo`.
 ALIKE = re.compile(r"w_?[a-ce-np-z]|w_?\w_gate")
+NORM = re.compile(r"(?:norm|ln)\d?_(?:w|b|weight|bias|scale)$|^lambda_")  # vectors, too
 MASK = re.compile(r"mask|bias")
 OF_WEIGHT = re.compile(r"w[qkvofgihzrudb]{1,3}")  # `wq`, `w_q`: weights
+PAIRED = re.compile(r"cos(?:ine)?|sin(?:e)?")
 NUMBERLIKE = frozenset({"temperature", "temp", "tau"})
 # What parameters of a call have, by their positions: a letter for each dim, equal ones for equal dims.
 PARAMETERS = {
@@ -234,7 +235,7 @@ class _Passed(TorchFunctionMode):
             raise
         self.places.add((frame.f_code, frame.f_lasti))
         large = isinstance(found, Tensor) and found.numel() > ELEMENTS
-        if large or time.monotonic() > self.until:
+        if large or time.process_time() > self.until:
             raise TimeoutError
         return found
 
@@ -268,7 +269,7 @@ def shapes_taken(checks: Any) -> Found | None:
         state = search.found()
         if state is None:
             return None
-        search.until += DESCRIBED
+        search.until = time.process_time() + DESCRIBED
         return _Described(search, state).found()
 
 
@@ -314,7 +315,7 @@ class _Search:
         }
         self.runs = 0
         self.fixed = frozenset[int]()  # dims whose sizes the text tells
-        self.until = time.monotonic() + LONGEST
+        self.until = time.process_time() + SECONDS
 
     def _is_weight(self, name: str) -> bool:
         words = self.told.get(name, ())
@@ -334,6 +335,16 @@ class _Search:
         positions = {own for own, name in text.inputs.items() if name in whole}
         found = told_ranks(text.body, ranks, positions, text.functions, _told_by)
         told, likely, least = map(text.of_inputs, found)
+        for name, words in text.of_inputs(_documented(text.body, text.inputs)).items():
+            if name in self.names and len(words) >= least.get(name, 0):
+                likely[name] = words
+                before = told.get(name, words)
+                if len(before) == len(words) and not any(before):
+                    told[name] = words
+        for name in filter(
+            PAIRED.fullmatch, self.names
+        ):  # for tokens, or for positions
+            likely.pop(name, None)
         for name in whole:  # as many as an index needs
             likely.setdefault(name, ("",) * max(1, least.get(name, 0)))
         return Ranks(told, likely, least)
@@ -343,7 +354,7 @@ class _Search:
     ) -> _Refused | None:
         """What keeps the forward from taking these shapes; None where it takes them. When time is up nothing is taken any more."""
         self.runs += 1
-        if time.monotonic() > self.until:
+        if time.process_time() > self.until:
             return _Refused("", 0, ())
         inputs = list(self.usual)
         for position, dims in zip(self.positions, shapes, strict=True):
@@ -402,12 +413,8 @@ class _Search:
         waiting = _Queue()
         waiting.add(_Waiting(0, 0.0, 0, 0, lambda: first))
         squares, seen = list[_State](), set[Any]()
-        begun = time.process_time()
         most = RUNS
-        while waiting and self.runs < most:
-            spent = time.process_time() - begun
-            if spent > SECONDS or time.monotonic() > self.until:
-                break
+        while waiting and self.runs < most and time.process_time() < self.until:
             item = waiting.next()
             state = item.made()
             form = _form(state)
@@ -585,9 +592,10 @@ class _Search:
             if left != right and not {left, right} & self.fixed:
                 square = self._square(state, left, right)
                 yield cost - 0.9 + square, partial(_united, state, left, right)
-                for at, dims in enumerate(state.shapes) if square else ():
+                for at, dims in enumerate(state.shapes):
                     for this, that in ((left, right), (right, left)):
-                        if this in dims and that not in dims:
+                        shared = sum(this in other for other in state.shapes) > 1
+                        if this in dims and that not in dims and (square or shared):
                             only = partial(_replaced, state, at, this, that)
                             yield cost - 0.5, only
         several = [[dim for dim in rates if rates[dim][at]] for at in pair]
@@ -602,6 +610,9 @@ class _Search:
             by = rate[one] - rate[two]
             if not by or dim in self.fixed:
                 continue
+            if rate[one] and rate[two]:
+                far = cost - 0.4
+                yield from self._apart(state, dim, said[one], said[two], far)
             size = size_of[dim] - (said[one] - said[two]) / by
             if size.denominator > 1 or not least <= size <= LARGE:
                 continue
@@ -609,6 +620,25 @@ class _Search:
             further = cost - 0.8 + 0.2 * places + (dim in state.fitted)
             for change in self._as_large(state, dim, int(size)):
                 yield further + change[0], change[1]
+
+    def _apart(
+        self, state: _State, dim: int, one: int, two: int, cost: float
+    ) -> Iterator[_Change]:
+        """A dim of one input as another one than that of the others, as it is repeated: `k` has fewer heads than `q`."""
+        size_of = state.size_of()
+        having = [at for at, dims in enumerate(state.shapes) if dim in dims]
+        if size_of[dim] not in (one, two) or len(having) < 2:
+            return
+        own = size_of[dim]
+        sizes = {Fraction(own * one, two), Fraction(own * two, one)} - {own}
+        for at, size in product(having, sorted(sizes)):
+            same = [other for other in size_of if size_of[other] == size]
+            for other in same:
+                if other not in state.shapes[at]:
+                    yield cost - 0.1, partial(_replaced, state, at, dim, other)
+            if not same and size.denominator == 1 and 1 < size <= LARGE:
+                far = cost + 0.1 * (size > own)
+                yield far, partial(_alone_of_size, state, at, dim, int(size))
 
     def _as_large(self, state: _State, dim: int, size: int) -> Iterator[_Change]:
         """A dim of a size; where another has it most likely the same dim."""
@@ -716,7 +746,7 @@ class _Search:
                     yield cost + 0.2 - alone, both
 
     def _alike_in_rank(self, state: _State, at: int) -> Iterator[list[int]]:
-        """Other inputs whose rank is most often the same: those called like it, `next_value` and `next_done`, `lq1` and `lk1`, \
+        """Other inputs whose rank is most often the same: those called like it, `next_value` and `next_done`, `lq1` and `lk1`, `cos` and `sin`, \
 and of what is no parameter all of which nothing has told the rank."""
         name = self.names[at]
         kin = [
@@ -725,7 +755,7 @@ and of what is no parameter all of which nothing has told the rank."""
             if other != at
             and dims == state.shapes[at]
             and len(name) > 2
-            and name[:2] == self.names[other][:2]
+            and _is_called_like(name, self.names[other])
             and self.plain[name] == self.plain[self.names[other]]
         ]
         if kin:
@@ -756,6 +786,7 @@ and of what is no parameter all of which nothing has told the rank."""
     ) -> Iterator[_Change]:
         """An input with the shape of what it is combined with; one that is called like a parameter with its last dim."""
         size_of = state.size_of()
+        joined = re.search(r"must match except in dimension (\d+)", refused.words)
         for at, dims in enumerate(state.shapes):
             own = tuple(size_of[dim] for dim in dims)
             if own not in refused.operands or at not in refused.reached_by:
@@ -763,6 +794,9 @@ and of what is no parameter all of which nothing has told the rank."""
             for other in refused.operands:
                 if other == own or {0, 1} & {*other}:
                     continue
+                if joined and len(other) > (along := int(joined[1])):
+                    one = (*other[:along], 1, *other[along + 1 :])  # `torch.cat`
+                    yield least - 0.6, partial(_like, state, at, one)
                 whole = partial(_like, state, at, other)
                 last = partial(_like, state, at, other[-1:])
                 first, then = (
@@ -796,9 +830,11 @@ and of what is no parameter all of which nothing has told the rank."""
                     square = self._square(state, left, right)
                     further = 0.7 * (far + away) + square
                     yield least + cost + further, partial(_united, state, left, right)
-                    for at in range(len(state.shapes))[:: -1 if square else 1]:
-                        if square and left in state.shapes[at]:
-                            only = least + cost + 1.6 + 0.7 * (far + away)
+                    shared = sum(left in dims for dims in state.shapes) > 1
+                    for at, dims in reversed([*enumerate(state.shapes)]):
+                        only = 1.6 if square else 0.2  # `k` of fewer heads than `mask`
+                        if left in dims and right not in dims and (square or shared):
+                            only += least + cost + 0.7 * (far + away)
                             yield only, partial(_replaced, state, at, left, right)
 
     def _sized(
@@ -982,7 +1018,8 @@ def _begin(
         if holds and _is_plain(name, names)
     ]
     said = [told[name] for name in plain if STACKED not in told.get(name, (STACKED,))]
-    data = tuple(range(max(map(len, said), default=2)))
+    ranks = [2, *map(len, said)] if not said else [*map(len, said)]
+    data = tuple(range(max(*ranks, *(least.get(name, 0) for name in plain), 0)))
     number_of = {f"dim {at} of {len(data)}": at for at in data}  # that the text names
     used = len(data)
     fixed: dict[int, int] = {}  # sizes
@@ -993,7 +1030,9 @@ def _begin(
         if not data_words and name in plain and len(dims or ()) == len(data):
             data_words, number_of, data = _named(dims or (), number_of, data)
         if name in plain and (dims is None or not {*dims} - {""}):
-            shapes.append(data[len(data) - len(dims) :] if dims else data)
+            rank = len(dims) if dims else max(0, least.get(name, 0))
+            few = dims or rank > 2  # `x.unflatten(2, (heads, -1))`
+            shapes.append(data[max(0, len(data) - rank) :] if few else data)
             continue
         if dims is None and _rank_of(name, names) < least.get(name, 0) <= len(data):
             shapes.append(data if holds_values else data[: least[name]])
@@ -1001,6 +1040,9 @@ def _begin(
         rank = 1 if not holds_values else _rank_of(name, names)
         own = []
         words = ("",) * rank if dims is None else dims
+        if not holds_values and 1 < len(words) <= len(data) and not any(words):
+            shapes.append(data[: len(words)])  # `logits[B, T, V], labels[B, T]`
+            continue
         if len(words) == 2 and ALIKE.fullmatch(name.lower()):
             words = ("0 of w", "1 of w")
         for word in words:
@@ -1057,6 +1099,8 @@ def _last_word(name: str) -> str:
 def _is_vector(name: str, names: Sequence[str]) -> bool:
     """Whether a name is that of a vector of parameters; `b` is where there is a `w`, and no `a`: `w + b @ a`."""
     last, words = _last_word(name), {*map(_last_word, names)}
+    if NORM.search(name.lower()):
+        return True
     beside = bool(words & MATRICES) and "a" not in words
     return last in VECTORS - MATRICES and (last != "b" or beside)
 
@@ -1074,6 +1118,11 @@ def _is_plain(name: str, names: Sequence[str]) -> bool:
     parameter = {first, _last_word(name)} & (MATRICES | NUMBERLIKE)
     parameter |= {*filter(OF_WEIGHT.fullmatch, (first, name.lower()))}
     return not parameter and not _is_vector(name, names)
+
+
+def _is_called_like(one: str, two: str) -> bool:
+    """Whether two names begin alike, or are the two of a pair: `cos` and `sin`."""
+    return one[:2] == two[:2] or PAIRED.sub("", one) == PAIRED.sub("", two) != one
 
 
 def _form(state: _State) -> tuple[Any, ...]:
@@ -1523,6 +1572,47 @@ def _told_by_call(
         given = arguments[at] if at < len(arguments) else of_name.get(name)
         if given is not None:
             yield given, words
+
+
+DOCUMENTED = re.compile(r"[\[(]([^][()\n]*)[\])]")
+NO_DIM = frozenset({"optional", "float", "int", "bool", "tensor", "str", "default"})
+
+
+def _documented(
+    body: Sequence[ast.stmt], names: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The dims that a docstring says of inputs: `q: (B, T, D)`, `u: r(B D L)`."""
+    match body:
+        case [ast.Expr(ast.Constant(str(text))), *_]:
+            pass
+        case _:
+            return {}
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        places = re.finditer(rf"(?<![\w.]){name}(?![\w(\[.])`*(.*)", text)
+        for part in (match[1] for match in places):
+            bracket = DOCUMENTED.search(part)
+            dims = _dims_said(bracket[1]) if bracket and bracket.start() < 40 else ()
+            if dims:
+                found.setdefault(name, dims)
+    return found
+
+
+def _dims_said(text: str) -> tuple[str, ...]:
+    """A word for each dim of a text, `B, T, 2 * D`; none where it is no list of dims."""
+    words = [word.strip() for word in text.rstrip(", ").split(",")]
+    if "," not in text:
+        words = text.split()
+        if not all(len(word) < 3 for word in words):
+            return ()  # words of a sentence
+    plain = [re.fullmatch(r"\d+|[A-Za-z_]\w*|[\w*+/ -]+", word) for word in words]
+    if not all(plain) or len(words) > LARGEST or NO_DIM & {*map(str.lower, words)}:
+        return ()
+    sized = (word if word.isdecimal() else f"size {word}" for word in words)
+    return tuple(
+        word if word.replace("size ", "").isidentifier() or word.isdecimal() else ""
+        for word in sized
+    )
 
 
 class _Statement(NamedTuple):

@@ -65,6 +65,7 @@ MORE = {
 }
 RANK = {"range": 1, "steps": 1, "length": 1, "length_twice": 2}  # of other results
 # What the table says no shape of.
+MORE_OF = {"view_as_real": 1, "view_as_complex": -1}
 SAME = frozenset({"diff", "glu", "rot90", "movedim", "narrow", "requires_grad_"})
 SIZED = frozenset({"repeat", "tile"})
 OF_RANK = {"bmm": 3, "mm": 2, "outer": 2}
@@ -115,6 +116,7 @@ class _Reader:
         self.least: dict[str, int] = {}
         self.added: list[tuple[_Value, _Value]] = []  # after dims of one were added
         self.alike: list[tuple[_Value, _Value]] = []
+        self.products: list[tuple[_Value, _Value]] = []  # of matrices
         self.known: dict[int, _Known] = {}  # of the statement that is read
         self.number = count()
         self.given: list[_Known] = []  # what the functions return
@@ -128,6 +130,10 @@ class _Reader:
                 for this, that in ((one, two), (two, one)):
                     if that.base in self.told and this.base not in self.told:
                         self._note(this, len(self.told[that.base]) + that.more)
+        for one, two in self.products:  # a weight has most often two dims
+            rank = len(self.told.get(two.base, ())) + two.more
+            if rank > 2 and (not two.base or two.base in self.told):
+                self._note(_likely(one), rank)
         for one, two in self.added:  # `x * scale.unsqueeze(1)`
             for this, that in ((one, two), (two, one)):
                 known = {**self.likely, **self.told}
@@ -135,6 +141,11 @@ class _Reader:
                 if rank > 1 and that.more > this.more and this.base not in known:
                     self._note(_likely(that), rank + that.more)
                     self._note(_likely(this), rank + that.more)
+        for one, two in self.added:
+            for this, that in ((one, two), (two, one)):
+                if this.more > that.more and that.base in self.told:
+                    rank = len(self.told[that.base]) + that.more
+                    self._note(_likely(this), max(rank, this.more + 1))
         return self.told
 
     def _note(
@@ -199,6 +210,20 @@ class _Reader:
                     for item in self._each(target, values, several):
                         self._bind([target], [item], names)
                         self.block([*inner, *rest], names, depth)
+                case ast.If(
+                    ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]),
+                    inner,
+                    rest,
+                ):
+                    given = names.get(name)
+                    self.block([*inner, *rest], names, depth)
+                    if isinstance(given, _Value) and given.base:
+                        self._equal((given._replace(likely=True), names.get(name)))
+                        names[name] = given
+                case ast.If(
+                    ast.Compare(left, [ast.NotEq()], [right]), [ast.Raise(), *_]
+                ):
+                    self._stated(left, right, names, depth)
                 case ast.If(test, inner, rest):
                     if re.search(r"\bn?dim\b", ast.unparse(test)):
                         inner = []  # of another rank than most often
@@ -280,6 +305,17 @@ class _Reader:
             case ast.Attribute(one, "shape"), ast.Attribute(two, "shape"):
                 self._equal(self.value(item, names, depth) for item in (one, two))
             case (
+                ast.Subscript(
+                    ast.Attribute(one, "shape"),
+                    ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(int(fewer)))),
+                ),
+                ast.Attribute(two, "shape"),
+            ):
+                whole = self.value(one, names, depth)
+                if isinstance(whole, _Value):
+                    whole = whole._replace(more=whole.more - fewer, front=None)
+                self._equal((whole, self.value(two, names, depth)))
+            case (
                 (
                     ast.Call(ast.Attribute(value, "dim"), [])
                     | ast.Attribute(value, "ndim")
@@ -297,6 +333,12 @@ class _Reader:
         for this, that in ((one, two), (two, one)):
             if this.more > 0 and not that.base:
                 self._note(_likely(this), that.more)
+
+    def _product(self, one: _Known, two: _Known) -> _Known:
+        """`q @ k.mT`, which has the rank of the left one."""
+        if isinstance(one, _Value) and one.base and isinstance(two, _Value):
+            self.products.append((one, two))
+        return _moved(one)
 
     # --- Expressions.
 
@@ -324,14 +366,16 @@ class _Reader:
             case ast.Tuple(parts) | ast.List(parts):
                 return [*map(of, parts)]
             case ast.Subscript(ast.Attribute(value, "shape"), at):
-                self._has_dim(of(value), _plain(at))
+                last = getattr(at, "upper", None)  # `x.shape[1:3]`
+                end = getattr(last, "value", None)
+                self._has_dim(of(value), end - 1 if type(end) is int else _plain(at))
                 return NUMBER
             case ast.Subscript(value, index):
                 return self._indexed(value, index, names, depth)
             case ast.BinOp(left, operator, right):
                 one, two = of(left), of(right)
                 if isinstance(operator, ast.MatMult):
-                    return _moved(one)
+                    return self._product(one, two)
                 if not LAST_ADDED.search(ast.unparse(node)):
                     self._aligned(one, two)
                 return _joined(one, two)
@@ -461,8 +505,15 @@ class _Reader:
             if sizes is None:
                 return None
             kept = word == "expand" and _plain(sizes[0]) == -1  # no dim comes in front
+            merged = _factors(sizes) if word in ("view", "reshape") else 0
+            if isinstance(first, _Value) and not first.likely and merged:
+                self._note(_likely(first), merged)
             if word == "permute" or kept:
                 self._note(first, len(sizes))
+            plain = [_plain(size) == -1 for size in sizes]
+            if word == "expand" and any(plain) and isinstance(first, _Value):
+                ones = tuple("" if known else "1" for known in plain)
+                self._note(first._replace(likely=True), len(sizes), ones)
             return _Value("", len(sizes))
         if shapes & {"sizes", "sizes_first"}:
             sizes = _sizes(rest if word.startswith("new") else arguments)
@@ -474,6 +525,8 @@ class _Reader:
             return None
         if shapes & {"joined", "stacked"}:
             return self._of_several(first, int("stacked" in shapes))
+        if word == "matmul" and len(every) > 1:
+            return self._product(*every[:2])
         if both := _of_both(word, shapes, every):
             return both
         match word, arguments:
@@ -527,6 +580,12 @@ class _Reader:
         more = _more(word)
         if dim is not None and (more or 0) <= 0:
             self._has_dim(first, _plain(dim))
+        if word in ("transpose", "flatten", "unflatten", "movedim", "swapaxes"):
+            for one in rest[: 1 if word == "unflatten" else 2]:
+                self._has_dim(first, _plain(one))
+        if word == "unsqueeze" and type(at := _plain(dim) if dim else None) is int:
+            if at > 0:
+                self._has_dim(first, at - 1)
         if word in ("gather", "scatter_add", "scatter"):
             self._equal([first, *every[2:3]])
         if "attention" in shapes:
@@ -604,6 +663,8 @@ def _of_both(word: str, shapes: Collection[str], every: Sequence[_Known]) -> _Kn
 @cache
 def _more(word: str) -> int | None:
     """How many dims a result has more than the first tensor of a call; None where nothing is known of that."""
+    if word in MORE_OF:
+        return MORE_OF[word]
     if word in SAME or is_in_place(word):
         return 0
     for shape in sorted(_shapes(word)):
@@ -700,6 +761,21 @@ def _sizes(nodes: Sequence[ast.expr]) -> Sequence[ast.expr] | None:
     if not nodes or any(isinstance(item, ast.Starred) for item in nodes):
         return None
     return nodes
+
+
+def _factors(sizes: Sequence[ast.expr]) -> int:
+    """How many dims are put together to fewer, `x.reshape(B * T, D)`; 0 where that is not told."""
+    inner = [[*ast.walk(size)] for size in sizes]
+    names = [[one.id for one in part if isinstance(one, ast.Name)] for part in inner]
+    plain = all(
+        isinstance(one, ast.Name | ast.Mult | ast.BinOp | ast.Load)
+        or isinstance(one, ast.Constant)
+        and one.value == 1
+        for part in inner
+        for one in part
+    )
+    count = sum(map(len, names))
+    return count if plain and count > sum(map(bool, names)) else 0
 
 
 def _plain(node: ast.expr) -> object:
