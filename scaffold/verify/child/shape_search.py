@@ -36,8 +36,8 @@ from scaffold.verify.child.told_ranks import STACKED, Ranks, Told, told_ranks
 
 RUNS = 4000  # of the forward, at most
 LARGEST = 6  # ranks that are tried
-SECONDS = 6.0  # of this process's time, as a machine may be busy
-DESCRIBED = 5.0  # more, in which free sizes are told from others
+SECONDS = 8.0  # of this process's time, as a machine may be busy
+DESCRIBED = 4.0  # more, in which free sizes are told from others
 # Sizes, first those that a forward can divide; of many dims small ones, as an einsum may make a tensor of them all.
 POOL = (8, 12, 6, 18, 10, 16, 14, 9, 7, 11, 24, 13, 15, 20, 17, *range(31, 64))
 SMALL = (4, 6, 3, 8, 5, 10, 7, 9, 12, 11, 14, 13, 15, 16, 18, 20, 17, *range(31, 64))
@@ -1012,14 +1012,9 @@ def _begin(
     least: Mapping[str, int],
 ) -> _State:
     """What is called like data has one shape, every dim of a parameter is another; what the text tells comes first."""
-    plain = [
-        name
-        for name, holds in zip(names, floating, strict=True)
-        if holds and _is_plain(name, names)
-    ]
-    said = [told[name] for name in plain if STACKED not in told.get(name, (STACKED,))]
-    ranks = [2, *map(len, said)] if not said else [*map(len, said)]
-    data = tuple(range(max(*ranks, *(least.get(name, 0) for name in plain), 0)))
+    pairs = zip(names, floating, strict=True)
+    plain = [name for name, holds in pairs if holds and _is_plain(name, names)]
+    data = tuple(range(_rank_of_data(plain, told, least)))
     number_of = {f"dim {at} of {len(data)}": at for at in data}  # that the text names
     used = len(data)
     fixed: dict[int, int] = {}  # sizes
@@ -1029,18 +1024,18 @@ def _begin(
         dims = _without_unknown(told.get(name), number_of)
         if not data_words and name in plain and len(dims or ()) == len(data):
             data_words, number_of, data = _named(dims or (), number_of, data)
-        if name in plain and (dims is None or not {*dims} - {""}):
-            rank = len(dims) if dims else max(0, least.get(name, 0))
+        if name in plain and not {*(dims or ())} - {""}:
+            rank = len(dims or ()) or least.get(name, 0)
             few = dims or rank > 2  # `x.unflatten(2, (heads, -1))`
             shapes.append(data[max(0, len(data) - rank) :] if few else data)
             continue
-        if dims is None and _rank_of(name, names) < least.get(name, 0) <= len(data):
+        rank = 1 if not holds_values else _rank_of(name, names)
+        words = ("",) * rank if dims is None else dims
+        own = []
+        if dims is None and rank < least.get(name, 0) <= len(data):
             shapes.append(data if holds_values else data[: least[name]])
             continue
-        rank = 1 if not holds_values else _rank_of(name, names)
-        own = []
-        words = ("",) * rank if dims is None else dims
-        if not holds_values and 1 < len(words) <= len(data) and not any(words):
+        if not (holds_values or any(words)) and 1 < len(words) <= len(data):
             shapes.append(data[: len(words)])  # `logits[B, T, V], labels[B, T]`
             continue
         if len(words) == 2 and ALIKE.fullmatch(name.lower()):
@@ -1056,6 +1051,13 @@ def _begin(
     ranked = frozenset(at for at, name in enumerate(names) if name in told)
     sizes = _first_sizes(used, fixed)
     return _State((*shapes,), (*sizes.items(),), frozenset(fixed), ranked)
+
+
+def _rank_of_data(plain: Sequence[str], told: Told, least: Mapping[str, int]) -> int:
+    """The rank of what is called like data, of which nothing else is told."""
+    said = [told[name] for name in plain if STACKED not in told.get(name, (STACKED,))]
+    ranks = [least.get(name, 0) for name in plain]
+    return max(max(map(len, said), default=2), *ranks, 0)
 
 
 def _first_sizes(count: int, fixed: Mapping[int, int]) -> dict[int, int]:

@@ -210,25 +210,8 @@ class _Reader:
                     for item in self._each(target, values, several):
                         self._bind([target], [item], names)
                         self.block([*inner, *rest], names, depth)
-                case ast.If(
-                    ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]),
-                    inner,
-                    rest,
-                ):
-                    given = names.get(name)
-                    self.block([*inner, *rest], names, depth)
-                    if isinstance(given, _Value) and given.base:
-                        self._equal((given._replace(likely=True), names.get(name)))
-                        names[name] = given
-                case ast.If(
-                    ast.Compare(left, [ast.NotEq()], [right]), [ast.Raise(), *_]
-                ):
-                    self._stated(left, right, names, depth)
-                case ast.If(test, inner, rest):
-                    if re.search(r"\bn?dim\b", ast.unparse(test)):
-                        inner = []  # of another rank than most often
-                    self.value(test, names, depth)
-                    self.block([*inner, *rest], names, depth)
+                case ast.If():
+                    self._chosen(node, names, depth)
                 case ast.While(_, inner, _) | ast.With(_, inner):
                     self.block(inner, names, depth)
                 case ast.Assert(ast.Compare(left, [ast.Eq()], [right])):
@@ -241,6 +224,25 @@ class _Reader:
                     for part in ast.iter_child_nodes(node):
                         if isinstance(part, ast.expr):
                             self.value(part, names, depth)
+
+    def _chosen(self, node: ast.If, names: _Names, depth: int) -> None:
+        """`if mask is None: mask = ...`, which has the rank of the mask; `if a.shape != b.shape: raise ...`."""
+        blocks = [*node.body, *node.orelse]
+        match node.test, node.body:
+            case ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), _:
+                given = names.get(name)
+                self.block(blocks, names, depth)
+                if isinstance(given, _Value) and given.base:
+                    self._equal((given._replace(likely=True), names.get(name)))
+                    names[name] = given
+            case ast.Compare(left, [ast.NotEq()], [right]), [ast.Raise(), *_]:
+                self._stated(left, right, names, depth)
+                self.block(node.orelse, names, depth)
+            case test, _:
+                if re.search(r"\bn?dim\b", ast.unparse(test)):
+                    blocks = node.orelse  # of another rank than most often
+                self.value(test, names, depth)
+                self.block(blocks, names, depth)
 
     def _assign(
         self,
@@ -501,20 +503,7 @@ class _Reader:
             return self._of_pattern(first, _text(rest[0]))
         shapes = _shapes(word)
         if word in SIZED or shapes & {"reshaped", "expanded", "permuted"}:
-            sizes = _sizes(rest)
-            if sizes is None:
-                return None
-            kept = word == "expand" and _plain(sizes[0]) == -1  # no dim comes in front
-            merged = _factors(sizes) if word in ("view", "reshape") else 0
-            if isinstance(first, _Value) and not first.likely and merged:
-                self._note(_likely(first), merged)
-            if word == "permute" or kept:
-                self._note(first, len(sizes))
-            plain = [_plain(size) == -1 for size in sizes]
-            if word == "expand" and any(plain) and isinstance(first, _Value):
-                ones = tuple("" if known else "1" for known in plain)
-                self._note(first._replace(likely=True), len(sizes), ones)
-            return _Value("", len(sizes))
+            return self._of_sizes(word, first, _sizes(rest))
         if shapes & {"sizes", "sizes_first"}:
             sizes = _sizes(rest if word.startswith("new") else arguments)
             return None if sizes is None else _Value("", len(sizes))
@@ -537,6 +526,24 @@ class _Reader:
         if not isinstance(first, _Value):
             return None
         return self._of_subject(word, first, rest, every, keywords)
+
+    def _of_sizes(
+        self, word: str, first: _Known, sizes: Sequence[ast.expr] | None
+    ) -> _Known:
+        """What `view` and `expand` make, which tell also of what they are given."""
+        if sizes is None:
+            return None
+        known = [_plain(size) == -1 for size in sizes]
+        if isinstance(first, _Value):
+            likely = first._replace(likely=True)
+            merged = _factors(sizes) if word in ("view", "reshape") else 0
+            if merged and not first.likely:
+                self._note(_likely(first), merged)
+            if word == "permute" or word == "expand" and known[0]:
+                self._note(first, len(sizes))  # no dim comes in front
+            elif word == "expand" and any(known):
+                self._note(likely, len(sizes), tuple("" if n else "1" for n in known))
+        return _Value("", len(sizes))
 
     def _of_pattern(self, first: _Known, pattern: str) -> _Known:
         """What einops makes of a value, or of several."""
@@ -583,9 +590,9 @@ class _Reader:
         if word in ("transpose", "flatten", "unflatten", "movedim", "swapaxes"):
             for one in rest[: 1 if word == "unflatten" else 2]:
                 self._has_dim(first, _plain(one))
-        if word == "unsqueeze" and type(at := _plain(dim) if dim else None) is int:
-            if at > 0:
-                self._has_dim(first, at - 1)
+        at = _plain(dim) if dim is not None and word == "unsqueeze" else None
+        if isinstance(at, int) and at > 0:
+            self._has_dim(first, at - 1)
         if word in ("gather", "scatter_add", "scatter"):
             self._equal([first, *every[2:3]])
         if "attention" in shapes:

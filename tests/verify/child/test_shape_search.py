@@ -57,6 +57,18 @@ TAKEN = {
         "rewards[N, D], next_value[D], next_done[D]",
         (),
     ),
+    # A condition that is refused otherwise, positions of the leading dims, and what a docstring says.
+    "if x.shape[:-1] != i.shape:\n    raise ValueError('no')\nreturn torch.gather(x[:, 1:].log_softmax(-1), 2, i[:, 1:].unsqueeze(2)).squeeze(2)": (
+        "x, i[; int]",
+        "x[N, D, K], i[N, D; int]",
+        (),
+    ),
+    # Heads that are repeated, of a mask as well.
+    "B, H, S, D = k.shape\nk = k[:, :, None].expand(B, H, 2, S, D).reshape(B, H * 2, S, D)\nreturn torch.softmax(torch.matmul(q, k.transpose(2, 3)) + mask, -1)": (
+        "q, k, mask",
+        "q[B, N, K, D], k[B, H, S, D], mask[B, N, K, S]",
+        ("N == 2 * H",),
+    ),
     # A mask has a size of 1, rather than two equal dims.
     "B, T, C = x.shape\nq, k = F.linear(x, wq), F.linear(x, wk)\ns = torch.softmax(q @ k.mT + mask.view(mask.shape[0], mask.shape[1]), -1)\nreturn s @ x": (
         "x, wq, wk, mask",

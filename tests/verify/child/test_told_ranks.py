@@ -42,7 +42,10 @@ def test_what_has_as_many_dims_as_its_tensor_is_told_by_the_table(between: str) 
         ("x.chunk(4, -1)", 1),
         ("x.norm(2, 1)", 2),
         ("x.flip(2)", 3),
-        ("x.unsqueeze(3)", 0),
+        ("x.unsqueeze(3)", 3),
+        ("x.transpose(1, 3)", 4),
+        ("x.unflatten(2, (4, 5))", 3),
+        ("x.shape[1:3]", 3),
         ("torch.gather(x, 1, i)", 2),
     ],
 )
