@@ -22,7 +22,9 @@ from scaffold.verify.processes import (
     work_through,
 )
 
-LIMIT = 30  # seconds for the proof of an op; it takes one, at most a few
+# Seconds of its own for the proof of an op, not of the clock where others keep the machine busy; it takes one, at most a few.
+LIMIT = 30
+LONGEST = 5  # times the limit by the clock, where its process does not see to that
 START_LIMIT = 120.0  # ... to import torch: from a slow disk it takes a minute
 SHOWN_LINES = 12  # of what a process said before it died
 
@@ -204,9 +206,10 @@ class Prover:
         """Say what is to be proven: the clock of the proof begins."""
         assert self.process is not None and self._request is not None
         request, self._request = self._request, None
-        self.deadline = time.monotonic() + self.limit
+        self.deadline = time.monotonic() + LONGEST * self.limit
         original = request.original and request.original._asdict()
-        self.process.ask({**request._asdict(), "original": original})
+        asked = {**request._asdict(), "original": original, "limit": self.limit}
+        self.process.ask(asked)
 
     def hear(self) -> None:
         """Take in what the process has said; end it if it is out of time."""
@@ -229,6 +232,9 @@ class Prover:
                 self._send()
         elif "lacks" in answer:
             self._fail(f"cannot import torch: {answer['lacks']}")
+        elif "late" in answer:
+            words, hint = self._still_running()
+            self.result = _died(words, process.said, hint)._replace(torch=self._torch)
         elif "died" in answer:
             died = _died(_end(int(answer["died"])), process.said)
             self.result = died._replace(torch=self._torch)
@@ -244,8 +250,11 @@ class Prover:
             waited = max(START_LIMIT, self.limit)
             self._fail(f"has not imported torch after {waited:g} seconds")
             return
+        self._fail(*self._still_running())
+
+    def _still_running(self) -> tuple[str, str]:
         longer = f"give it longer: --limit {2 * self.limit:g}"
-        self._fail(f"still running after {self.limit:g} seconds", longer)
+        return f"still running after {self.limit:g} seconds", longer
 
     def _fail(self, words: str, hint: str = "") -> None:
         """Say that the process is to blame, and end it."""

@@ -2,15 +2,17 @@
 
 In: on stdin, one JSON object a line: an op's text, that of its checks, and where the user's modules are.
 Out: on stdout, one JSON object a line: first the version of torch, or why it cannot be imported; then of each op the fields of a
-`Verdict`, or how its process ended. What the user's code prints goes to stderr.
+`Verdict`, or how its process ended, or that it came to its limit. What the user's code prints goes to stderr.
 Invariant: every op runs in a process of its own, forked from this one, which has torch loaded and nothing of the user's: what
 one does to itself, to modules or to torch, no other sees.
 """
 
 import json
 import os
+import select
 import signal
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -51,14 +53,44 @@ def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
         _prove(request, writing)
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe:
-        said = pipe.readline()
-    if said.endswith("\n"):
+        late = not _speaks(pipe.fileno(), child, request["limit"])
+        said = "" if late else pipe.readline()
+    if late or said.endswith("\n"):
         os.kill(child, signal.SIGKILL)  # it has nothing left to do
     status = os.waitpid(child, 0)[1]
+    if late:
+        return {"late": True}
     if said.endswith("\n"):
         answer: dict[str, Any] = json.loads(said)
         return answer
     return {"died": os.waitstatus_to_exitcode(status)}
+
+
+def _speaks(pipe: int, child: int, limit: float) -> bool:
+    """Wait until the process answers or ends; False where it has had its time: on a busy machine that is its own, not the clock's."""
+    begun = time.monotonic()
+    while not select.select([pipe], [], [], min(limit, ASKED))[0]:
+        past = time.monotonic() - begun
+        spent = _spent(child)
+        waits = spent < IDLE * past  # for something that is no processor
+        if past >= limit and (waits or spent >= limit or past >= LONGEST * limit):
+            return False
+    return True
+
+
+ASKED = 0.1  # seconds, after which it is looked at again
+IDLE = 0.1  # of the time, in which a process works that does not wait
+LONGEST = 4  # times the limit, whatever else the machine does
+
+
+def _spent(child: int) -> float:
+    """The seconds that a process has worked; no end of them where that is not known."""
+    try:
+        with open(f"/proc/{child}/stat", encoding="utf-8") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return float("inf")
 
 
 def _prove(request: dict[str, Any], writing: int) -> None:

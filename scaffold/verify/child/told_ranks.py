@@ -138,12 +138,13 @@ class _Reader:
             for this, that in ((one, two), (two, one)):
                 known = {**self.likely, **self.told}
                 rank = len(known.get(that.base, ())) or self.least.get(that.base, 0)
-                if rank > 1 and that.more > this.more and this.base not in known:
+                more = that.more > max(0, this.more)
+                if rank > 1 and more and this.base not in known:
                     self._note(_likely(that), rank + that.more)
                     self._note(_likely(this), rank + that.more)
         for one, two in self.added:
             for this, that in ((one, two), (two, one)):
-                if this.more > that.more and that.base in self.told:
+                if this.more > max(0, that.more) and that.base in self.told:
                     rank = len(self.told[that.base]) + that.more
                     self._note(_likely(this), max(rank, this.more + 1))
         return self.told
