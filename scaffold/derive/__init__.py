@@ -29,7 +29,7 @@ from scaffold.derive.derivation import (
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.detached_outputs import perhaps_detached, without_gradient
 from scaffold.derive.forward.live_forward import live_forward
-from scaffold.derive.name_collisions import apart_from, fresh, numbered
+from scaffold.derive.name_collisions import apart_from
 from scaffold.derive.pipeline import derive
 from scaffold.derive.saving import facet_of, is_for_most, variadic_names
 
@@ -46,11 +46,9 @@ __all__ = [
     "apart_from",
     "derive",
     "facet_of",
-    "fresh",
     "grad_name",
     "is_for_most",
     "live_forward",
-    "numbered",
     "perhaps_detached",
     "variadic_names",
     "without_gradient",

@@ -12,7 +12,6 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Position, Pullback, tensors
 from scaffold.derive.lower.unruled_calls import changes_statistics
-from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
@@ -24,6 +23,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
 from scaffold.spec.op_spec import FORWARD

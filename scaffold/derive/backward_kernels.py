@@ -14,9 +14,9 @@ from scaffold.derive.derivation import BackwardKernel, Block, Derivation
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import registered_apart
 from scaffold.derive.library import leaves, shape_of, sure_inputs
-from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import expression_of, is_of_ctx, read_of_ctx
 from scaffold.formula import Assign, Graph, Node, rewritten, written
+from scaffold.formula.names import fresh
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 from scaffold.spec.op_spec import ANY_DIMS, WHOLE, Sharding
 

@@ -28,7 +28,6 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import cloned, kept_apart, own_results
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.shapes import LeadingDims, Origin, Own, Shape
-from scaffold.derive.name_collisions import fresh
 from scaffold.derive.saving import (
     Context,
     ContextNames,
@@ -51,6 +50,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.primitives.calls import may_be
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 

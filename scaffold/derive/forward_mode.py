@@ -40,7 +40,6 @@ from scaffold.derive.graph.op import (
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.name_collisions import fresh
 from scaffold.derive.plan.recomputation import plan_reuse
 from scaffold.derive.plan.save_plan import PLAIN, BackwardGraph
 from scaffold.derive.rules.formulas import FormulaEvaluator
@@ -63,6 +62,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 REAL, COMPLEX = PLAIN  # kinds of numbers that have a tangent

@@ -1,4 +1,4 @@
-"""Fresh names, and names renamed so that what the user wrote in two places can stand in one body.
+"""Names renamed so that what the user wrote in two places can stand in one body.
 
 In: statements and a name. Out: the same statements under another name. Invariant: every read means the value it meant.
 """
@@ -7,7 +7,6 @@ import builtins
 import keyword
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from itertools import count
 
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.formula import (
@@ -23,26 +22,11 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.names import fresh
 
 RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
 # Builtins that generated code calls itself: no local of a formula may hide them.
 CALLED = frozenset({"any", "all", "enumerate", "len", "max", "tuple", "zip"})
-
-
-def fresh(stem: str, taken: Collection[str]) -> str:
-    """The stem, with a number if it is taken."""
-    name, count = stem, 1
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    return name
-
-
-def numbered(stem: str, taken: Collection[str]) -> str:
-    """The stem with the first number that makes it free, as a second mask is called by hand: `mask2`."""
-    sign = "_" if any(char.isdigit() for char in stem) else ""
-    numbers = (f"{stem}{sign}{number}" for number in count(2))
-    return next(name for name in numbers if name not in taken)
 
 
 def apart(

@@ -37,7 +37,6 @@ from scaffold.derive.forward.input_names import with_input_names
 from scaffold.derive.forward.live_forward import forward_that_saves
 from scaffold.derive.forward.ssa_names import with_versions
 from scaffold.derive.library import refuse_unregistrable
-from scaffold.derive.name_collisions import fresh
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
 from scaffold.derive.saving import (
     Context,
@@ -74,6 +73,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from scaffold.derive.analysis.metadata import (
 from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import Filled, Kept, Saved, Source, Traits
 from scaffold.derive.forward.body import grad_name
-from scaffold.derive.name_collisions import fresh
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Graph,
@@ -33,6 +32,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.primitives.calls import casts_like, rearranges
 from scaffold.spec import OpSpec, Output, TensorInput
 

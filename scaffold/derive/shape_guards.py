@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, Forward, ShapeCheck
-from scaffold.derive.name_collisions import fresh
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Formula, Graph, Node, emit
+from scaffold.formula.names import fresh
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, TensorInput, is_leading, leading
 
 # The op as it is written for another declaration; None where its gradients are known to be others.

@@ -17,7 +17,6 @@ from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.name_collisions import (
     apart,
     apart_from,
-    fresh,
     hidden_builtins,
     outer_renamed,
 )
@@ -35,6 +34,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 # --- The gradient formulas of an op as one program.

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Forward, GradientStatements
-from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
@@ -22,6 +21,7 @@ from scaffold.formula import (
     literal_value,
     rewritten,
 )
+from scaffold.formula.names import fresh
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec, TensorInput
 

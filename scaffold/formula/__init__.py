@@ -5,6 +5,7 @@ nothing of it is imported or run.
 
 A formula takes this way; a module imports only from those above it:
 
+    names                  names that are free
     definitions            what a file defines, and its functions with every name told apart
     text                   the text with its place, and the scope of its names
     graph                  what is read: nodes, statements, a formula

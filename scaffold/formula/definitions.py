@@ -8,9 +8,10 @@ file; neither can be written by a user. Positions stay those of the file.
 
 import ast
 import copy
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from scaffold.formula.names import fresh
 
 FUNCTIONAL = "torch.nn.functional"
 # What is imported from these is theirs under any name.
@@ -291,8 +292,7 @@ class NameResolver(ast.NodeTransformer):
         self.locals |= {item: f"{self.prefix}{item}" for item in bound}
         own = RESERVED.intersection(_bound(body)).difference(bound[: len(named)])
         for local in () if self.prefix else own:
-            free = (f"new_{local}{count or ''}" for count in itertools.count())
-            self.locals[local] = next(name for name in free if name not in bound)
+            self.locals[local] = fresh(f"new_{local}", bound, sign="")
         for item in named:
             item.arg = self.locals[item.arg]
         return Function(name, arguments, [self.visit(item) for item in body], node)

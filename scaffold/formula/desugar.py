@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
+from scaffold.formula.names import take
 from scaffold.formula.substitution import (
     changes,
     is_pure,
@@ -71,7 +72,7 @@ class _Plain:
                     found.append(_assigned(item, first, value))
                     found += self._each(item, others, name)
                 case ast.Assign(targets, value):  # `v[0] = a = x`
-                    name = self._fresh("value")
+                    name = take(self.taken, "value")
                     found.append(_assigned(item, _stored(item, name), value))
                     found += self._each(item, targets, name)
                 case ast.If(test, inner, other):
@@ -100,7 +101,7 @@ class _Plain:
             return
         moved = names_in(changed).intersection(stored([target]))  # `v[i], i = x, 1`
         names = {
-            id(part): self._fresh(_stem(part))
+            id(part): take(self.taken, _stem(part))
             for part in parts
             if part in changed or moved and isinstance(part, ast.Name)
         }
@@ -109,14 +110,6 @@ class _Plain:
             if id(part) in names:
                 known = ast.Name(names[id(part)], ast.Load())
                 yield _assigned(item, part, ast.copy_location(known, part))
-
-    def _fresh(self, stem: str) -> str:
-        count, name = 1, stem
-        while name in self.taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self.taken.add(name)
-        return name
 
 
 def _sizes_among(
@@ -398,9 +391,7 @@ def without_dicts(
     for name, key in sorted(stored_keys, key=str):
         if name in made - lost:
             stem = f"{name}_{key!s}" if f"{name}_{key!s}".isidentifier() else name
-            numbered = (f"{stem}_{more}" for more in range(2, len(own) + 3))
-            names[name, key] = next(x for x in (stem, *numbered) if x not in own)
-            own.add(names[name, key])
+            names[name, key] = take(own, stem)
     if not names:
         return body
     return [line for item in body for line in _Entries(names).lines(item)]
@@ -578,11 +569,9 @@ class _Known:
         self._forget(inner)
         found, names = list[ast.stmt](), dict[str, ast.expr]()
         for name in sorted(above):
-            numbered = (f"{name}_detached{more}" for more in ("", *range(2, 99)))
-            fresh = next(one for one in numbered if one not in self.taken)
-            self.taken.add(fresh)
-            names[name] = ast.copy_location(ast.Name(fresh, ast.Load()), inner[0])
-            target = _stored(inner[0], fresh)
+            outside = take(self.taken, f"{name}_detached", sign="")
+            names[name] = ast.copy_location(ast.Name(outside, ast.Load()), inner[0])
+            target = _stored(inner[0], outside)
             value = ast.copy_location(ast.Name(name, ast.Load()), inner[0])
             found.append(_constant(inner[0], target, value))
         return [*found, *(substituted(copy.deepcopy(item), names) for item in inner)]

@@ -26,6 +26,7 @@ from scaffold.formula.definitions import (
 )
 from scaffold.formula.desugar import choice_of_mode, with_one_return
 from scaffold.formula.loop_unrolling import elements_of, is_map
+from scaffold.formula.names import take
 from scaffold.formula.substitution import (
     changes,
     is_pure,
@@ -315,9 +316,7 @@ class Inliner:
 
     def free(self, *choices: str) -> str:
         """The first of the names that is free, else the last with a number; it is taken from now on."""
-        numbered = (f"{choices[-1]}_{count}" for count in range(2, len(self.taken) + 3))
-        free = next(one for one in (*choices, *numbered) if one not in self.taken)
-        self.taken.add(free)
+        free = take(self.taken, *choices)
         self.made |= {free}
         return free
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from scaffold.formula.definite_assignment import NEGATED
+from scaffold.formula.names import take
 from scaffold.formula.substitution import is_pure, names_in, renamed, stored
 
 OPPOSITE = {**NEGATED, **{after: before for before, after in NEGATED.items()}}
@@ -26,12 +27,7 @@ def as_plain_loops(
     used = {*names_in(body), *taken}
 
     def fresh(stem: str) -> str:
-        name, count = stem, 1
-        while name in used:
-            count += 1
-            name = f"{stem}{count}"
-        used.add(name)
-        return name
+        return take(used, stem, sign="")
 
     found = _with_counters(copy.deepcopy([*body]), {*whole} - {*stored(body)})
     nodes = (node for item in found for node in ast.walk(item))
@@ -123,20 +119,12 @@ def _counted(
     return _at(loop, made)
 
 
-def _is_whole(stop: ast.expr, known: Collection[str]) -> bool:
-    """Whether it is an integer: a size, a length, a constant, an attribute that is declared so."""
-    match stop:
-        case ast.Name(name):
-            return name in known
-        case ast.Constant(int()):
-            return True
-        case ast.Subscript(ast.Attribute(_, "shape")):
-            return True
-        case ast.Call(ast.Attribute(_, "size") | ast.Name("len")):
-            return True
+def _is_whole(value: ast.expr, known: Collection[str]) -> bool:
+    """Whether it is an integer, which may be negative: a size, or computed of such ones; `known` are names of integers."""
+    match value:
         case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult(), right):
             return _is_whole(left, known) and _is_whole(right, known)
-    return False
+    return _is_size(value, known)
 
 
 # --- Lists that a comprehension makes: `ys = []`, `for t in range(n): ys.append(f(t))`.
@@ -283,7 +271,7 @@ def _sizes(body: Body, taken: Collection[str]) -> set[str]:
 
 
 def _is_size(value: ast.expr, sizes: Collection[str]) -> bool:
-    """Whether a whole number is never negative."""
+    """Whether it is an integer that is never negative: `x.shape[0]`, `len(steps)`, a sum of such ones; `sizes` are names of them."""
     match value:
         case ast.Name(name):
             return name in sizes
@@ -291,8 +279,8 @@ def _is_size(value: ast.expr, sizes: Collection[str]) -> bool:
             return _is_size(left, sizes) and _is_size(right, sizes)
         case ast.Constant(int()):
             return True
-        case ast.Subscript(ast.Attribute(_, "shape"), ast.Constant() | ast.UnaryOp()):
-            return True
+        case ast.Subscript(ast.Attribute(_, "shape"), at):
+            return not isinstance(at, ast.Slice)
         case ast.Call(ast.Attribute(_, "size"), [_]) | ast.Call(ast.Name("len"), [_]):
             return True
     return False

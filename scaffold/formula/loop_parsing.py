@@ -32,6 +32,7 @@ from scaffold.formula.graph import (
     assignments,
     expressions,
 )
+from scaffold.formula.names import take
 from scaffold.formula.program import Program
 from scaffold.formula.statements import StatementParser
 from scaffold.formula.substitution import is_pure, names_in, stored, substituted
@@ -289,12 +290,7 @@ class _OneStep:
         ]
 
     def _fresh(self, stem: str) -> str:
-        name, count = stem, 1
-        while name in self.taken:
-            count += 1
-            name = f"{stem}{count}"
-        self.taken.add(name)
-        return name
+        return take(self.taken, stem, sign="")
 
     def _header(self, target: ast.expr, items: ast.expr) -> _Header | None:
         match target, items:

@@ -4,8 +4,9 @@ In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invar
 tensor of floating point is not cast, nor is float64: as by PyTorch.
 """
 
-from scaffold.derive import Derivation, fresh
+from scaffold.derive import Derivation
 from scaffold.formula import written
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec, TensorInput
 
 FEW = 3  # tensors that are cast line by line

@@ -7,9 +7,10 @@ keeps one record.
 
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, fresh
+from scaffold.derive import Derivation
 from scaffold.derive.derivation import Jvp
 from scaffold.formula import Assign, Lines, Node, emit, emit_lines, written
+from scaffold.formula.names import fresh
 from scaffold.render.backward import RETURN_WIDTH, names_of
 from scaffold.render.typing import annotated_body
 from scaffold.spec import Input, OpSpec, TensorInput

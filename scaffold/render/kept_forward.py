@@ -4,9 +4,9 @@ In: an `OpSpec` and its kept forward. Out: the lines of the body of a function. 
 untyped result gets.
 """
 
-from scaffold.derive import fresh
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.formula import Kept, Node, assignments, emit, same_tensor, written
+from scaffold.formula.names import fresh
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec
 

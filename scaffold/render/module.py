@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, apart_from, fresh
+from scaffold.derive import Derivation, apart_from
 from scaffold.formula import (
     Assign,
     Formula,
@@ -22,6 +22,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.render.docstring import INDENT, first_paragraph, quoted, wrapped
 from scaffold.render.parameters import (
     Dims,

@@ -6,7 +6,8 @@ In: an `OpSpec` and its `Derivation`. Out: the text of `NAME.py`, formatted. Inv
 from textwrap import indent
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, fresh, without_gradient
+from scaffold.derive import Derivation, without_gradient
+from scaffold.formula.names import fresh
 from scaffold.render.autocast import cast_lines
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
 from scaffold.render.environment import render_block, with_imports

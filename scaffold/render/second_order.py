@@ -10,8 +10,9 @@ is a tensor of ones, it returns a gradient that is a constant to autograd: what 
 
 from collections.abc import Sequence
 
-from scaffold.derive import Derivation, fresh
+from scaffold.derive import Derivation
 from scaffold.derive.derivation import DoubleBackward
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 GUARD = "_OnceDifferentiable"

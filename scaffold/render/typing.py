@@ -7,7 +7,6 @@ Invariant: in doubt it is not, and the generated code says so with an annotation
 import re
 from collections.abc import Iterable
 
-from scaffold.derive import fresh, numbered
 from scaffold.derive.derivation import LINE, METHOD, STEP
 from scaffold.formula import (
     Assign,
@@ -20,6 +19,7 @@ from scaffold.formula import (
     emit_lines,
     written,
 )
+from scaffold.formula.names import fresh, numbered
 from scaffold.primitives.calls import is_untyped
 
 MODULES = frozenset({"torch", "F"})

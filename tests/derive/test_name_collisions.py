@@ -6,7 +6,6 @@ from scaffold.derive.forward.ssa_names import as_they_were, with_versions
 from scaffold.derive.name_collisions import (
     apart,
     apart_from,
-    fresh,
     hidden_builtins,
     outer_renamed,
 )
@@ -22,13 +21,6 @@ def statements(source: str, graph: Graph) -> tuple[Statement, ...]:
 
 def code(items: tuple[Statement, ...]) -> str:
     return "\n".join(emit_lines(items))
-
-
-@pytest.mark.parametrize(
-    ("taken", "name"), [(set(), "h"), ({"h"}, "h_2"), ({"h", "h_2"}, "h_3")]
-)
-def test_a_name_that_is_free(taken: set[str], name: str) -> None:
-    assert fresh("h", taken) == name
 
 
 @pytest.mark.parametrize(

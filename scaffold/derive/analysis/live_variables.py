@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from scaffold.derive.backward_program import read_names, surely_written
-from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
@@ -24,6 +23,7 @@ from scaffold.formula import (
     raises,
     written,
 )
+from scaffold.formula.names import fresh
 
 # --- Checks.
 

@@ -15,12 +15,7 @@ from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.forward.outputs import own_results
-from scaffold.derive.name_collisions import (
-    apart_from,
-    fresh,
-    hidden_builtins,
-    renamed_local,
-)
+from scaffold.derive.name_collisions import apart_from, hidden_builtins, renamed_local
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -40,6 +35,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.primitives.calls import is_constant, is_tuple, may_share_memory
 from scaffold.spec import OpSpec
 

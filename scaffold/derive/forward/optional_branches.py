@@ -4,8 +4,8 @@ In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x
 Invariant: the same values, and nothing is computed that a branch would have left out.
 """
 
-from scaffold.derive.name_collisions import fresh
 from scaffold.formula import Assign, Graph, If, Lines, Node, Statement, changed_in_place
+from scaffold.formula.names import take
 
 STEMS = {"+": "total", "-": "difference", "*": "product"}
 
@@ -61,7 +61,7 @@ class Unfolder:
         def lift(node: Node) -> Node | None:
             choice = None if node is value else _droppable(node)
             if choice is not None:
-                target = self.graph.name(self._fresh(STEMS[choice[1].label]))
+                target = self.graph.name(take(self.taken, STEMS[choice[1].label]))
                 before.extend(self._assign(target, node, ()))
                 return target
             if node.kind in ("conditional", "boolean"):  # only the first part is sure
@@ -72,11 +72,6 @@ class Unfolder:
 
         plain = self.graph.rewrite(value, lift)
         return tuple(before), plain
-
-    def _fresh(self, stem: str) -> str:
-        name = fresh(stem, self.taken)
-        self.taken.add(name)
-        return name
 
 
 def _droppable(node: Node) -> tuple[Node, Node, Node] | None:

@@ -13,7 +13,6 @@ from scaffold.derive.analysis.activity import callee, carries_gradient, is_rando
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
-from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Graph,
@@ -27,6 +26,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.primitives.calls import facts_of_call, may_be
 from scaffold.spec import OpSpec
 

@@ -13,7 +13,7 @@ from typing import TypeGuard
 from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Maths
 from scaffold.derive.forward.body import grad_name
-from scaffold.derive.name_collisions import apart, fresh
+from scaffold.derive.name_collisions import apart
 from scaffold.formula import (
     Assign,
     Graph,
@@ -27,6 +27,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 APART = frozenset({"lambda", "loop"})  # whose names are their own

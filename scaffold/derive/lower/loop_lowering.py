@@ -35,7 +35,6 @@ from scaffold.derive.graph.op import (
 )
 from scaffold.derive.graph.shapes import Dim, NamedSize, OrScalar, Shape, is_lead
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.name_collisions import fresh
 from scaffold.formula import (
     Assign,
     Formula,
@@ -47,6 +46,7 @@ from scaffold.formula import (
     expressions,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 from scaffold.spec.op_spec import DType
 

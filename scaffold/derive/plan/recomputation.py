@@ -24,7 +24,6 @@ from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.backward_program import free_reads, read_names, surely_written
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.ssa_names import as_they_were
-from scaffold.derive.name_collisions import fresh
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
     Assign,
@@ -40,6 +39,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 

@@ -16,7 +16,7 @@ from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.backward_program import lines_of
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.live_forward import effects
-from scaffold.derive.name_collisions import RESERVED, numbered
+from scaffold.derive.name_collisions import RESERVED
 from scaffold.derive.stated_gradients import outer_names
 from scaffold.derive.write.placement import blocks_of
 from scaffold.formula import (
@@ -35,6 +35,7 @@ from scaffold.formula import (
     written,
     written_to,
 )
+from scaffold.formula.names import numbered
 from scaffold.primitives import built_in_primitives
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec

@@ -18,7 +18,6 @@ from scaffold.derive.autograd_fallback import needs_gradient
 from scaffold.derive.backward_program import Line, read_names, surely_written
 from scaffold.derive.graph.op import Loop, LoopGradient, LoopPart, LoopResult, Op
 from scaffold.derive.graph.shapes import Dim, Shape
-from scaffold.derive.name_collisions import fresh
 from scaffold.derive.write.value_names import STEPS
 from scaffold.formula import (
     Assign,
@@ -33,6 +32,7 @@ from scaffold.formula import (
     written,
 )
 from scaffold.formula.loop_parsing import LoopNodes
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 Assigns = list[Assign]

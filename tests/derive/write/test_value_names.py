@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from scaffold.derive import derive
-from scaffold.derive.name_collisions import numbered
 from scaffold.formula import emit_lines
 from tests.derive.building import load, spec_of, text_of
 from tests.derive.cases import CASES, Case
@@ -287,11 +286,6 @@ def test_a_gradient_is_called_as_its_value_is() -> None:
     assert "grad_w1 = torch.tensordot(grad_projected_w1, x" in text
     assert "grad_w3 = torch.tensordot(grad_projected_w3, x" in text
     assert "# w.r.t." not in text
-
-
-def test_a_second_value_of_one_role_has_a_number() -> None:
-    assert numbered("mask", {"mask"}) == "mask2"
-    assert numbered("grad_x1", {"grad_x1", "grad_x1_2"}) == "grad_x1_3"
 
 
 def test_both_halves_of_a_gradient_have_names() -> None:
