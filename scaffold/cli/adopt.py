@@ -49,10 +49,10 @@ from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions
 from scaffold.project.hand_written import target as directory
-from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, proving
+from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, Run, proving
 from scaffold.project.places import Places, find_places
 from scaffold.project.proof_errors import untyped
-from scaffold.project.proofs import Run, prove, request_of
+from scaffold.project.proofs import prove, request_of
 from scaffold.project.rendering import Generated, generate_table
 from scaffold.project.specification import Companion, Given, Merged, Values
 from scaffold.render.files import render

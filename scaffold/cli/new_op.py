@@ -14,8 +14,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.workspace.conflicts import POLICIES
 
 if TYPE_CHECKING:
-    from scaffold.project.interpreter import Proving
-    from scaffold.project.proofs import Run
+    from scaffold.project.interpreter import Proving, Run
     from scaffold.project.rendering import Generated
     from scaffold.project.specification import Values
     from scaffold.project.writing import Settled
@@ -171,7 +170,7 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
 def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
     """How the project proves what is not the code that was proven; an op that was not, and could have been, stays so."""
-    from scaffold.project.proofs import Run
+    from scaffold.project.interpreter import Run
     from scaffold.verify.prover import LIMIT
 
     known = generated.proof is not None or generated.missing

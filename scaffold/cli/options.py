@@ -14,7 +14,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.workspace.conflicts import POLICIES, Policy
 
 if TYPE_CHECKING:
-    from scaffold.project.proofs import Run
+    from scaffold.project.interpreter import Run
 
 FORMATS = ("text", "json")
 
@@ -127,8 +127,7 @@ def proofs_wanted(
     python: str | None, limit: int | None, verify: bool | None, every: bool = False
 ) -> "Run | None":
     """How proofs are run; None where there are to be none."""
-    from scaffold.project.interpreter import check_limit
-    from scaffold.project.proofs import Run
+    from scaffold.project.interpreter import Run, check_limit
     from scaffold.verify.prover import LIMIT
 
     limit = LIMIT if limit is None else limit

@@ -15,9 +15,9 @@ from typing import Any
 from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.files import read_bytes
 from scaffold.project.console import Console, from_here
+from scaffold.project.interpreter import Run
 from scaffold.project.manifest_edits import replaced
 from scaffold.project.project import Project, new_manifest, open_project
-from scaffold.project.proofs import Run
 from scaffold.project.rendering import Generated, maths_digest, rendering_of
 from scaffold.project.specification import FORMULAS, Specified, from_manifest
 from scaffold.project.survey import survey

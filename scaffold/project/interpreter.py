@@ -1,14 +1,16 @@
 """Which interpreter runs a proof, since the tool's own often has no PyTorch, and the process of the proof.
 
-In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts.
+In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts; what a run
+over many ops knows of its proofs.
 Invariant: torch is looked for, not imported; an interpreter that the user names is used or refused, never passed over in silence.
 Nothing is looked for and no process is started before it is asked for; none is left when the command ends.
 """
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,10 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaffold.errors import Location, ScaffoldError
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import Console
-from scaffold.project.specification import Values
 
-if TYPE_CHECKING:
+if (
+    TYPE_CHECKING
+):  # most runs prove nothing, and what one proves is made after its process is started
+    from scaffold.project.specification import Values
+    from scaffold.project.survey import Op
     from scaffold.verify import Prover, Request, Verdict
+    from scaffold.workspace.records import Proof
 
 
 NONE_FOUND = "no PyTorch found"
@@ -130,10 +136,33 @@ def _commands(name: str) -> Iterator[str]:
             return
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How proofs are to be run, and what this run has proven already: it may have to start again."""
+
+    python: str | None
+    limit: int
+    every: bool = False  # also of what has none and does not change
+    insists: str = ""  # the option by which not to prove is an error
+    done: "dict[str, Proof]" = field(default_factory=dict)
+
+    def known(self, op: "Op") -> "tuple[Proof, ...]":
+        """The proofs of an op: the one on record, and the one of this run."""
+        on_record = op.record.proof if op.record else None
+        return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
+
+
+class Proofs(NamedTuple):
+    """What became of the proofs of a run."""
+
+    found: "Mapping[str, Proof]"
+    notes: tuple[str, ...] = ()
+
+
 class Proving:
     """An interpreter that has torch, and a process of it; both are there when they are needed."""
 
-    def __init__(self, settings: Values, console: Console) -> None:
+    def __init__(self, settings: "Values", console: Console) -> None:
         self._console = console
         self._python: str | None = settings.get("python")
         self._limit: int | None = settings.get("limit")
@@ -187,7 +216,7 @@ def check_limit(limit: int) -> list[ScaffoldError]:
 
 
 @contextmanager
-def proving(settings: Values, console: Console) -> "Iterator[Proving]":
+def proving(settings: "Values", console: Console) -> "Iterator[Proving]":
     """What a command proves with that has these options."""
     with closing(Proving(settings, console)) as found:
         yield found

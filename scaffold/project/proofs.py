@@ -8,7 +8,6 @@ generated tests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,9 @@ from scaffold.project.interpreter import (
     ANOTHER,
     NONE_FOUND,
     UNPROVEN,
+    Proofs,
     Proving,
+    Run,
     find_interpreter,
 )
 from scaffold.project.op_testing import ROLE, survey_shared
@@ -35,7 +36,6 @@ from scaffold.project.specification import Values
 from scaffold.project.survey import Op, survey
 from scaffold.spec.imports import runs_code_of
 from scaffold.verify import Request, Verdict, import_path
-from scaffold.verify.prover import LIMIT
 from scaffold.version import __version__
 from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.reconcile import Standing, decoded, present
@@ -60,39 +60,14 @@ OTHER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """How proofs are to be run, and what this run has proven already: it may have to start again."""
-
-    python: str | None = None
-    limit: int = LIMIT
-    every: bool = False  # also of what has none and does not change
-    insists: str = ""  # the option by which not to prove is an error
-    done: dict[str, Proof] = field(default_factory=dict)
-
-    def known(self, op: "Op") -> tuple[Proof, ...]:
-        """The proofs of an op: the one on record, and the one of this run."""
-        on_record = op.record.proof if op.record else None
-        return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
-
-
-class Proofs(NamedTuple):
-    """What became of the proofs of a run."""
-
-    found: Mapping[str, Proof]
-    notes: tuple[str, ...] = ()
-
-
 def prove_works(
     project: "Project",
     works: "Sequence[Work]",
     resolved: "Plan",
-    run: Run | None,
+    run: Run,
     console: Console,
 ) -> Proofs:
     """Prove what is to be proven; VerificationError of all that fails."""
-    if run is None:
-        return Proofs({})
     found: dict[str, Proof] = {}
     asked: dict[str, Provable] = {}
     notes = []

@@ -17,9 +17,9 @@ from scaffold.errors import (
     raise_all,
 )
 from scaffold.project.console import SILENT, Console, from_here
+from scaffold.project.interpreter import Proofs, Run
 from scaffold.project.op_testing import shared_record, shared_works
 from scaffold.project.project import Project, open_project
-from scaffold.project.proofs import Proofs, Run, prove_works
 from scaffold.project.survey import Op, Work, survey
 from scaffold.project.writing import Settled, without_conflicts
 from scaffold.workspace import Plan, Policy, apply, plan, recover, rehearse
@@ -201,7 +201,10 @@ def carry_out(
     if not settled.problems:
         rehearse(settled.plan)  # what cannot be written need not be proven
         proven = [work for work in works if work.op in ops]
-        proofs = prove_works(project, proven, settled.plan, run, console)
+        if run is not None and proven:
+            from scaffold.project.proofs import prove_works  # which has the engine
+
+            proofs = prove_works(project, proven, settled.plan, run, console)
         whole = _with_records(project, works, settled.plan, proofs)
         (apply if write else rehearse)(whole)
     verbs = _verbs(ops, works, settled.plan)

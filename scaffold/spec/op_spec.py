@@ -5,12 +5,14 @@ Invariant: every name in it is valid, every reference resolves, every formula ha
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
 
 from scaffold.errors import Location
-from scaffold.formula import Formula, Kept
 from scaffold.spec.keys import Amp, SavePolicy, Style
 from scaffold.spec.names import DEFAULT, NAMESPACE, Patterns, registered_name
+
+if TYPE_CHECKING:  # what reads the configuration alone does without
+    from scaffold.formula import Formula, Kept
 
 Dim = str | int  # a name, a size, or any number of dims: "...", "*batch"
 ANY_DIMS = "..."
@@ -105,7 +107,7 @@ class ModuleSpec(NamedTuple):
     parameters: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
     # Buffer -> its new value, in training.
-    updates: tuple[tuple[str, Formula], ...] = ()
+    updates: "tuple[tuple[str, Formula], ...]" = ()
     inits: tuple[Init, ...] = ()  # those the user stated
     # Read by `updates` alone: the module's, not the op's.
     attributes: tuple[Attribute, ...] = ()
@@ -134,7 +136,7 @@ PLAIN_MODULE = ModuleSpec()  # it owns nothing
 class Surrogate(NamedTuple):
     """The gradient is deliberately not the derivative; `forward` is what it is the derivative of."""
 
-    forward: Formula | None = None
+    forward: "Formula | None" = None
 
 
 Indices = tuple[str, ...]  # of the dims of a tensor
@@ -178,9 +180,9 @@ class OpSpec:
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...] = (Output("output"),)
     doc: str | None = None
-    forward: Formula | None = None
-    gradients: tuple[tuple[str, Formula], ...] = ()  # input -> formula
-    backward: Formula | None = None
+    forward: "Formula | None" = None
+    gradients: "tuple[tuple[str, Formula], ...]" = ()  # input -> formula
+    backward: "Formula | None" = None
     surrogate: Surrogate | None = None
     imports: tuple[Import, ...] = ()
     dirty: tuple[str, ...] = ()
@@ -200,11 +202,11 @@ class OpSpec:
     amp: Amp | None = None  # None: as the forward's primitives tell
     # Keyword of gradcheck -> number, as written.
     tolerance: tuple[tuple[str, str], ...] = ()
-    require: tuple[Formula, ...] = ()  # conditions on the named sizes
+    require: "tuple[Formula, ...]" = ()  # conditions on the named sizes
     samples: Samples | None = None
     # Of undeclared inputs: the tests use them, and nothing else knows of them.
     test_shapes: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
-    test_require: tuple[Formula, ...] = ()  # conditions on the sizes of those
+    test_require: "tuple[Formula, ...]" = ()  # conditions on the sizes of those
     module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
     shape_checks: bool = True  # forward refuses shapes that the backward is not for
@@ -251,7 +253,7 @@ class OpSpec:
         return tuple(item for item in self.tensors if item.differentiable)
 
     @property
-    def kept(self) -> Kept | None:
+    def kept(self) -> "Kept | None":
         """The forward, where it stays as the user wrote it."""
         return self.forward.kept if self.forward is not None else None
 
@@ -283,6 +285,6 @@ class OpSpec:
         return dict(self.test_shapes).get(name, self.dims(name))
 
     @property
-    def tested_require(self) -> tuple[Formula, ...]:
+    def tested_require(self) -> "tuple[Formula, ...]":
         """The conditions that the sizes of the tests satisfy."""
         return (*self.require, *self.test_require)

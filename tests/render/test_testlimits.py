@@ -5,6 +5,10 @@ from typing import Any
 import pytest
 
 from scaffold.derive import derive
+from scaffold.derive.derivation import Forward
+from scaffold.derive.forward import live_forward
+from scaffold.derive.forward.body import write_forward
+from scaffold.formula import Formula
 from scaffold.render.layout import Layout
 from scaffold.render.reference import reference_lines
 from scaffold.render.testdomains import with_domains
@@ -18,6 +22,7 @@ from scaffold.render.testlimits import (
     takes_any_layout,
 )
 from scaffold.render.testsizes import choose_sizes
+from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
 from tests.render.formatted import suite_file
 
@@ -28,6 +33,22 @@ def suite_of(inputs: str, forward: str, **raw: Any) -> str:
     spec = with_domains(spec, derivation)
     layout = Layout(spec.name, f"{spec.name}.py", f"test_{spec.name}.py")
     return suite_file(spec, derivation, layout, reference_lines(spec, derivation))
+
+
+def test_a_forward_is_written_few_times_for_all_that_is_asked_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = list[object]()
+
+    def counted(spec: OpSpec, formula: Formula) -> Forward:
+        written.append(formula)
+        return write_forward(spec, formula)
+
+    monkeypatch.setattr(live_forward, "write_forward", counted)
+    suite_of("x[N, D], w[N, D]", "y = x / w\nreturn y * y")
+    assert (
+        len(written) <= 4
+    )  # as stated and as tested; whole, and with what has a gradient
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ only some branches assign is saved as an empty tensor where none did.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.analysis.activity import (
@@ -72,6 +73,7 @@ def _nothing(spec: OpSpec, graph: Graph) -> Node:
     return graph.node("call", "", (function, graph.constant("0")))
 
 
+@lru_cache(maxsize=8)  # what a test claims asks it of one forward a dozen times
 def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
     """The forward without the lines that its results do not need; `ends`: those results that have a gradient."""
     forward = write_forward(spec, formula)
