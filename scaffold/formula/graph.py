@@ -230,7 +230,7 @@ class Kept:
     obstacle: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # nodes are the same or they are not
 class Formula:
     """Straight-line maths: statements, then the values it returns (none for a whole backward).
 
@@ -242,15 +242,15 @@ class Formula:
     text: str  # as the user wrote it, for documentation
     location: Location  # where it begins
     comments: tuple[str, ...] = field(default=())  # those above the return
-    graph: Graph = field(default_factory=Graph, compare=False, repr=False)
+    graph: Graph = field(default_factory=Graph, repr=False)
     kept: Kept | None = None
     # Where the first syntax that is wanted stands.
     locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
-        default=lambda wanted: None, compare=False, repr=False
+        default=lambda wanted: None, repr=False
     )
     # The body of a function of these inputs, with nothing rewritten; () for none.
     own_text: Callable[..., tuple[str, ...]] = field(
-        default=lambda inputs, after=(): (), compare=False, repr=False
+        default=lambda inputs, after=(): (), repr=False
     )
 
     def expressions(self) -> Iterator[Node]:
