@@ -1,7 +1,7 @@
 """Which interpreter runs a proof, since the tool's own often has no PyTorch, and the process of the proof.
 
-In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts; what a run
-over many ops knows of its proofs.
+In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts; of
+many ops, how they are to be proven and what is known of that.
 Invariant: torch is looked for, not imported; an interpreter that the user names is used or refused, never passed over in silence.
 Nothing is looked for and no process is started before it is asked for; none is left when the command ends.
 """
@@ -19,9 +19,8 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import Console
 
-if (
-    TYPE_CHECKING
-):  # most runs prove nothing, and what one proves is made after its process is started
+# Most runs prove nothing, and the process of one that does starts before all this is imported.
+if TYPE_CHECKING:
     from scaffold.project.specification import Values
     from scaffold.project.survey import Op
     from scaffold.verify import Prover, Request, Verdict
