@@ -747,6 +747,10 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), [value], [])):
                 grown = name in lists and method in ("append", "extend")
                 found.append(_grown(item, name, method, value) if grown else item)
+            case ast.AugAssign(ast.Name(name), ast.Add(), ast.List() as value) if (
+                name in lists
+            ):
+                found.append(_grown(item, name, "extend", value))
             case _:
                 found.append(item)
     return found

@@ -200,6 +200,8 @@ class VerbatimParser(StatementParser):
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, [])):
                 if method in GROWS and name in self.assigned:
                     return self._grown(name, args, present)
+            case ast.AugAssign(ast.Name(name), ast.Add(), value) if name in self.lists:
+                return self._grown(name, [value], present)
             case ast.Assign([ast.Subscript() as target], value):
                 root = _root(target)
                 if root in self.lists:

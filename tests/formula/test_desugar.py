@@ -103,6 +103,7 @@ STRAIGHT = [
         "if t:\n    if u:\n        k = 1",
     ),
     ("rows = []\nrows.append(x)", "rows = []\nrows = [*rows, x]"),
+    ("rows = []\nrows += [x, y]", "rows = []\nrows = [*rows, *[x, y]]"),
     ("rows = [x]\nrows.extend(y)", "rows = [x]\nrows = [*rows, *y]"),
     ("h[..., 0].zero_()", "h[..., 0] = 0"),
     ("h[:, 1].fill_(c)", "h[:, 1] = c"),

@@ -194,3 +194,15 @@ def test_a_tuple_of_one_tensor_has_the_gradient_of_that(
     ends = [reference(["x"], forward)(x), module.some_op(x)]
     plain, own = (torch.autograd.grad((end[0] * weight).sum(), x)[0] for end in ends)
     torch.testing.assert_close(own, plain)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "out = [x]\nout += [x * 2, x.sin()]\nreturn torch.cat(out, -1)",
+        "out = [x]\nfor i in range(n):\n    out += [torch.sin(x * i), torch.cos(x * i)]\nreturn torch.cat(out, -1)",
+    ],
+)
+def test_a_list_that_grows_by_another_changes_none_of_its_tensors(forward: str) -> None:
+    calls = [(tensor(2, 3), n) for n in (0, 1, 3)]
+    check_forward("x[B, D], n: int", forward, calls, derive=True)
