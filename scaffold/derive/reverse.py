@@ -39,10 +39,10 @@ from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import cast_as, sum_to
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.rules.several_results import (
-    all_parts,
-    all_taken,
+    are_all_taken,
+    gradient_by_parts,
+    gradients_of_parts,
     item_at,
-    of_few_parts,
     of_side,
 )
 from scaffold.derive.rules.table import Rule
@@ -405,9 +405,13 @@ class Reverse:
             return self._of_loop(op, arrived)
         rule = self._rule(op)
         if rule.results[0].startswith("*"):
-            if not all_taken(self.make.applier, op, arrived):
-                return [of_few_parts(self.make, op, arrived)]
-            env = {f"grad_{rule.results[0][1:]}": all_parts(self.make, op, arrived)}
+            if not are_all_taken(self.make.applier, op, arrived):
+                return [gradient_by_parts(self.make, op, arrived)]
+            env = {
+                f"grad_{rule.results[0][1:]}": gradients_of_parts(
+                    self.make, op, arrived
+                )
+            }
         else:
             env = {
                 f"grad_{name}": arrived.get(position, self.make.const(0))

@@ -768,10 +768,10 @@ class Expressions(Evaluator):
                 return self.program.op("rank", (), OfShape(self.value(inner).shape))
             case Node("attribute", "dtype" | "device" as label, (inner,)):
                 value = self.value(inner)
-                told = self._told_by_input(value, label)
-                if told is None and label == "dtype" and value.is_tensor:
+                found = self._told_by_input(value, label)
+                if found is None and label == "dtype" and value.is_tensor:
                     return self.program.op("dtype", (value,))
-                return told
+                return found
         return None
 
     def _length(self, inner: Node) -> Op | None:

@@ -16,7 +16,7 @@ from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.joined_terms import joined_parts
 
 
-def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
+def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     """Whether all parts are known: the gradient of each has arrived, or the forward takes every one."""
     if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
         return False
@@ -26,8 +26,8 @@ def all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     return every or applier.program.is_unpacked(op)
 
 
-def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
-    """The tensor that some parts were taken of, and its gradient by these."""
+def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
+    """The tensor that parts were taken of, and its gradient by those that have one."""
     pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
     found = [piece for piece in pieces if piece]
     if len(found) < len(pieces):
@@ -36,8 +36,8 @@ def of_few_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op
     return op.args[0], reduce(lambda one, two: make.add(one, two), terms)
 
 
-def all_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
-    """A gradient for every part; only as many are known as the forward takes."""
+def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
+    """A gradient for every part that the forward takes: zeros where none has arrived."""
     items = make.program.items_of(op)
     parts = [
         arrived.get(at) or make.zeros(items[at], items[at].shape)

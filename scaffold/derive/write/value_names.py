@@ -45,6 +45,7 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 # Of the gradient of all parts `x[t + 1]` that the steps of a loop read.
 BESIDE, STEPS = {"+": "next_", "-": "previous_"}, "_steps"
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
+# Words that people put into their own names, which those of gradients and roots follow: `log_p` is the logarithm of `p`, `w_q` makes `q`.
 OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
 LOGARITHM = re.compile(  # not of `neg_log_p` or `sum_log_p`
     r"(?P<before>(?!neg|minus|sum|mean|total|max)[a-z]\w*_)?"
@@ -54,9 +55,9 @@ WEIGHT = re.compile(
     r"(?:w|W|weight)_([a-z]\w*)|[wW]([qkvo])|([a-z]\w*?)_(?:proj|w|weight)"
 )
 MASK, WEIGHTS = re.compile(r"(?:\w+_)?mask"), re.compile(r"w|(?:\w+_)?weights?")
-LONGEST = 18  # characters of a name made of several
-LONGER = 24  # of one with a word for what is done to one value
-WIDEST = 30  # of one with a word for its role: a number behind that is shorter
+# A name of more characters is not taken: one of several names, `x_cos`; of a word for what is done to a value, `scaled_x`; of a role and
+# what it is computed of, `mask_scores`, behind which a number is shorter.
+OF_SEVERAL, OF_WORD, OF_ROLE = 18, 24, 30
 
 # What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
@@ -248,7 +249,7 @@ class Namer:
             for word in _of_names(op.facts.grad_words)
             for name in names
         )
-        yield from (name for name in told if len(name) <= LONGER)
+        yield from (name for name in told if len(name) <= OF_WORD)
         owners = self.owners.get(op, []) if self.count > 1 else []
         if len(owners) == 1:
             yield from (f"{role}_{owners[0]}" for role in roles)
@@ -265,7 +266,7 @@ class Namer:
         reduced = op.facts.category == "reduction"
         for end in (*words, "_".join(words)):
             told = (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles if end)
-            yield from (name for name in told if len(name) <= WIDEST)
+            yield from (name for name in told if len(name) <= OF_ROLE)
         if reduced and len(words) == 1:  # where the user has a `x_norm`
             yield from (f"{role}_{words[0]}" for role in roles)
 
@@ -274,7 +275,7 @@ class Namer:
         for word in _of_names(op.facts.words):
             names = [self._exact(arg) for arg in op.args]
             found = word.format(*names)
-            if all(names) and len({*names}) > 1 and len(found) <= LONGEST:
+            if all(names) and len({*names}) > 1 and len(found) <= OF_SEVERAL:
                 return found
         return None
 
@@ -394,7 +395,7 @@ class Namer:
             for by, value in ((one, two), (two, one)):
                 known = self._exact(value) not in self._roles(value)
                 if by.shape.rank == 0 and known:
-                    yield from self._with_name("scaled_{}", value, LONGER)
+                    yield from self._with_name("scaled_{}", value, OF_WORD)
         elif op.facts.operator == "+":
             if is_number(op.args[0], 1):
                 yield from self._with_name("one_plus_{}", op.args[1])
@@ -408,7 +409,7 @@ class Namer:
         word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
         word = word or ("weighted" if WEIGHTS.fullmatch(own) else "")
         found = f"{word}_{plain}"
-        if word and not plain.startswith(word) and len(found) <= LONGER:
+        if word and not plain.startswith(word) and len(found) <= OF_WORD:
             yield found
 
     def _in_sum(self, op: Op) -> Iterator[str]:
@@ -444,7 +445,7 @@ class Namer:
         if found:
             yield f"{inverse}{found['before'] or ''}{found['of']}"
 
-    def _with_name(self, word: str, op: Op, most: int = LONGEST) -> tuple[str, ...]:
+    def _with_name(self, word: str, op: Op, most: int = OF_SEVERAL) -> tuple[str, ...]:
         """The word with the name of a value, if it has one and is not long."""
         name = self._exact(op).removeprefix("new_")
         found = word.format(name)
