@@ -990,3 +990,75 @@ def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:
     more = ast.Starred(value, ast.Load()) if method == "extend" else value
     grown = ast.Assign([_stored(item, name)], ast.List([whole, more], ast.Load()))
     return ast.fix_missing_locations(ast.copy_location(grown, item))
+
+
+# --- Optional inputs under other names, and other tests of them -> `a is None`, `a is not None`.
+
+
+def with_optionals_named(
+    body: Sequence[ast.stmt], optional: Collection[str]
+) -> Sequence[ast.stmt]:
+    """The statements with `a is not None` for `isinstance(a, torch.Tensor)` and `a != None`, and `a` for the `b` of `b = a`."""
+    count = Counter(stored(body))
+    kept = {name for name in optional if not count[name]}
+    if not kept:
+        return body
+    names: dict[str, ast.expr] = {}
+    found: list[ast.stmt] = []
+    for item in body:
+        match item:
+            case ast.Assign([ast.Name(name)], ast.Name(of) as value) if (
+                of in kept and count[name] == 1
+            ):
+                names[name] = value
+            case _:
+                found.append(item)
+    if names and found:
+        body = [substituted(item, names) for item in found]
+    told = _Told(kept)
+    if any(map(told.is_amiss, (node for item in body for node in ast.walk(item)))):
+        body = [told.visit(copy.deepcopy(item)) for item in body]
+    return body
+
+
+class _Told(ast.NodeTransformer):
+    """Writes tests of optional tensors as `is None` or `is not None`."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def is_amiss(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call | ast.Compare) and self._told(node) is not node
+
+    def _told(self, node: ast.Call | ast.Compare) -> ast.expr:
+        match node:
+            case ast.Compare(
+                ast.Name(name) as value,
+                [ast.Eq() | ast.NotEq() as operator],
+                [ast.Constant(None) as none],
+            ) if (
+                name in self.names
+            ):
+                test: ast.cmpop = (
+                    ast.Is() if isinstance(operator, ast.Eq) else ast.IsNot()
+                )
+            case ast.Call(
+                ast.Name("isinstance"),
+                [ast.Name(name) as value, ast.Attribute(ast.Name("torch"), "Tensor")],
+                [],
+            ) if (
+                name in self.names
+            ):
+                test, none = ast.IsNot(), ast.Constant(None)
+            case _:
+                return node
+        made = ast.Compare(value, [test], [none])
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        return self._told(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        return self._told(node)

@@ -9,7 +9,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from scaffold.formula.desugar import straightened, without_dicts
+from scaffold.formula.desugar import (
+    straightened,
+    with_optionals_named,
+    without_dicts,
+)
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_forms import as_plain_loops
 from scaffold.formula.loop_parsing import obstacle, with_loops_as_assignments
@@ -48,7 +52,9 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     if scope.targets is not None:
         program = program._replace(body=_assigning(program.body, scope.targets))
     if scope.kept:
-        program = program._replace(body=with_functions(program.body, scope.names))
+        body = with_functions(program.body, scope.names)
+        body = [*with_optionals_named(body, scope.optional)]
+        program = program._replace(body=body)
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = _straight(unrolled(program.body, scope.names), scope)
@@ -61,9 +67,9 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
             program = program._replace(
                 body=with_maps_written_out(program.body, scope.names)
             )
-            body = VerbatimParser(text, program, scope, graph)
-            body.refuse(named)
-            formula = body.kept(REASONS[type(found)], found)
+            whole = VerbatimParser(text, program, scope, graph)
+            whole.refuse(named)
+            formula = whole.kept(REASONS[type(found)], found)
             assert formula.kept is not None
             rolled, why = _rolled(text, program, scope, graph)
             kept = replace(formula.kept, straight=rolled, obstacle=why)
@@ -95,7 +101,8 @@ def _rolled(
 def _straight(body: Sequence[ast.stmt], scope: Scope) -> list[ast.stmt]:
     """The statements as plain assignments, where they come to the same."""
     tensors, others = scope.tensors - scope.optional, scope.names - scope.tensors
-    return straightened(without_dicts(body, scope.names), tensors, others)
+    straight = straightened(without_dicts(body, scope.names), tensors, others)
+    return [*with_optionals_named(straight, scope.optional)]
 
 
 def _grows_a_list(item: ast.stmt) -> bool:

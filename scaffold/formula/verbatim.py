@@ -84,7 +84,8 @@ class VerbatimExpressions(CheckedExpressions):
         for generator in item.generators:
             if generator.is_async:
                 self.fail(generator.iter, "async is not allowed in a formula")
-            items = self.parse(generator.iter, present)
+            there = self.optional if generator.ifs else frozenset[str]()
+            items = self.parse(generator.iter, present | there)
             target = self.source.target(generator.target)
             self.source.drawn.append(Assign(target, drawn(self.graph, items)))
             parts += [items, *(self.parse(test, present) for test in generator.ifs)]

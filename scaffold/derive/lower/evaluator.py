@@ -115,10 +115,14 @@ class Evaluator(ABC):
 
     def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
         """The conditional expression of two values; of two tuples, a tuple of choices."""
-        if any(
-            item.rule == "list" and any(tensors((item,))) for item in (body, orelse)
-        ):
-            return self._of_lists(test, body, orelse)
+        sides = (body, orelse)
+        for one, other in (sides, sides[::-1]):
+            if one.rule == "list" and other.kind == "group":  # `(None, None) if ...`
+                parts = [self.item(other, at) for at in range(len(one.args))]
+                listed = self.program.op("list", parts)
+                sides = (body, listed) if one is body else (listed, orelse)
+        if any(item.rule == "list" and any(tensors((item,))) for item in sides):
+            return self._of_lists(test, *sides)
         return choose(self.program, test, body, orelse)
 
     def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:

@@ -32,6 +32,7 @@ from scaffold.derive.graph.op import (
     Position,
     Program,
     literal,
+    number,
     tensors,
 )
 from scaffold.derive.graph.precision import Precision, source_of
@@ -72,6 +73,7 @@ from scaffold.formula import (
     UNKNOWN,
     WELL_KNOWN,
     Node,
+    computed,
     evaluated,
     keywords,
     of_math,
@@ -288,7 +290,36 @@ class Expressions(Evaluator):
             joined = self._of_lists_joined(node.label, *values)
             if joined is not None:
                 return joined
+        choices = [item for item in values if _is_of_a_number(item)]
+        if choices and node.kind in ("unary", "binary"):
+            test, chosen = choices[0].test, {item for item in values if item.is_tensor}
+            if all(item in choices and item.test is test for item in chosen):
+                return self._of_choices(node, test, values)
         return self._spelled(node, "operator", node.label, values)
+
+    def _of_choices(self, node: Node, test: Op, values: Sequence[Op]) -> Op:
+        """`1 + c * 2`, where some calls have a tensor for `c` and others a number: so is what it makes."""
+        sides = [
+            [item.args[at] if item.is_tensor else item for item in values]
+            for at in (0, 1)
+        ]
+        made = (
+            (
+                self.operator(node, *side)
+                if any(item.is_tensor for item in side)
+                else self._of_numbers(node, *side)
+            )
+            for side in sides
+        )
+        return self.chosen(test, *made)
+
+    def _of_numbers(self, node: Node, *values: Op) -> Op:
+        """What an operator makes of numbers: one of few digits, or the two as they are."""
+        known = [found for item in values if (found := number(item)) is not None]
+        made = computed(node.label, *known, short=True) if len(known) == 2 else None
+        if made is not None:
+            return self.program.const(made)
+        return self.program.python(node.kind, node.label, *values)
 
     def _of_lists_joined(self, sign: str, left: Op, right: Op) -> Op | None:
         """`[x] * 2`, `[x] + [y]`."""
@@ -876,3 +907,11 @@ def _sum(applier: Applier, items: Op) -> Op | None:
     for item in rest:
         first = applier.named("add", first, item)
     return first
+
+
+def _is_of_a_number(op: Op) -> bool:
+    """Whether a value is a tensor in some calls and a number in others."""
+    if op.rule != "cond":
+        return False
+    one, other = sorted(op.args, key=lambda arg: arg.is_tensor)
+    return one.kind == "static" and literal(one) is not None and other.is_tensor

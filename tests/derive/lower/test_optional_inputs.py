@@ -52,6 +52,72 @@ return h * (1 if a is None else b.exp())
 """,
         [(x, w, w + 1), (x, None, w), (x, None, None)],
     ),
+    "a number arithmetic goes on with": (
+        "x[B, D], a[B, 1]?",
+        """
+sigma = 1.0 if a is None else a
+return (x + sigma * x.sin()) / (sigma ** 2 + 1) ** 0.5 - (-sigma)
+""",
+        [(x, z[:, :1]), (x, None)],
+    ),
+    "parts, or None twice": (
+        "x[B, D], c[B, E]?",
+        """
+scale, shift = (None, None) if c is None else c.chunk(2, dim=1)
+h = x.tanh()
+if scale is not None:
+    h = h * (1 + scale) + shift
+return h
+""",
+        [(x, torch.cat((z, y), 1)), (x, None)],
+    ),
+    "biases in one tensor": (
+        "x[B, D], v[D, D], u[D, D], b[2, D]?",
+        """
+b1, b2 = b.unbind(0) if b is not None else (None, None)
+return F.linear(F.gelu(F.linear(x, v, b1)), u, b2)
+""",
+        [(x, tensor(4, 4), tensor(4, 4) + 1, tensor(2, 4)), (x, tensor(4, 4), tensor(4, 4), None)],
+    ),
+    "under another name": (
+        "x[B, D], a[D]?",
+        "scale = a\nif scale is not None:\n    x = x * scale.exp()\nreturn x.sin()",
+        [(x, w), (x, None)],
+    ),
+    "named in the test": (
+        "x[B, D], a[D]?",
+        "if (scale := a) is not None:\n    x = x * scale.exp()\nreturn x.sin()",
+        [(x, w), (x, None)],
+    ),
+    "of a type": (
+        "x[B, D], a[D]?, b[D]?",
+        """
+if isinstance(a, torch.Tensor):
+    x = x * a.exp()
+return x.sin() if b == None else x.sin() * b.exp()
+""",
+        [(x, w, w + 1), (x, None, w), (x, w, None), (x, None, None)],
+    ),
+    "in a dict": (
+        "x[B, D], a[D]?, b[D]?",
+        """
+given = {"a": a, "b": b}
+if given["a"] is not None:
+    x = x * given["a"].exp()
+return x if given["b"] is None else x + given["b"].sin()
+""",
+        [(x, w, w + 1), (x, None, w), (x, w, None), (x, None, None)],
+    ),
+    "in a loop": (
+        "x[B, D], a[D]?, b[D]?",
+        """
+for each, weight in ((a, 0.5), (b, 2.0)):
+    if each is not None:
+        x = x * each.exp() * weight
+return x
+""",
+        [(x, w, w + 1), (x, None, w), (x, w, None), (x, None, None)],
+    ),
 }  # fmt: skip
 
 
@@ -61,6 +127,15 @@ def test_each_form_is_derived(name: str) -> None:
     spec = spec_of(inputs, forward=forward)
     assert not derive(spec).notes
     check_forward(inputs, forward, calls)
+
+
+@pytest.mark.parametrize("made", ["sum({}) * 2", "torch.cat({}, -1).sin()"])
+def test_those_that_are_there_are_left_to_autograd(made: str) -> None:
+    forward = "terms = [each for each in (x, y, a) if each is not None]\nreturn "
+    forward += made.format("terms")
+    calls = [(x, y, z), (x, y, None)]
+    text = check_forward("x[B, D], y[B, D], a[B, D]?", forward, calls)
+    assert "torch.func.vjp" in text
 
 
 def test_where_one_of_two_is_missing_the_forward_raises() -> None:
