@@ -164,6 +164,7 @@ INDEX = torch.tensor([2, 0])
 PLACED = [(tensor(3, 4), INDEX, tensor(2, 4)), (tensor(3, 4), INDEX, tensor(4))]
 THREE = [(tensor(2, 3, 4), tensor(4, 3, 2))]
 VECTORS = [(tensor(3), tensor(4)), (tensor(1), tensor(0))]
+LEFT = [(tensor(3, 3) + 4 * torch.eye(3).double(), tensor(2, 3))]
 FACTOR = torch.linalg.cholesky(
     torch.eye(3).double() * 4 + tensor(3, 3) @ tensor(3, 3).mT
 )
@@ -197,6 +198,15 @@ FACTOR = torch.linalg.cholesky(
         ("b, f", "torch.cholesky_solve(b, f)", [(tensor(3, 2), FACTOR)]),
         ("x", "torch.aminmax(x, dim=-1).max", [(tensor(4, 3),)]),
         ("x", "torch.linalg.svdvals(x).sum(-1)", [(tensor(4, 3),), (tensor(2, 2, 3),)]),
+        ("a[N, N], b[M, N]", "torch.linalg.solve(a, b, left=False)", LEFT),
+        (
+            "x[N, N]",  # the rotation of a skew matrix, as Cayley has it
+            (
+                "s = x - x.T\ni = torch.eye(x.shape[0], dtype=x.dtype)\n"
+                "return torch.linalg.solve(i + s, i - s, left=False)"
+            ),
+            [(tensor(3, 3),)],
+        ),
         ("x[B, C, H, W]", "F.local_response_norm(x, 2)", IMAGES),
         ("x[B, C, H, W]", "F.layer_norm(x, x.size()[1:])", IMAGES),
         ("x", "F.layer_norm(x, x.shape[1:])", IMAGES),

@@ -36,6 +36,7 @@ BY_RANK = {rule.name for rule in RULES if "rank(" in f"{rule.when} {rule.value}"
     "column_stack",
     "meshgrid",
     "solve",
+    "solve_on_a_side",
     "take_along_dim",
 }
 TRAITS = {torch.int64: "int", torch.bool: "bool", torch.cdouble: "complex"}
