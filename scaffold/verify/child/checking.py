@@ -305,9 +305,11 @@ def _conclude(checks: Any, run: Run) -> None:
     shapes = None
     if name == "base" and is_of_shapes(checks, refused.words):
         shapes = shapes_taken(checks)
-    if shapes is not None:
-        run.shapes, run.wanted = shapes.dims, [*shapes.conditions]
     run.failure["hint"] = mend(checks, refused.words).removeprefix("; ")
+    if shapes is not None and shapes.refused:
+        run.failure["hint"] += f": {shapes.refused}"
+    elif shapes is not None:
+        run.shapes, run.wanted = shapes.dims, [*shapes.conditions]
     if checks.LOOSE or name != "base" or refused.words == INFINITE:
         return
     conditions = fitting(checks)

@@ -120,6 +120,7 @@ class Found(NamedTuple):
 
     dims: dict[str, str]
     conditions: tuple[str, ...] = ()
+    refused: str = ""  # where none were found, what is said of these, the nearest
 
 
 class _State(NamedTuple):
@@ -149,6 +150,7 @@ class _Refused(NamedTuple):
     # The inputs that what stopped it may be of.
     reached_by: frozenset[int] = frozenset()
     unequal: tuple[tuple[int, int], ...] = ()  # sizes that an equation wants equal
+    line: str = ""  # that raised
 
 
 class _Waiting(NamedTuple):
@@ -260,7 +262,8 @@ def _tensor_sizes(values: Sequence[Any]) -> Iterator[Size]:
 
 
 def shapes_taken(checks: Any) -> Found | None:
-    """Shapes of the undeclared inputs that the forward takes; None where a few seconds do not find them."""
+    """Shapes of the undeclared inputs that the forward takes; where a few seconds do not find them those with which it came furthest, None where \
+there are none."""
     search = _Search(checks)
     if not search.names:
         return None
@@ -268,7 +271,7 @@ def shapes_taken(checks: Any) -> Found | None:
         warnings.filterwarnings("error", OF_SHAPES)
         state = search.found()
         if state is None:
-            return None
+            return search.nearest()
         search.until = time.process_time() + DESCRIBED
         return _Described(search, state).found()
 
@@ -314,6 +317,7 @@ class _Search:
             at for at, name in enumerate(self.names) if self._is_weight(name)
         }
         self.runs = 0
+        self.refused: list[tuple[_Refused, _State]] = []
         self.fixed = frozenset[int]()  # dims whose sizes the text tells
         self.until = time.process_time() + SECONDS
 
@@ -380,7 +384,8 @@ class _Search:
             if channels := CHANNELS.search(words):
                 one, two = filter(None, channels.groups())
                 unequal, of_rank = ((int(one), int(two)),), False
-            further = (len(mode.places), operands, of_rank, reached_by, unequal)
+            places = len(mode.places)
+            further = (places, operands, of_rank, reached_by, unequal, line.strip())
             return _Refused(words, *further)
         several = found if isinstance(found, tuple) else (found,)
         if all(isinstance(item, Tensor) for item in several):
@@ -428,6 +433,7 @@ class _Search:
             seen.add(form)
             refused = self.run(state.shapes, state.size_of())
             if refused is not None:
+                self.refused.append((refused, state))
                 words = NUMBER.sub("", refused.words)
                 further = refused.places > item.reached or words != item.words
                 changes = self.changes(state, refused, further)
@@ -438,6 +444,25 @@ class _Search:
                 most = most if squares else 2 * self.runs + FURTHER
                 squares.append(state)
         return self._broadcasting(squares[0]) if squares else None
+
+    def nearest(self) -> Found | None:
+        """The shapes with which the forward came furthest, and what it raised."""
+        told = [one for one in self.refused if one[0].words]
+        if not told:
+            return None
+        refused, state = max(told, key=lambda one: one[0].places)
+        size_of = state.size_of()
+        letters = (name for name in chain(NAMES, "ABCFIOXYZ") if name not in self.every)
+        name_of = {dim: next(letters, str(size_of[dim])) for dim in size_of}
+        fixed = {dim: str(size_of[dim]) for dim in state.fitted & size_of.keys()}
+        dims = {
+            name: ", ".join({**name_of, **fixed}[dim] for dim in own)
+            for name, own in zip(self.names, state.shapes, strict=True)
+        }
+        words = refused.words.removesuffix(PARTS).splitlines()[0]
+        place = ": ".join(filter(None, (refused.line, words)))
+        near = ", ".join(f"{name}[{own}]" for name, own in dims.items())
+        return Found(dims, (), f"'{near}' came furthest, to: {place}")
 
     def _is_wanted(
         self, state: _State, squares: Sequence[_State], first: _State

@@ -191,3 +191,13 @@ def test_a_wrong_gradient_is_found_with_shapes_of_the_tests_alone() -> None:
 )
 def test_where_no_shapes_mend_it_there_are_none(inputs: str, forward: str) -> None:
     assert not verdict(inputs=inputs, forward=forward, derive=True).shapes
+
+
+def test_where_none_are_found_it_is_told_how_far_the_forward_came() -> None:
+    forward = "y = x @ w.t()\nz = x.new_zeros(2, 3) @ x.new_zeros(2, 3)\nreturn y + z"
+    found = verdict(inputs="x, w", forward=forward, derive=True)
+    assert found.failure is not None and not found.shapes
+    assert found.failure.hint == (
+        "declare in --inputs the shapes that it takes: 'x[N, D], w[K, D]' came furthest, to: "
+        "z = x.new_zeros(2, 3) @ x.new_zeros(2, 3): mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
+    )
