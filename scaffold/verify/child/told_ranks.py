@@ -27,9 +27,9 @@ from scaffold.primitives.calls import (
 )
 from scaffold.primitives.facts import SHAPES
 
-Told = Mapping[
-    str, tuple[str, ...]
-]  # a word for each dim, equal ones for dims that are equal; "" says nothing
+# Of an input a word for each dim, equal ones for dims that are equal; "" says nothing.
+Told = Mapping[str, tuple[str, ...]]
+# The values that an expression tells the dims of, each with its words; the number tells apart the words of several expressions.
 Tell = Callable[[ast.AST, int], Iterator[tuple[ast.expr, tuple[str, ...]]]]
 LAST_ADDED = re.compile(r"unsqueeze\(-1\)|, None\]")  # for an outer product
 LARGEST = 6  # ranks that are told
@@ -39,14 +39,12 @@ ROUNDS = 3  # in which a rank goes from one input to another
 
 
 class _Value(NamedTuple):
-    """A tensor with so many dims more than an input, or of a rank that is known where there is no input.
+    """A tensor that was made of an input, `x[0].unsqueeze(-1)`; without an input one of a rank that is known."""
 
-    `front` has words for the dims that it lacks, of the input itself and of its parts; None where the dims may be others.
-    """
-
-    base: str
-    more: int
-    front: tuple[str, ...] | None = None
+    input: str
+    extra: int  # dims that it has more than the input, or all of them
+    # Words for the dims that were taken from the input in front, by an index or as a part of a list; None where it may be others.
+    taken: tuple[str, ...] | None = None
     likely: bool = False  # no more than that: the left one of two that are added
 
 
@@ -128,68 +126,68 @@ class _Reader:
         for _ in range(ROUNDS):
             for one, two in self.alike:
                 for this, that in ((one, two), (two, one)):
-                    if that.base in self.told and this.base not in self.told:
-                        self._note(this, len(self.told[that.base]) + that.more)
+                    if that.input in self.told and this.input not in self.told:
+                        self._note(this, len(self.told[that.input]) + that.extra)
         for one, two in self.products:  # a weight has most often two dims
-            rank = len(self.told.get(two.base, ())) + two.more
-            if rank > 2 and (not two.base or two.base in self.told):
+            rank = len(self.told.get(two.input, ())) + two.extra
+            if rank > 2 and (not two.input or two.input in self.told):
                 self._note(_likely(one), rank)
         for one, two in self.added:  # `x * scale.unsqueeze(1)`
             for this, that in ((one, two), (two, one)):
                 known = {**self.likely, **self.told}
-                rank = len(known.get(that.base, ())) or self.least.get(that.base, 0)
-                more = that.more > max(0, this.more)
-                if rank > 1 and more and this.base not in known:
-                    self._note(_likely(that), rank + that.more)
-                    self._note(_likely(this), rank + that.more)
+                rank = len(known.get(that.input, ())) or self.least.get(that.input, 0)
+                extra = that.extra > max(0, this.extra)
+                if rank > 1 and extra and this.input not in known:
+                    self._note(_likely(that), rank + that.extra)
+                    self._note(_likely(this), rank + that.extra)
         for one, two in self.added:
             for this, that in ((one, two), (two, one)):
-                if this.more > max(0, that.more) and that.base in self.told:
-                    rank = len(self.told[that.base]) + that.more
-                    self._note(_likely(this), max(rank, this.more + 1))
+                if this.extra > max(0, that.extra) and that.input in self.told:
+                    rank = len(self.told[that.input]) + that.extra
+                    self._note(_likely(this), max(rank, this.extra + 1))
         return self.told
 
     def _note(
         self, value: _Known, rank: int, words: tuple[str, ...] = (), sure: bool = False
     ) -> None:
         """That a value has a rank."""
-        if not isinstance(value, _Value) or not value.base:
+        if not isinstance(value, _Value) or not value.input:
             return
-        own = rank - value.more
+        own = rank - value.extra
         if not 0 <= own <= LARGEST:
             return
-        front = value.front or ()
-        exact = value.front is not None and len(front) + len(words) == own
-        said = (*front, *words) if exact else ("",) * own
+        taken = value.taken or ()
+        exact = value.taken is not None and len(taken) + len(words) == own
+        said = (*taken, *words) if exact else ("",) * own
         if value.likely:
-            self.likely.setdefault(value.base, said)
+            self.likely.setdefault(value.input, said)
             return
-        before = self.told.get(value.base)
+        before = self.told.get(value.input)
         if (
             before is None
             or sure
-            and value.base not in self.sure
+            and value.input not in self.sure
             or len(before) == own
             and not any(before)
         ):
-            self.told[value.base] = said
+            self.told[value.input] = said
         if sure:
-            self.sure.add(value.base)
+            self.sure.add(value.input)
 
     def _has_dim(self, value: _Known, dim: object) -> None:
         """That a value has a dim of this number."""
-        if isinstance(value, _Value) and value.base and type(dim) is int:
-            least = (dim + 1 if dim >= 0 else -dim) - value.more
-            self.least[value.base] = max(least, self.least.get(value.base, 0))
+        if isinstance(value, _Value) and value.input and type(dim) is int:
+            least = (dim + 1 if dim >= 0 else -dim) - value.extra
+            self.least[value.input] = max(least, self.least.get(value.input, 0))
 
     def _equal(self, values: Iterable[_Known]) -> None:
         """That values have one rank."""
         known = [one for one in values if isinstance(one, _Value) and one != NUMBER]
         for one, two in pairwise(known):
-            if not one.base:
-                self._note(two, one.more)
-            elif not two.base:
-                self._note(one, two.more)
+            if not one.input:
+                self._note(two, one.extra)
+            elif not two.input:
+                self._note(one, two.extra)
             else:
                 self.alike.append((one, two))
 
@@ -233,7 +231,7 @@ class _Reader:
             case ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), _:
                 given = names.get(name)
                 self.block(blocks, names, depth)
-                if isinstance(given, _Value) and given.base:
+                if isinstance(given, _Value) and given.input:
                     self._equal((given._replace(likely=True), names.get(name)))
                     names[name] = given
             case ast.Compare(left, [ast.NotEq()], [right]), [ast.Raise(), *_]:
@@ -292,8 +290,8 @@ class _Reader:
             case ast.Call(ast.Name("enumerate"), [_]):
                 inner = several if isinstance(several, list) else [several]
                 return [[NUMBER, item] for item in inner[:TIMES]] or [None]
-        if isinstance(several, _Value) and several.base:
-            return [_Value(several.base, several.more - 1)]
+        if isinstance(several, _Value) and several.input:
+            return [_Value(several.input, several.extra - 1)]
         return several[:TIMES] if isinstance(several, list) and several else [None]
 
     def _stated(
@@ -316,7 +314,7 @@ class _Reader:
             ):
                 whole = self.value(one, names, depth)
                 if isinstance(whole, _Value):
-                    whole = whole._replace(more=whole.more - fewer, front=None)
+                    whole = whole._replace(extra=whole.extra - fewer, taken=None)
                 self._equal((whole, self.value(two, names, depth)))
             case (
                 (
@@ -331,15 +329,15 @@ class _Reader:
         """`scores + mask[None]`, `x * scale.unsqueeze(1)`: dims are added to have as many."""
         if not isinstance(one, _Value) or not isinstance(two, _Value):
             return
-        if one.base and two.base and one.base != two.base:
+        if one.input and two.input and one.input != two.input:
             self.added.append((one, two))
         for this, that in ((one, two), (two, one)):
-            if this.more > 0 and not that.base:
-                self._note(_likely(this), that.more)
+            if this.extra > 0 and not that.input:
+                self._note(_likely(this), that.extra)
 
     def _product(self, one: _Known, two: _Known) -> _Known:
         """`q @ k.mT`, which has the rank of the left one."""
-        if isinstance(one, _Value) and one.base and isinstance(two, _Value):
+        if isinstance(one, _Value) and one.input and isinstance(two, _Value):
             self.products.append((one, two))
         return _moved(one)
 
@@ -427,33 +425,33 @@ class _Reader:
             return found[0] if found else None
         if not isinstance(found, _Value) or found == NUMBER:
             return None
-        more, front = found.more, found.front
-        taken = sum(getattr(part, "value", part) not in (None, ...) for part in parts)
-        self._has_dim(found, taken - 1)
+        extra, taken = found.extra, found.taken
+        indexed = sum(getattr(part, "value", part) not in (None, ...) for part in parts)
+        self._has_dim(found, indexed - 1)
         for part, own in zip(parts, inner, strict=True):
             match part:
                 case ast.Slice():
-                    front = None
+                    taken = None
                 case ast.Constant(whole) if whole is ...:
-                    front = None
+                    taken = None
                 case ast.Constant(None):
-                    more, front = more + 1, None
+                    extra, taken = extra + 1, None
                 case ast.Compare():
                     return None  # a mask
-                case _ if isinstance(own, _Value) and not own.base and own.more < 2:
-                    more -= 1 - own.more
-                    row = getattr(part, "value", None) if front == () else None
+                case _ if isinstance(own, _Value) and not own.input and own.extra < 2:
+                    extra -= 1 - own.extra
+                    row = getattr(part, "value", None) if taken == () else None
                     if isinstance(row, int):
-                        self.rows.setdefault(found.base, set()).add(row)
-                    if front is not None:
-                        front = (*front, STACKED * isinstance(part, ast.Name))
-                case _ if isinstance(own, _Value) and own.more < 0:
-                    front = None  # `h[edges[0]]`, of positions in one dim
-                    if own.base not in self.positions:
+                        self.rows.setdefault(found.input, set()).add(row)
+                    if taken is not None:
+                        taken = (*taken, STACKED * isinstance(part, ast.Name))
+                case _ if isinstance(own, _Value) and own.extra < 0:
+                    taken = None  # `h[edges[0]]`, of positions in one dim
+                    if own.input not in self.positions:
                         return None
                 case _:
                     return None
-        return _Value(found.base, more, front, found.likely)
+        return _Value(found.input, extra, taken, found.likely)
 
     def _called(self, node: ast.Call, names: _Names, depth: int) -> _Known:
         keywords = {item.arg: item.value for item in node.keywords}
@@ -472,8 +470,8 @@ class _Reader:
                 return [[*items] for items in zip(*lists, strict=False)]
             case ast.Name("enumerate"):
                 first = every[0] if every else None
-                if isinstance(first, _Value) and first.base:
-                    return first._replace(more=first.more - 1, front=None)
+                if isinstance(first, _Value) and first.input:
+                    return first._replace(extra=first.extra - 1, taken=None)
                 return first
             case ast.Name(word):
                 arguments = [*node.args]
@@ -557,17 +555,17 @@ class _Reader:
         if "..." not in right:
             return _Value("", two)
         if isinstance(first, _Value) and "..." in left:
-            return first._replace(more=first.more + two - one, front=None)
+            return first._replace(extra=first.extra + two - one, taken=None)
         return None
 
-    def _of_several(self, first: _Known, more: int) -> _Known:
+    def _of_several(self, first: _Known, extra: int) -> _Known:
         """What `cat` and `stack` make."""
         several = first if isinstance(first, list) else [first]
         self._equal(several)
         known = [item for item in several if isinstance(item, _Value)]
-        absolute = [item for item in known if not item.base]
+        absolute = [item for item in known if not item.input]
         for item in (absolute or known)[:1]:
-            return item._replace(more=item.more + more, front=None)
+            return item._replace(extra=item.extra + extra, taken=None)
         return None
 
     def _of_subject(
@@ -585,8 +583,8 @@ class _Reader:
         if by_shape(word, creates=False):  # `x.expand_as(y)`
             return _moved(every[1]) if len(every) > 1 else None
         shapes, dim = _shapes(word), _given(word, ("dim", "dims"), rest, keywords)
-        more = _more(word)
-        if dim is not None and (more or 0) <= 0:
+        extra = _more(word)
+        if dim is not None and (extra or 0) <= 0:
             self._has_dim(first, _plain(dim))
         if word in ("transpose", "flatten", "unflatten", "movedim", "swapaxes"):
             for one in rest[: 1 if word == "unflatten" else 2]:
@@ -601,16 +599,16 @@ class _Reader:
         if "reduced" in shapes:
             return _reduced(word, first, dim, rest, keywords)
         if word == "unbind":
-            return [first._replace(more=first.more - 1, front=None)]
+            return [first._replace(extra=first.extra - 1, taken=None)]
         if is_several_tensors(word) and moves(word):
             return [_moved(first)]
         if word in ("flatten", "ravel"):
             return _flat(first, [*map(_plain, rest)])
         if "unflattened" in shapes and len(rest) > 1:
-            more = len(_sizes(rest[1:]) or (None,)) - 1
-        if more is None or "squeezed" in shapes and dim is None:
+            extra = len(_sizes(rest[1:]) or (None,)) - 1
+        if extra is None or "squeezed" in shapes and dim is None:
             return None
-        return first._replace(more=first.more + more, front=None)
+        return first._replace(extra=first.extra + extra, taken=None)
 
     def _inner(
         self,
@@ -663,7 +661,7 @@ def _of_both(word: str, shapes: Collection[str], every: Sequence[_Known]) -> _Kn
     others = [item for item in several[1:] if isinstance(item, _Value)]
     if "compared" in shapes and others:
         both = _joined(*several[:2])
-        return both._replace(more=both.more - 1) if isinstance(both, _Value) else None
+        return both._replace(extra=both.extra - 1) if isinstance(both, _Value) else None
     plain = "broadcast" not in shapes or all(item == NUMBER for item in others)
     return None if plain else reduce(_joined, several)
 
@@ -714,7 +712,7 @@ def _reduced(
     kept = _given(word, ("keepdim",), rest, keywords)
     fewer = len(dims.elts) if isinstance(dims, ast.Tuple | ast.List) else 1
     fewer = 0 if getattr(kept, "value", None) is True else fewer
-    found = first._replace(more=first.more - fewer, front=None)
+    found = first._replace(extra=first.extra - fewer, taken=None)
     return [found] if may_be_several_tensors(word) else found
 
 
@@ -724,11 +722,11 @@ def _flat(first: _Value, dims: Sequence[object]) -> _Known:
         case []:
             return _Value("", 1)
         case [int(start)] if start < 0:
-            return first._replace(more=first.more + start + 1, front=None)
+            return first._replace(extra=first.extra + start + 1, taken=None)
         case [int(start)] | [int(start), -1] if start >= 0:
             return _Value("", start + 1)
         case [int(start), int(end)] if start * end >= 0 and end > start:
-            return first._replace(more=first.more - end + start, front=None)
+            return first._replace(extra=first.extra - end + start, taken=None)
     return None
 
 
@@ -736,21 +734,21 @@ def _joined(one: _Known, two: _Known) -> _Known:
     """Of two values that are combined element by element."""
     if not isinstance(one, _Value) or not isinstance(two, _Value):
         return None
-    if not one.base and not two.base or one.base == two.base:
-        return _moved(max(one, two, key=lambda item: item.more))
-    based, other = (one, two) if one.base else (two, one)
-    if not other.base:
-        return other if other.more > 2 else _likely(based, other.more > 0)
-    return _likely(two if two.more > max(0, one.more) else one)
+    if not one.input and not two.input or one.input == two.input:
+        return _moved(max(one, two, key=lambda item: item.extra))
+    based, other = (one, two) if one.input else (two, one)
+    if not other.input:
+        return other if other.extra > 2 else _likely(based, other.extra > 0)
+    return _likely(two if two.extra > max(0, one.extra) else one)
 
 
 def _likely(value: _Value, likely: bool = True) -> _Value:
-    return value._replace(front=None, likely=likely or value.likely)
+    return value._replace(taken=None, likely=likely or value.likely)
 
 
 def _moved(value: _Known) -> _Known:
     """A value of the same rank, whose dims may be others."""
-    return value._replace(front=None) if isinstance(value, _Value) else value
+    return value._replace(taken=None) if isinstance(value, _Value) else value
 
 
 def _of_size(node: ast.expr) -> str:
