@@ -168,3 +168,18 @@ def test_no_function_of_tensors_is_called_for_a_number_of_a_choice(value: str) -
     calls = [(tensor(3, 4), tensor(4).exp(), n) for n in (1, 3)]
     text = check_forward("x[B, D], w[D], n: int = 3", forward, calls, derive=True)
     assert ("vjp" in text) is ("gelu" not in value)
+
+
+def test_a_mask_of_a_size_that_one_branch_reads() -> None:
+    """`torch.ones` takes numbers."""
+    forward = """
+s = q @ k.mT
+if causal:
+    n = s.shape[-1]
+    later = torch.triu(torch.ones(n, n, dtype=torch.bool, device=s.device), 1)
+    s = s.masked_fill(later, -9.0)
+return s.softmax(-1) @ k
+"""
+    calls = [(tensor(2, 4, 3), tensor(2, 4, 3), causal) for causal in (True, False)]
+    inputs = "q[..., S, D], k[..., S, D], causal: bool = True"
+    assert "vjp" not in check_forward(inputs, forward.strip(), calls, derive=True)

@@ -22,6 +22,7 @@ from scaffold.formula import (
     expressions,
 )
 from scaffold.primitives.calls import (
+    is_made_of_numbers,
     is_several_tensors,
     mask_positions,
     may_be_several_tensors,
@@ -345,7 +346,7 @@ def functions_of_numbers(
 
 def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
     callee, *args = call.args
-    if callee.kind == "attribute":
+    if callee.kind == "attribute" and not is_made_of_numbers(callee.label):
         tensors = args if is_of_module(callee) else [*callee.args, *args]
         places = {0, *mask_positions(callee.label)}
         several = (each for at, each in enumerate(tensors) if at in places)
