@@ -307,6 +307,8 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
     program = make.program
     if any(not part.is_tensor for part in parts):
         return _of_one_part(make, op, g) or _of_last_parts(make, op, g)
+    if len(parts) == 1 and (whole := _of_mask(make, x, parts[0], g)) is not None:
+        return [(x, whole)]
     if len(parts) == 1 and _is_list_of_lines(make, parts[0]):
         into = make.zeros(g, x.shape)
         added = make.index_add(into, make.const(0), parts[0], g)
@@ -315,6 +317,21 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
     indices = program.op("list", parts)
     whole = make.index_put(make.zeros(g, x.shape), indices, g, accumulate)
     return [(x, program.shaped(whole, x.shape))]
+
+
+def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
+    """Of `x[mask].sum()`: the one number where the mask holds, without the tensor of what was picked."""
+    if g.facts.operator == "-" and len(g.args) == 1:
+        whole = _of_mask(make, x, mask, g.args[0])
+        return None if whole is None else make.neg(whole)
+    more = (x.shape.rank or 0) - (mask.shape.rank or 0)
+    known = x.shape.rank is not None and mask.shape.rank is not None
+    one = g.rule == "expanded" and g.args[0].shape == SCALAR
+    if mask.kind != "bool" or not (known and one):
+        return None
+    for _ in range(more):
+        mask = make.unsqueeze(mask, make.const(-1))
+    return make.expanded(make.where(mask, g.args[0], make.const(0)), x.shape)
 
 
 def _is_list_of_lines(make: Maker, index: Op) -> bool:

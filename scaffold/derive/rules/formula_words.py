@@ -372,8 +372,8 @@ def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
 @word
 def trailing(make: Maker, sizes: Op) -> Op:
     count = _length_of(sizes)
-    if count is not None:
-        return make.const(tuple(range(-count, 0)))
+    if count is not None:  # one dim without brackets, as by hand
+        return make.const(-1 if count == 1 else tuple(range(-count, 0)))
     program = make.program
     if not is_sequence(program, sizes):
         raise UnsupportedError("sizes that are not written out")

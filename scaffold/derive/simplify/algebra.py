@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Op, is_number, number
+from scaffold.derive.graph.op import Op, is_number, literal, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import is_literal
@@ -23,12 +23,6 @@ CHOICES = frozenset({"where", "cond"})  # their values stand last
 
 
 # Products
-
-
-@ALGEBRA.on("mul")
-def _times_zero(make: Maker, a: Op, b: Op) -> Op | None:
-    """`0 * x` as that 0."""
-    return next((op for op in (a, b) if is_number(op, 0)), None)
 
 
 @ALGEBRA.on("mul")
@@ -57,6 +51,57 @@ def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
             found = make.mul(a, make.products.op(rest.times(whole)))
             return found if found.shape == b.shape else None
     return None
+
+
+@ALGEBRA.on("mul")
+def _times_reciprocal(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * (1 / y / y)` as `g / y / y`, which takes as long where one is as large as the other."""
+    if b.facts.operator != "/" or make.opaque(b) or a.shape != b.shape:
+        return None
+    quotient, y = b.args
+    if quotient.facts.operator != "/" or make.opaque(quotient):
+        return None
+    above, below = quotient.args
+    return make.div(make.div(a, below), y) if is_number(above, 1) else None
+
+
+@ALGEBRA.on("mul")
+def _times_own_length(make: Maker, a: Op, b: Op) -> Op | None:
+    """`x * (g * n / where(n == 0, 1, n)).unsqueeze(-1)`, of `n = x.norm(dim=-1)`, as `x * g.unsqueeze(-1)`: where n is 0, so is x.
+
+    Of `x.norm(dim=-1) ** 2`.
+    """
+    for x, factor in ((a, b), (b, a)):
+        inner, views = _unviewed(make, factor)
+        product = make.products.of(inner)
+        for guard in product.below:
+            n = _of_guard(guard)
+            if n is guard or n not in product.tensors or not _is_length(n, x):
+                continue
+            found = make.products.op(
+                product.without(Product(tensors=(n,), below=(guard,)))
+            )
+            if found.shape != inner.shape:
+                return None
+            for view in views:
+                found = make(view.rule, found, *view.args[1:])
+            return make.mul(*((x, found) if x is a else (found, x)))
+    return None
+
+
+def _unviewed(make: Maker, op: Op) -> tuple[Op, list[Op]]:
+    """The value without dims of 1 that are put in, and how these are, the first one first."""
+    views = list[Op]()
+    while make.is_(op, "unsqueeze"):
+        views.insert(0, op)
+        op = op.args[0]
+    return op, views
+
+
+def _is_length(n: Op, x: Op) -> bool:
+    """Whether it is the length of a vector, along some dims, which is zero only where that is."""
+    squares = "length" in n.facts.flags and literal(n.args[1]) in (2, "fro")
+    return squares and n.args[0] is x
 
 
 def _is_one_less(exponent: Op, c: Op) -> bool:
@@ -135,12 +180,6 @@ def _into_masked_number(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | No
 
 
 @ALGEBRA.on("div")
-def _zero_over(make: Maker, a: Op, b: Op) -> Op | None:
-    """`0 / x` as that 0."""
-    return a if is_number(a, 0) else None
-
-
-@ALGEBRA.on("div")
 def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
     """`4 * x / 2` as `2 * x`, if no other factor cancels."""
     if b.kind != "static":
@@ -154,7 +193,7 @@ def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("mul")
 def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * s * (x / s)` as `g * x`, `x / exp(y) * exp(y)` as `x`, in either order.
+    """`g * s * (x / s)` as `g * x`, `g / s * (s / x)` as `g / x`, `x / exp(y) * exp(y)` as `x`, in either order.
 
     A quotient alone times its divisor stays, unless that is an exponential, which is not zero: as of a variance that is given as its
     logarithm, `diff ** 2 / exp(logvar)`.
@@ -165,7 +204,8 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     one, two = products.of(a), products.of(b)
     for below, above in ((one, two), (two, one)):
         for op in below.below:
-            if op in above.tensors and (op.rule == "exp" or len(above.tensors) > 1):
+            several = len(above.tensors) > 1 or above.below
+            if op in above.tensors and (op.rule == "exp" or several):
                 parts = [
                     products.op(below.without(Product(below=(op,)))),
                     products.op(above.without(Product(tensors=(op,)))),
@@ -258,9 +298,10 @@ def _without_guards(
     below = tuple(own if (own := _of_guard(op)) in others else op for op in term.below)
     found = term._replace(below=below)
     for factor in term.tensors:
-        if not make.is_(factor, "unsqueeze"):
+        value, views = _unviewed(make, factor)
+        if len(views) != 1:
             continue
-        value, dim = factor.args
+        dim = views[0].args[1]
         inner = make.products.of(value)
         unguarded = [*map(_of_guard, inner.below)]
         wide = tuple(make.unsqueeze(op, dim) for op in unguarded)

@@ -8,6 +8,7 @@ after them. Which gradients need a line is said in `backward_program`; the `if` 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from scaffold.derive.analysis.metadata import metadata_read, reads
 from scaffold.derive.backward_program import Line, read_names
 from scaffold.derive.derivation import Block, Maths
 from scaffold.derive.saving import is_for_most
@@ -19,6 +20,7 @@ from scaffold.formula import (
     Node,
     Statement,
     are_opposite,
+    expressions,
     names_of_loops,
     opposite_of,
     rewritten,
@@ -43,16 +45,38 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
 def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """The lines, of which those that three and more of the gradients need, and most of them, stand under no test.
 
-    An author asks `needs_input_grad` of one input or of two.
+    An author asks `needs_input_grad` of one input or of two; and of none for `dtype = x.dtype`, where x is saved anyway.
     """
     every = frozenset(item.name for item in spec.differentiable)
+    there = {x.name for x in spec.tensors if not (x.optional or x.variadic)}
+    read_for = {name: _read_for(lines, name) for name in there}
 
     def serves(line: Line) -> frozenset[str]:
         gradients = {f"grad_{name}" for name in every} & written(line.statement)
         for_most = len(line.serves) > 2 and is_for_most(spec, line.serves)
-        return every if for_most and not gradients else line.serves
+        owner = _owner(line.statement)
+        free = owner in there and is_for_most(spec, read_for[owner])
+        return every if (for_most or free) and not gradients else line.serves
 
     return tuple(line._replace(serves=serves(line)) for line in lines)
+
+
+def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
+    """The gradients for which the data of a tensor are read."""
+    return frozenset().union(
+        *(
+            line.serves
+            for line in lines
+            for node in expressions(line.statement)
+            if any(read.name == name and not read.facets for read in reads(node))
+        )
+    )
+
+
+def _owner(item: Statement) -> str:
+    """The `x` of `dtype = x.dtype`; "" of what is computed."""
+    found = metadata_read(item.value) if isinstance(item, Assign) else None
+    return found.name if found else ""
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:

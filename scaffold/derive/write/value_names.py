@@ -367,7 +367,7 @@ class Namer:
             return [*self._with_name("{}_sq", op.args[0]), "squared"]
         if op.rule == "sum" and _is_product_of_two(op.args[0]):
             return ["dot"]
-        if op in self.denominators and op.facts.operator:
+        if op in self.denominators and op.facts.operator not in ("", "/"):
             return ["denom"]
         if op.rule == "cond":
             body, orelse = op.args

@@ -250,3 +250,72 @@ def test_a_number_in_place_of_a_tensor_broadcasts_nothing(
     forward = f"d = w.exp() if w is not None else 3.0\n{ending.format(body)}"
     calls = [(tensor(3, 4), tensor(3)), (tensor(3, 4), None)]
     check_forward("x[B, N], w[B]?", forward, calls)
+
+
+SQUARED = [
+    "x.norm(dim=-1) ** 2",
+    "x.norm(dim=-1) ** 3",
+    "torch.norm(x, dim=-1).pow(2)",
+    "torch.linalg.vector_norm(x, dim=(0, 1)).square() * y.sum(-1)",
+    "torch.linalg.vector_norm(x, dim=-1, keepdim=True) ** 2 * y",
+    "x.norm() ** 2 * y",
+]
+
+
+@pytest.mark.parametrize("value", SQUARED)
+def test_a_length_that_is_squared_is_guarded_nowhere(value: str) -> None:
+    text = check_forward(
+        "x[N, D], y[N, D]", f"return {value} + 1", [(tensor(3, 4), tensor(3, 4).cos())]
+    )
+    assert "where" not in text
+    op = load(text).some_op
+    x = torch.zeros(3, 4, dtype=torch.double, requires_grad=True)
+    (grad,) = torch.autograd.grad(op(x, torch.ones_like(x)).sum(), x)
+    assert torch.equal(grad, torch.zeros_like(x))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x * (x.norm(dim=-1, keepdim=True) / torch.where(y == 0, 1, y))",
+        "x * (x.std(-1, keepdim=True) / torch.where(x.std(-1, keepdim=True) == 0, 1, x.std(-1, keepdim=True)))",
+        "y * (x.norm(dim=-1, keepdim=True) / torch.where(x.norm(dim=-1, keepdim=True) == 0, 1, x.norm(dim=-1, keepdim=True)))",
+    ],
+)
+def test_what_else_is_guarded_stays_so(value: str) -> None:
+    text = check_forward(
+        "x[N, D], y[N, D]", f"return {value} + 1", [(tensor(3, 4), tensor(3, 4).cos())]
+    )
+    assert "where" in text
+
+
+def test_a_quotient_goes_where_its_divisor_is_divided_by_again() -> None:
+    forward = "r = x / y\nreturn torch.log(r) * x"
+    text = check_forward(
+        "x[N, D], y[N, D]", forward, [(tensor(3, 4).exp(), tensor(3, 4).cos() + 2)]
+    )
+    assert "/ r" not in text.partition("ctx.needs_input_grad[1]:")[2], text
+
+
+MASKED = {
+    "of one element each": "return -(x * y)[m].mean()",
+    "of lines": "return ((x - y) ** 2)[m[:, 0]].sum() / 2",
+    "of what is constant": "return x[m].sum() * y[m[:, 0]].sum()",
+    "of the sum of lines": "return F.log_softmax(x, -1)[m[:, 0]].sum() + y.sum()",
+    "by a comparison": "return x[y > 0].sum() / (y > 0).sum()",
+}
+
+
+@pytest.mark.parametrize("forward", MASKED.values(), ids=MASKED)
+def test_the_mean_of_what_a_mask_picks_has_no_tensor_of_that(forward: str) -> None:
+    mask = tensor(3, 4) > 0
+    calls = [(tensor(3, 4), tensor(3, 4).cos(), mask)]
+    text = check_forward("x[N, D], y[N, D], m[N, D; bool]", forward, calls)
+    assert "index_put" not in text
+    assert "torch.where(" in text
+
+
+def test_what_differs_by_element_is_put_where_a_mask_holds() -> None:
+    calls = [(tensor(3, 4).exp(), tensor(3, 4) > 0)]
+    text = check_forward("x[N, D], m[N, D; bool]", "return x[m].log()", calls)
+    assert "index_put" in text
