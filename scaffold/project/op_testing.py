@@ -13,7 +13,7 @@ from scaffold.project.console import from_here
 from scaffold.project.project import Project
 from scaffold.project.survey import Op, Work
 from scaffold.render.layout import OpTesting
-from scaffold.render.templates import digest
+from scaffold.render.templates import OP_TESTING, digest
 from scaffold.spec.manifest import Listed, configuration_digest, text_digest
 from scaffold.spec.problems import KeyPath
 from scaffold.spec.toml import Entry
@@ -84,7 +84,8 @@ def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, .
 
 def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     from scaffold.project.rendering import start_rendering
-    from scaffold.render.file_style import SHARED_HEADER
+    from scaffold.render.file_style import PLAIN, SHARED_HEADER
+    from scaffold.render.formatting import keep_formatted
     from scaffold.render.imports import one_style
     from scaffold.render.op_testing import op_testing_draft
 
@@ -96,6 +97,9 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     text = ""
     if formatted:
         length = places.directories.line_length
+        # Our template is formatted: what no choice of the team's changes need not be, which takes as long as twenty tests.
+        if length == 88 and house.templates.find(OP_TESTING) is None:
+            keep_formatted(op_testing_draft(PLAIN), length)
         text = places.formatter({shared.path: draft}, length)[shared.path]
     return Wanted(ROLE, shared.path, text_digest(one_style(draft)), text)
 

@@ -5,9 +5,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import black
 import pytest
+from black.mode import TargetVersion
 
-from scaffold.render import sandbox, templates
+from scaffold.render import formatting, sandbox, templates
 from scaffold.workspace.records import SHARED, record_path
 from tests.cli.projects import (
     CONFIGURATION,
@@ -70,6 +72,41 @@ def test_there_is_one_of_it_for_all_ops(tmp_path: Path) -> None:
     before = contents(tmp_path)
     assert scaffold(tmp_path, "sync").out == "2 identical (4 files)\n"
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        "",
+        "licence = '# Ours.'\nheader = false",
+        """[tool.scaffold.testing]
+file = 'tests/a_file_of_a_name_that_is_so_long_that_no_line_has_room.py'
+devices = ['cpu', 'cuda:0', 'cuda:1', 'cuda:2', 'cuda:3', 'cuda:4', 'cuda:5']
+dtypes = ['float16', 'bfloat16', 'float32']
+checks = ['checkpoint']""",
+    ],
+    ids=["plain", "style", "testing"],
+)
+def test_what_nobody_chose_is_not_formatted(
+    tmp_path: Path, choices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    formatted = list[str]()
+    usual = black.format_str
+
+    def counted(text: str, mode: black.Mode) -> str:
+        formatted.append(text)
+        return usual(text, mode=mode)
+
+    monkeypatch.setattr(black, "format_str", counted)
+    formatting._KEPT.clear()
+    project(tmp_path, SCALE, configuration=f"{CONFIGURATION}{choices}\n")
+    assert scaffold(tmp_path, "sync").code == 0
+    (path,) = set((tmp_path / "tests").iterdir()) - {tmp_path / "tests/test_scale.py"}
+    text = path.read_text()
+    mode = black.Mode(target_versions={TargetVersion.PY311})
+    assert usual(text, mode=mode) == text
+    if not choices.startswith("["):  # which checks there are says a class that is long
+        assert sum(map(len, formatted)) < len(text) / 2
 
 
 def test_outside_of_a_project_an_op_is_two_files(tmp_path: Path) -> None:
