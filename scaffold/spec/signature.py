@@ -526,7 +526,8 @@ def dim_problems(
 ) -> list[ScaffoldError]:
     """Dimensions whose names cannot stand in code, or are those of `what`; features may be `F`, a context `ctx`."""
     problems: list[ScaffoldError] = []
-    for word in _dim_words(entries):
+    first = {word.text: word for word in reversed(_dim_words(entries))}
+    for word in reversed(first.values()):  # each once, where it stands first
         name = word.text.removeprefix("*")
         if name in taken:
             message = f"the dimension '{word.text}' is called like {what}"

@@ -259,6 +259,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ),
         ("x[in_feature], t[N; index(in_features)]", "27: no input has a dimension 'in_features'\nhint: did you mean 'in_feature'?"),
         ("x[D], D", "3: the dimension 'D' is called like an input\nhint: give one of them another name"),
+        ("x[D], y[D], D", "3: the dimension 'D' is called like an input\nhint: give one of them another name"),
         ("x[nn, F, ctx, cls]", "3: 'nn' cannot name a dimension: it has a meaning in generated code\nhint: choose another name, such as 'nn_'"),
         ("x, x", "4: 'x' occurs twice\nhint: give one of them another name"),
         ("lambda", "1: 'lambda' cannot name an input: it is a keyword of Python\nhint: choose another name, such as 'lambda_'"),
