@@ -118,6 +118,27 @@ return x
 """,
         [(x, w, w + 1), (x, None, w), (x, w, None), (x, None, None)],
     ),
+    "gaussian upsampling": (
+        "hs[B, T, D], ds[B, T], h_masks[B, T; bool]?, d_masks[B, F; bool]?, delta: float = 0.1",
+        """
+B = ds.size(0)
+T_feats = int(d_masks.size(1)) if d_masks is not None else 7
+t = torch.arange(0, T_feats).unsqueeze(0).repeat(B, 1).to(hs)
+if h_masks is not None:
+    t = t * d_masks.to(hs)
+c = ds.cumsum(dim=-1) - ds / 2
+energy = -1 * delta * (t.unsqueeze(-1) - c.unsqueeze(1)) ** 2
+if h_masks is not None:
+    energy = energy.masked_fill(~(h_masks.unsqueeze(1).repeat(1, T_feats, 1)), -float("inf"))
+p_attn = torch.softmax(energy, dim=2)
+return torch.matmul(p_attn, hs)
+""",
+        [
+            (tensor(3, 4, 2), y.abs(), z > -1, tensor(3, 6) > 0, 0.1),
+            (tensor(3, 4, 2), y.abs(), None, tensor(3, 6) > 0, 0.1),
+            (tensor(3, 4, 2), y.abs(), None, None, 0.1),
+        ],
+    ),
 }  # fmt: skip
 
 

@@ -4,28 +4,6 @@ from tests.derive.cases import Case, index, p, r
 
 ATTENTION = (
     Case(
-        "gaussian_upsampling",
-        "hs[B, T, D], ds[B, T], h_masks[B, T; bool]?, d_masks[B, F; bool]?, delta: float = 0.1",
-        """
-B = ds.size(0)
-T_feats = int(d_masks.size(1)) if d_masks is not None else 7
-t = torch.arange(0, T_feats).unsqueeze(0).repeat(B, 1).to(hs)
-if h_masks is not None:
-    t = t * d_masks.to(hs)
-c = ds.cumsum(dim=-1) - ds / 2
-energy = -1 * delta * (t.unsqueeze(-1) - c.unsqueeze(1)) ** 2
-if h_masks is not None:
-    energy = energy.masked_fill(~(h_masks.unsqueeze(1).repeat(1, T_feats, 1)), -float("inf"))
-p_attn = torch.softmax(energy, dim=2)
-return torch.matmul(p_attn, hs)
-""",
-        lambda: [
-            (r(2, 3, 4), p(2, 3), r(2, 3) > -1.0, r(2, 6) > 0.0, 0.1),
-            (r(2, 3, 4), p(2, 3), None, r(2, 6) > 0.0, 0.1),
-            (r(2, 3, 4), p(2, 3), None, None, 0.1),
-        ],
-    ),
-    Case(
         "sigmoid_attention",
         "q[B, H, S, D], k[B, H, T, D], v[B, H, T, D]",
         """
