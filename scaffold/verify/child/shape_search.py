@@ -1320,19 +1320,23 @@ class _Described:
         """The dims and conditions; a dim that no name fits is a number."""
         fits = {dim: self._sizes(dim) for dim in self.size_of}
         conditions = []
-        for dim, other in self.multiples.items():
-            for same in (dim, other):  # they change together, or not at all
+        for pair in self.multiples.items():
+            for same in pair:  # they change together, or not at all
                 fits[same] = [self.size_of[same]] * 3
-            one, two = self.name_of[dim], self.name_of[other]
-            conditions += [f"{one} % {two} == 0", f"{one} > {two}"]
         self._as_large_as(fits)
         free = {
             dim
             for dim, sizes in fits.items()
             if len(sizes) > 2 and (sizes[-1] > 8 or sizes[0] == sizes[-1])
         }
+        single, free = free, self._free_together(free, fits)
+        numbers = {dim: str(self.size_of[dim]) for dim in single - free}
+        for dim, other in self.multiples.items():
+            one, two = self.name_of[dim], self.name_of[other]
+            both = {dim, other} <= free
+            conditions += [f"{one} % {two} == 0", f"{one} > {two}"] if both else []
         conditions += [text for dim in free for text in self._bound(dim, fits[dim])]
-        bound = [dim for dim in self.size_of if dim not in free]
+        bound = [dim for dim in self.size_of if dim not in single]
         related = self._related(bound, fits)
         if related is None:
             said = {dim: str(self.size_of[dim]) for dim in bound}
@@ -1347,11 +1351,42 @@ class _Described:
                 if dim not in related:
                     sizes = [n for n in OTHERS if self._holds(related, {dim: n})]
                     conditions += self._bound(dim, sizes) if sizes else ()
+        said |= numbers
         dims = {
             name: ", ".join(said.get(dim, self.name_of[dim]) for dim in own)
             for name, own in zip(self.search.names, self.shapes, strict=True)
         }
         return Found(dims, (*conditions,))
+
+    def _free_together(
+        self, free: set[int], fits: Mapping[int, Sequence[int]]
+    ) -> set[int]:
+        """Those that may all have other sizes at once: of `x.view(n, -1, size)` two may be multiples each, and not both."""
+        while free:
+            every = dict.fromkeys(dim for dims in self.shapes for dim in dims)
+            order = [dim for dim in every if dim in free]
+            chosen = {  # as the tests choose them
+                dim: (
+                    least
+                    if dim in self.multiples.values()
+                    else next((n for n in fits[dim] if n >= least), fits[dim][-1])
+                )
+                for least, dim in enumerate(order, start=2)
+            }
+            pairs = self.multiples.items()
+            twice = {dim: 2 * chosen[one] for dim, one in pairs if one in chosen}
+            chosen |= {dim: size for dim, size in twice.items() if dim in chosen}
+            if self._takes(chosen):
+                break
+            alone = [
+                dim
+                for dim in reversed(order)
+                if self._takes({n: size for n, size in chosen.items() if n != dim})
+            ]
+            gone = {(alone or order[::-1])[0]}
+            both = [{*pair} for pair in self.multiples.items() if {*pair} & gone]
+            free = free.difference(gone, *both)
+        return free
 
     def _as_large_as(self, fits: dict[int, list[int]]) -> None:
         """One dim of two where the one has to be as large as the other: `B[:, t]` for each t of another tensor."""
