@@ -139,6 +139,28 @@ return torch.matmul(p_attn, hs)
             (tensor(3, 4, 2), y.abs(), None, None, 0.1),
         ],
     ),
+    "a local that may be None": (
+        "x[B, D], v[D]?, a[B, D]?",
+        """
+h = F.silu(x if v is None else x * v)
+scale = None if a is None else a.sin()
+if scale is not None:
+    h = h * (1 + scale)
+return h
+""",
+        [(x, w, z), (x, None, z), (x, w, None), (x, None, None)],
+    ),
+    "parts, or None twice, below a sum": (
+        "x[B, D], v[D]?, c[B, E]?",
+        """
+h = F.silu(x if v is None else x * v)
+scale, shift = (None, None) if c is None else c.chunk(2, dim=1)
+if not (scale is None or shift is None):
+    h = h * (1 + scale) + shift
+return h
+""",
+        [(x, w, torch.cat((z, y), 1)), (x, None, torch.cat((z, y), 1)), (x, w, None), (x, None, None)],
+    ),
 }  # fmt: skip
 
 
