@@ -119,7 +119,11 @@ def check(checks: Any) -> dict[str, Any]:
     if run.failure is None and not run.refusals:
         _ask_further(checks, run)
     if run.failure is None and not run.refusals:
-        run.failure = unfit(checks)
+        found = unfit(checks)
+        if found is not None and found["words"].startswith(OWN):  # a bug of PyTorch's
+            run.notes.append(f"{found['words']}; {found['hint']}")
+        else:
+            run.failure = found
     run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
