@@ -999,22 +999,25 @@ def with_optionals_named(
     body: Sequence[ast.stmt], optional: Collection[str]
 ) -> Sequence[ast.stmt]:
     """The statements with `a is not None` for `isinstance(a, torch.Tensor)` and `a != None`, and `a` for the `b` of `b = a`."""
-    count = Counter(stored(body))
-    kept = {name for name in optional if not count[name]}
+    nodes = [node for item in body for node in ast.walk(item)]
+    named = [node for node in nodes if isinstance(node, ast.Name)]
+    read = Counter(node.id for node in named if isinstance(node.ctx, ast.Load))
+    bound = Counter(node.id for node in named if isinstance(node.ctx, ast.Store))
+    bound.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    kept = {name for name in optional if not bound[name]}
     if not kept:
         return body
     names: dict[str, ast.expr] = {}
     found: list[ast.stmt] = []
     for item in body:
         match item:
-            case ast.Assign([ast.Name(name)], ast.Name(of) as value) if (
-                of in kept and count[name] == 1
+            case ast.Assign([ast.Name(name)], ast.Name(of) as value) if of in kept and (
+                bound[name] == 1 or read[of] == 1
             ):
                 names[name] = value
             case _:
-                found.append(item)
-    if names and found:
-        body = [substituted(item, names) for item in found]
+                found.append(substituted(copy.deepcopy(item), names) if names else item)
+    body = found or body
     told = _Told(kept)
     if any(map(told.is_amiss, (node for item in body for node in ast.walk(item)))):
         body = [told.visit(copy.deepcopy(item)) for item in body]

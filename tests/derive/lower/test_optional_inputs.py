@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from scaffold.derive import derive
+from scaffold.errors import ScaffoldError
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
 
@@ -139,6 +140,16 @@ return torch.matmul(p_attn, hs)
             (tensor(3, 4, 2), y.abs(), None, None, 0.1),
         ],
     ),
+    "another name that gets another value": (
+        "x[B, D], a[B, D]?",
+        "s = a\nif s is None:\n    s = x.sin()\ns = s * s\nreturn x * s",
+        [(x, z), (x, None)],
+    ),
+    "the name of another input, read before": (
+        "x[B, D], a[D]?, v[D]",
+        "x = x * v.sin()\nv = a\nif v is not None:\n    x = x * v.exp()\nreturn x",
+        [(x, w, w + 1), (x, None, w)],
+    ),
     "a local that may be None": (
         "x[B, D], v[D]?, a[B, D]?",
         """
@@ -190,3 +201,9 @@ def test_where_one_of_two_is_missing_the_forward_raises() -> None:
     torch.testing.assert_close(
         module.some_op(x, y, None, z), module.some_op(x, y, None, None)
     )
+
+
+def test_a_name_that_gets_another_value_is_not_the_input_s() -> None:
+    forward = "s = a\nif s is None:\n    s = x.sin()\ns = s * s\nreturn x * s if a is None else x + s * a"
+    with pytest.raises(ScaffoldError, match="'a' may be None here"):
+        derive(spec_of("x[B, D], a[B, D]?", forward=forward))
