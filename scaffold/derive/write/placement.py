@@ -74,9 +74,11 @@ def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
 
 
 def _owner(item: Statement) -> str:
-    """The `x` of `dtype = x.dtype`; "" of what is computed."""
-    found = metadata_read(item.value) if isinstance(item, Assign) else None
-    return found.name if found else ""
+    """The `x` of `dtype = x.dtype`; "" of what is computed, as `grad_y.expand_as(x)`, which reads another value, too."""
+    if not isinstance(item, Assign):
+        return ""
+    found = metadata_read(item.value)
+    return found.name if found and reads(item.value) == (found,) else ""
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
