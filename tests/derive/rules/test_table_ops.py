@@ -39,7 +39,12 @@ BY_RANK = {rule.name for rule in RULES if "rank(" in f"{rule.when} {rule.value}"
     "solve_on_a_side",
     "take_along_dim",
 }
-TRAITS = {torch.int64: "int", torch.bool: "bool", torch.cdouble: "complex"}
+TRAITS = {
+    torch.int64: "int",
+    torch.int32: "int",
+    torch.bool: "bool",
+    torch.cdouble: "complex",
+}
 
 
 class Op(NamedTuple):
