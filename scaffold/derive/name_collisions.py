@@ -1,6 +1,8 @@
 """Names renamed so that what the user wrote in two places can stand in one body.
 
 In: statements and a name. Out: the same statements under another name. Invariant: every read means the value it meant.
+Which locals clash, and what they are called then, is told where the two places meet: `forward/body.py` for those of the forward,
+`stated_gradients.py` for those of stated gradients.
 """
 
 import builtins

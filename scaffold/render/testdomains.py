@@ -1,6 +1,7 @@
 """What the tests take for granted of inputs where the signature leaves it open: values where the forward is smooth, shapes that broadcast.
 
-In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that derivation found. Invariant: what the user states stands.
+In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that derivation found, and without dims where all inputs have the one
+shape of what is not declared, which `testcases` knows. Invariant: what the user states stands.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Manifests: the ops that a project lists, in one file or in several.
 
-In: the texts of the files, and the configuration. Out: a `Listed` an op, and digests of what its files follow from.
+In: the texts of the files, and the configuration. Out: a `Listed` an op, and digests of what its files follow from, and of what its proof is about.
 Invariant: an op stands in one place; what does not change what is generated does not change a digest.
 """
 

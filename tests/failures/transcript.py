@@ -11,7 +11,7 @@ A case is a paragraph:
     ops.toml:1:6: ...               what stands on stderr, byte for byte
     [2]                             the exit code
 
-Lines that begin with # are comments. {root} stands for the directory that the case runs in.
+Lines that begin with # are comments. {root} stands for the directory that the case runs in; `test_failures.py` runs it, and puts that in.
 """
 
 import re

@@ -15,6 +15,7 @@ UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
 BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
 KEEP = 0.75  # what a byte costs: a `float32` that waits is worth three passes
 LEAF = 0.8  # inputs and outputs are there anyway, as often as not
+PAIRS = 16  # a table of pairs costs so many times as much: it grows with the square of a length
 AT_HAND = frozenset(
     {
         "input",
@@ -105,9 +106,10 @@ class Costs:
         largest = max(map(self.numbers, (op, *tensors(op.args))))
         return largest * op.facts.passes
 
-    def keep(self, op: Op, leaf: bool) -> int:
-        """What it costs to keep it in memory until the backward."""
+    def keep(self, op: Op, leaf: bool, pairs: bool = False) -> int:
+        """What it costs to keep it in memory until the backward; `pairs`: it is a table of pairs."""
         if self.inputs_wait and op.rule == "input":
             return 0
         size = self.numbers(op) * BYTES.get(op.kind, 4)
-        return max(1, round(size * KEEP * (LEAF if leaf else 1)))
+        price = max(1, round(size * KEEP * (LEAF if leaf else 1)))
+        return price * PAIRS if pairs else price

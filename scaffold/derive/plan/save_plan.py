@@ -322,7 +322,6 @@ class Flow:
 
 
 NOTICEABLE = 0.03  # the part of forward and backward that saving must spare
-TABLE_FACTOR = 16  # saving a table of pairs is priced this many times its bytes: it grows with the square of the length
 SOURCE, SINK = "source", "sink"
 
 
@@ -408,8 +407,7 @@ class _Choice:
     def _keep(self, op: Op, can_be_saved: Callable[[Op], bool]) -> int:
         leaf = op.rule == "input" or op in self.ends
         if op.is_tensor and (leaf or op.rule == "drawn" or can_be_saved(op)):
-            price = self.costs.keep(op, leaf)
-            return price * TABLE_FACTOR if op in self.tables else price
+            return self.costs.keep(op, leaf, op in self.tables)
         return NEVER
 
     def _compute(self, op: Op) -> int:

@@ -4,6 +4,8 @@ In: the operands; for `scalars_first` the gradients. Out: the op, or None where 
 `grad_output / n * (x * y)` for `grad_output * (x * y) / n`. Invariant: same value in exact arithmetic and the
 same shape; what a forward local holds, or several places read, is not taken apart; no 0/0 appears, and one goes only where a
 quotient meets a factor that it is divided by.
+
+What holds of any operands is no function here but a line of the table, `simpler = ["x * 1 -> x"]`, which `identities` applies before these.
 """
 
 from collections import Counter
