@@ -751,8 +751,10 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
             return None
         found = list(x.dims)
         for at, size in zip(places, given or ()):
-            found[at] = size
-        found[places[-1]] = last(found[places[-1]], given is not None)
+            if size != -1:
+                found[at] = size
+        is_given = given is not None and given[-1] != -1
+        found[places[-1]] = last(found[places[-1]], is_given)
         return Shape(tuple(found))
 
     return shape

@@ -404,6 +404,12 @@ def _is_absent(op: Op) -> bool:
 
 
 @word
+def asked(make: Maker, length: Op) -> Op:
+    """How long a dim of a Fourier transform is to be; None for -1, by which it stays as it is."""
+    return make.const(None) if literal(length) == -1 else length
+
+
+@word
 def leading(make: Maker, x: Op) -> Op:
     return make.const(tuple(range(_rank(make, x) - 1)))
 

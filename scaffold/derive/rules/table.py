@@ -387,6 +387,9 @@ BUILDERS: dict[str, Builder] = {
     "number_at": _python(
         "numbers at", "one of several numbers, or the one for all dims"
     ),
+    "asked": _python(
+        "length", "how long a dim is to be; None for -1, by which it stays as it is"
+    ),
     "default_eps": _python(
         "x", "the eps of rms_norm if none is given: of x's dtype, at most float32's"
     ),

@@ -139,6 +139,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "negated": negated,
     "inverse_permutation": inverse_permutation,
     "number_at": number_at,
+    "asked": lambda length: None if length == -1 else length,
     "default_eps": default_eps,
     "equation": equation,
     "chain": lambda tensors: reduce(torch.matmul, tensors),

@@ -225,6 +225,11 @@ SPECTRA = "x[B, H, W, C]"
     [
         (SPECTRA, "torch.fft.rfft2(x, dim=(1, 2), norm='ortho').abs()", [(FIELD,)]),
         (
+            SPECTRA,
+            "y = torch.fft.fft2(x, s=(3, -1))\nreturn torch.fft.irfft2(y, s=(-1, -1))",
+            [(FIELD,)],
+        ),
+        (
             f"{SPECTRA}, n: int = 5",
             "torch.fft.irfft2(torch.fft.fft2(x, s=(n, 4), dim=(2, 1)), s=(n, 3), dim=(2, 1))",
             [(FIELD, 5), (FIELD, 2)],
