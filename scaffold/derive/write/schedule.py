@@ -131,11 +131,14 @@ def names_of(need: Need) -> tuple[str, ...]:
     return ()
 
 
-def guard_of(need: Need, tests: Collection[Op]) -> Outcome | None:
-    """The outcome of one of the tests that meets the need and asks for no more."""
+def guard_of(
+    need: Need, tests: Collection[Op], is_there: Callable[[str], bool]
+) -> Outcome | None:
+    """The outcome of one of the tests that meets the need and asks for no more; of several names, for one that is there in every place."""
     if not isinstance(need, str | OneOf):
         return need if need[0] in tests else None
-    for name in names_of(need):
+    names = names_of(need)
+    for name in names if len(names) == 1 else filter(is_there, names):
         for test in filter(_asks_presence, tests):
             for at in (0, 1):
                 if implies(test, at, name):
@@ -355,11 +358,19 @@ def _guarded(
     shared = [pair for pair in first if all(pair in other for other in rest)]
     tests_there = list(reversed(tested))
     there = safe.there(common)
+
+    def is_there(name: str) -> bool:
+        return all(
+            name in safe.there(place)
+            or any(implies(*pair, name) for pair in tests(place))
+            for place in places
+        )
+
     for need in sorted(safe.needs(op), key=_need_order):
         if there.isdisjoint(names_of(need)) and not any(
             meets(pair, need) for pair in (*known, *shared)
         ):
-            guard = guard_of(need, tests_there)
+            guard = guard_of(need, tests_there, is_there)
             if guard is None:
                 return None
             shared = guarded_by(guard, need, shared)

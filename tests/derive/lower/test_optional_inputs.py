@@ -150,6 +150,17 @@ return torch.matmul(p_attn, hs)
         "x = x * v.sin()\nv = a\nif v is not None:\n    x = x * v.exp()\nreturn x",
         [(x, w, w + 1), (x, None, w)],
     ),
+    "with either of two": (
+        "x[B, D], a[D]?, b[D]?, c[D]?",
+        """
+if a is not None:
+    x = x * b.exp() + a
+if c is not None:
+    x = x + b.exp() * c
+return x.tanh()
+""",
+        [(x, w - 1, w, w + 1), (x, None, w, w + 1), (x, w, w + 1, None), (x, None, w, None), (x, None, None, None)],
+    ),
     "a local that may be None": (
         "x[B, D], v[D]?, a[B, D]?",
         """
