@@ -93,13 +93,15 @@ def _length(several: Op) -> object:
 # --- One of two values, by a test that is fixed for a call.
 
 
-def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
-    """One of two values by a test that is fixed for a call; `not` and `is` are turned around."""
+def choose(
+    program: Program, test: Op, body: Op, orelse: Op, *, zeros: bool = True
+) -> Op:
+    """One of two values by a test that is fixed for a call; `not` and `is` are turned around. A 0 stands for `zeros`, of a gradient."""
     if body is orelse:
         return body
     turned = positive(program, test)
     if turned is not None:
-        return choose(program, turned, orelse, body)
+        return choose(program, turned, orelse, body, zeros=zeros)
     if test.is_python("compare", "==") and is_number(test.args[1], 0):
         x = test.args[0]
         if x.is_python("binary", "/") and is_literal(x.args[1]):
@@ -125,7 +127,9 @@ def choose(program: Program, test: Op, body: Op, orelse: Op) -> Op:
         shape=(
             _chosen_shape(test, body, orelse)
             if two
-            else shape_or_scalar(tensor.shape, orelse if body is tensor else body)
+            else shape_or_scalar(
+                tensor.shape, orelse if body is tensor else body, zeros=zeros
+            )
         ),
         active=body.active or orelse.active,
     )
@@ -140,9 +144,9 @@ class ChosenSize(UnnamedSize):
     orelse: Dim
 
 
-def shape_or_scalar(shape: Shape, other: Op) -> Shape:
-    """That of a choice between a tensor and a Python value: a number broadcasts nothing; a 0 stands for zeros, None for nothing."""
-    if is_number(other, 0) or literal(other) is None or shape == SCALAR:
+def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
+    """That of a choice between a tensor and a Python value: a number broadcasts nothing, but a 0 that stands for `zeros`; None is nothing."""
+    if (zeros and is_number(other, 0)) or literal(other) is None or shape == SCALAR:
         return shape
     return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))
 

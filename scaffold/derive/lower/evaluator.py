@@ -123,7 +123,7 @@ class Evaluator(ABC):
                 sides = (body, listed) if one is body else (listed, orelse)
         if any(item.rule == "list" and any(tensors((item,))) for item in sides):
             return self._of_lists(test, *sides)
-        return choose(self.program, test, body, orelse)
+        return choose(self.program, test, body, orelse, zeros=False)
 
     def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:
         """One of two tuples; None stands for one that a branch leaves out."""
