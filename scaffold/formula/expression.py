@@ -55,6 +55,7 @@ class ExpressionParser:
         self.graph, self.fail = source.graph, source.fail
         self.tests: list[tuple[Node, bool]] = []  # what is read stands where they hold
         self.needed: dict[str, list[tuple[Node, bool]]] = {}  # untested, under others
+        self.passed: list[ast.expr] = []  # what is assigned as it is
 
     @contextmanager
     def under(self, test: Node, *, holds: bool) -> Iterator[None]:
@@ -62,6 +63,11 @@ class ExpressionParser:
         self.tests.append((test, holds))
         yield
         self.tests.pop()
+
+    def assigned(self, item: ast.expr, present: Guarded) -> Node:
+        """The node of what a name stands for from there on, be it None."""
+        self.passed = [*_passed_on(item)]
+        return self.parse(item, present)
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
         """The node of an expression; `present` optionals have been tested around it."""
@@ -168,7 +174,7 @@ class ExpressionParser:
         return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
-        if item.id in self.optional - present and self._comes_with_others(item.id):
+        if item.id in self.optional - present and self._comes_with_others(item):
             self.needed.setdefault(item.id, [*self.tests])
         elif item.id in self.optional - present:
             hint = f"write: ... if {item.id} is not None else ..."
@@ -177,10 +183,13 @@ class ExpressionParser:
             self.source.resolve(item)
         return self.graph.name(item.id)
 
-    def _comes_with_others(self, name: str) -> bool:
-        """Whether an optional that nothing has tested is read where another name was: it is meant to be there then."""
-        tested = [test.names() for test, _ in self.tests]
-        return self.source.asserts and bool(tested) and name not in set().union(*tested)
+    def _comes_with_others(self, item: ast.Name) -> bool:
+        """Whether an optional that nothing has tested is computed with where another name was: it is meant to be there then."""
+        if not (self.source.asserts and self.tests) or any(
+            item is one for one in self.passed
+        ):
+            return False
+        return not any(item.id in test.names() for test, _ in self.tests)
 
     def _constant(self, item: ast.Constant, present: Guarded) -> Node:
         if isinstance(item.value, bytes):
@@ -345,6 +354,20 @@ def _moved(item: ast.expr) -> ast.expr | None:
             return None
     moves = {facts.category for facts in found} <= MOVING
     return value if found and moves else None
+
+
+def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may have the value of, or hold: of a choice either side, of a tuple each item."""
+    match item:
+        case ast.IfExp(_, body, orelse):
+            parts = [body, orelse]
+        case ast.Tuple(parts) | ast.List(parts):
+            pass
+        case _:
+            yield item
+            return
+    for part in parts:
+        yield from _passed_on(part)
 
 
 def _kind(item: ast.expr) -> str:

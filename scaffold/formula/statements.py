@@ -212,10 +212,10 @@ class StatementParser:
         above = self._above(item)
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
             served = self._served(item.targets[0])
-            value = self.expressions.parse(item.value, present | served)
+            value = self.expressions.assigned(item.value, present | served)
             return Assign(self._target(item.targets[0]), value, "", above)
         if isinstance(item, ast.AnnAssign) and item.value and item.simple:
-            value = self.expressions.parse(item.value, present)
+            value = self.expressions.assigned(item.value, present)
             return Assign(self._target(item.target), value, "", above)
         if isinstance(item, ast.AugAssign):
             return self._augmented(item, present, above)

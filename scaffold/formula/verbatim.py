@@ -209,7 +209,7 @@ class VerbatimParser(StatementParser):
                     self.expressions.parse(target, present)
                     return self._grown(root, [value], present)
             case ast.Assign([first, *others], value) if others:
-                node = self.expressions.parse(value, present)
+                node = self.expressions.assigned(value, present)
                 targets = map(self._target, (first, *others))
                 return If(self._absent, tuple(Assign(each, node) for each in targets))
             case ast.AnnAssign(_, annotation):

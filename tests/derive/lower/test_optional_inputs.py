@@ -161,6 +161,11 @@ return x.tanh()
 """,
         [(x, w - 1, w, w + 1), (x, None, w, w + 1), (x, w, w + 1, None), (x, None, w, None), (x, None, None, None)],
     ),
+    "a 0 that is a number": (
+        "v[D], a[B, D]?",
+        "g = 1.0 if a is None else a\nm = 2 * (g - 1)\nreturn (v + m).sin() * (v + (0 if a is None else a)).exp()",
+        [(w, z), (w, None)],
+    ),
     "a local that may be None": (
         "x[B, D], v[D]?, a[B, D]?",
         """
@@ -218,3 +223,17 @@ def test_a_name_that_gets_another_value_is_not_the_input_s() -> None:
     forward = "s = a\nif s is None:\n    s = x.sin()\ns = s * s\nreturn x * s if a is None else x + s * a"
     with pytest.raises(ScaffoldError, match="'a' may be None here"):
         derive(spec_of("x[B, D], a[B, D]?", forward=forward))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = a if a is not None else b\nif y is not None:\n    x = x * y\nreturn x",
+        "y, k = (b, 2) if a is None else (a, 3)\nif y is not None:\n    x = x * y\nreturn x * k",
+        "y = x\nif a is not None:\n    y = b\nreturn x if y is None else x * y",
+    ],
+)
+def test_what_is_not_computed_with_may_be_none(forward: str) -> None:
+    """It comes with no other: the forward asserted that it is there."""
+    with pytest.raises(ScaffoldError, match="'b' may be None here"):
+        derive(spec_of("x[B, D], a[D]?, b[D]?", forward=forward))
