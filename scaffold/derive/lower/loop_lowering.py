@@ -107,8 +107,8 @@ class LoopLowering:
         self.graph: Graph = self.program.graph
         self.derive_step = derive_step
 
-    def results(self, loop: Node, unsure: Collection[str]) -> tuple[Op, ...]:
-        """The op of each result of a loop; the `unsure` ones may be the number that they begin with, if no step runs."""
+    def results(self, loop: Node, unsure: Collection[int]) -> tuple[Op, ...]:
+        """The op of each result of a loop; those at the `unsure` places may be the number that they begin with, if no step runs."""
         code = self._with_known_length(_code(self.graph, loop))
         carries = {name: self._carry(start) for name, start in code.carries}
         own = {code.at, *carries, *written(*code.lines)}
@@ -416,7 +416,7 @@ class LoopLowering:
         group: Op,
         step: Step,
         shapes: Mapping[str, Shape],
-        unsure: Collection[str],
+        unsure: Collection[int],
     ) -> Iterator[Op]:
         code, carries = taken.code, taken.carries
         count = len(carries)
@@ -424,11 +424,12 @@ class LoopLowering:
         length = sizes.minus(stop, code.start or 0)
         sure = isinstance(length, int) and length > 0
         sure |= not all(part.may_be_empty for part in group.loop.collected)
-        numbers = {name for name, op in carries.items() if op.rule == "number"}
+        starts = enumerate(carries.values())
+        numbers = {at for at, start in starts if start.rule == "number"}
         sure |= not numbers <= {*unsure}
         for at, (name, start) in enumerate(carries.items()):
             shape = shapes.get(name)
-            if start.rule == "number" and shape and name in unsure and not sure:
+            if at in numbers and shape and at in unsure and not sure:
                 shape = shape_or_scalar(shape, start)
             yield self._item(group, at, start.kind, shape, active=True)
         for at, element in enumerate(step.results[count:]):

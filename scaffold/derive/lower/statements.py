@@ -265,8 +265,8 @@ class Lowering:
             self.derive_step,
         )
         numbers = frozenset(
-            target.label
-            for target in item.target.args
+            at
+            for at, target in enumerate(item.target.args)
             if self.writes.get(target.label) != 1 or target.label in self.numbers
         )
         ops = loop.results(item.value, numbers)

@@ -424,6 +424,11 @@ OLD = "    d = torch.sin(h * w) + x[:, t]\n    h = h + (d if old is None else d 
         (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn (h + w).mean()", False),
         (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn w * abs(h)", False),
         (f"h = 0\n{STEPS}    h = h + (x[:, t] * w).sum()\nreturn h * h * w", True),
+        (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nh = h + 1\nreturn h * w + w", True),
+        (
+            f"h = 0\n{STEPS}    h = h + x[:, t] * w\n{STEPS}    h = h * x[:, t]\nreturn h * w + w",
+            False,
+        ),
         # but where the forward asks what no number has there is a step
         (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn h.mean(0) + w", True),
         (f"h = 0\n{STEPS}    h = h + x[:, t] * w\nreturn F.silu(h) @ w", True),
