@@ -222,9 +222,17 @@ class LoopLowering:
 
     def _is_plain_tensor(self, op: Op) -> bool:
         several = op.kind == "group" or op.rule == "list"
-        if several or self.program.may_be_absent(op):
+        if several or self._may_be_none(op):
             raise UnsupportedError("a loop reads several tensors at once, or none")
         return op.is_tensor and op.rule != "const"
+
+    def _may_be_none(self, op: Op) -> bool:
+        """Whether it is None in some calls: an input, or what a choice makes of one."""
+        if op.rule == "cond":
+            return any(
+                literal(arg) is None or self._may_be_none(arg) for arg in op.args
+            )
+        return self.program.may_be_absent(op)
 
     def _with_parts(
         self, code: _Code, own: set[str]

@@ -237,3 +237,15 @@ def test_what_is_not_computed_with_may_be_none(forward: str) -> None:
     """It comes with no other: the forward asserted that it is there."""
     with pytest.raises(ScaffoldError, match="'b' may be None here"):
         derive(spec_of("x[B, D], a[D]?, b[D]?", forward=forward))
+
+
+def test_a_local_that_may_be_none_in_a_loop_is_left_to_autograd() -> None:
+    forward = """
+scale = None if a is None else a.sin()
+v = x[0]
+for t in range(x.shape[0]):
+    v = (v * x[t]).sin() if scale is None else (v * x[t]).sin() * scale
+return v
+"""
+    text = check_forward("x[T, D], a[D]?", forward.strip(), [(x, w), (x, None)])
+    assert "torch.func.vjp" in text
