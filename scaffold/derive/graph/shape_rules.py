@@ -12,6 +12,7 @@ from functools import cache
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
+from scaffold.derive.graph.static_values import may_be_none
 from scaffold.primitives.calls import facts_of_call
 
 # --- Sizes without a name, by what they come of: two that come of the same are equal.
@@ -733,6 +734,8 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
         asked = program.value_of(args["n"] if "n" in args else args["s"])
         given: Sequence[Dim] | None = None
         if literal(asked) is not None:
+            if may_be_none(program, asked):
+                return None
             known = (
                 Shape((program.size_of(asked),))
                 if "n" in args

@@ -252,7 +252,7 @@ class _Step:
     def _name(self, node: Node) -> str:
         label = node.args[0].label if node.kind == "call" else node.label
         stem = _complement(node) or _word(node.kind, label) or label.strip("_")
-        stem = stem or "value"
+        stem = stem if stem.isidentifier() else "value"  # no word is for `//`
         reads = [part.label for part in node.walk() if part.kind == "name"]
         plain = stem in ("zeros", "ones", "shape")
         words = [name for name in reads if name in self.assigned or name in self.names]

@@ -230,6 +230,16 @@ SPECTRA = "x[B, H, W, C]"
             [(FIELD,)],
         ),
         (
+            "x[N, M], n: int | None",
+            "torch.fft.irfft(torch.fft.rfft(x), n)",
+            [(tensor(3, 4), 5), (tensor(3, 4), None)],
+        ),
+        (
+            "x[N, M], s: object",
+            "torch.fft.irfft2(torch.fft.rfft2(x), s=s)",
+            [(tensor(3, 4), (3, 5)), (tensor(3, 4), None)],
+        ),
+        (
             f"{SPECTRA}, n: int = 5",
             "torch.fft.irfft2(torch.fft.fft2(x, s=(n, 4), dim=(2, 1)), s=(n, 3), dim=(2, 1))",
             [(FIELD, 5), (FIELD, 2)],
