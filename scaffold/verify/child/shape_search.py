@@ -617,10 +617,9 @@ class _Search:
             if left != right and not {left, right} & self.fixed:
                 square = self._square(state, left, right)
                 yield cost - 0.9 + square, partial(_united, state, left, right)
-                for at, dims in enumerate(state.shapes):
+                for at, dims in enumerate(state.shapes) if square else ():
                     for this, that in ((left, right), (right, left)):
-                        shared = sum(this in other for other in state.shapes) > 1
-                        if this in dims and that not in dims and (square or shared):
+                        if this in dims and that not in dims:
                             only = partial(_replaced, state, at, this, that)
                             yield cost - 0.5, only
         several = [[dim for dim in rates if rates[dim][at]] for at in pair]
