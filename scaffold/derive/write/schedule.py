@@ -132,13 +132,12 @@ def names_of(need: Need) -> tuple[str, ...]:
 
 
 def guard_of(
-    need: Need, tests: Collection[Op], is_there: Callable[[str], bool]
+    need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
-    """The outcome of one of the tests that meets the need and asks for no more; of several names, for one that is there in every place."""
+    """The outcome of one of the tests that meets the need and asks for no more, if the need is met in every place."""
     if not isinstance(need, str | OneOf):
-        return need if need[0] in tests else None
-    names = names_of(need)
-    for name in names if len(names) == 1 else filter(is_there, names):
+        return need if need[0] in tests and is_met(need) else None
+    for name in filter(is_met, names_of(need)):
         for test in filter(_asks_presence, tests):
             for at in (0, 1):
                 if implies(test, at, name):
@@ -359,10 +358,9 @@ def _guarded(
     tests_there = list(reversed(tested))
     there = safe.there(common)
 
-    def is_there(name: str) -> bool:
+    def is_met(need: str | Outcome) -> bool:
         return all(
-            name in safe.there(place)
-            or any(implies(*pair, name) for pair in tests(place))
+            need in safe.there(place) or any(meets(pair, need) for pair in tests(place))
             for place in places
         )
 
@@ -370,7 +368,7 @@ def _guarded(
         if there.isdisjoint(names_of(need)) and not any(
             meets(pair, need) for pair in (*known, *shared)
         ):
-            guard = guard_of(need, tests_there, is_there)
+            guard = guard_of(need, tests_there, is_met)
             if guard is None:
                 return None
             shared = guarded_by(guard, need, shared)

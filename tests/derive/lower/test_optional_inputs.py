@@ -188,6 +188,28 @@ return h
 """,
         [(x, w, torch.cat((z, y), 1)), (x, None, torch.cat((z, y), 1)), (x, w, None), (x, None, None)],
     ),
+    "two that come together, which locals alone say": (
+        "x[B, D], a[2, D]?, b[2, D]?",
+        """
+s, t = (None, None) if a is None else a.unbind()
+u, v = (None, None) if b is None else b.unbind()
+if s is not None:
+    x = x * s + u
+return x * x if t is None else x * t * v
+""",
+        [(x, z[:2], y[:2]), (x, None, y[:2]), (x, None, None)],
+    ),
+    "the test of both has a name": (
+        "x[B, D], a[2, D]?, b[2, D]?",
+        """
+s = None if a is None else a.sum(0)
+u = None if b is None else b.sum(0)
+both = s is not None and u is not None
+y = x * s + u if both else x.sin()
+return y * (s * u).exp() if both else y * y
+""",
+        [(x, z[:2], y[:2]), (x, None, y[:2]), (x, z[:2], None), (x, None, None)],
+    ),
 }  # fmt: skip
 
 
