@@ -42,6 +42,7 @@ from scaffold.primitives.calls import is_in_place
 JOIN, PARTS = "stack", "unbind"
 LARGEST = 2000  # nodes of what a choice computes
 Made = TypeVar("Made", bound=ast.expr)
+Choice = TypeVar("Choice", ast.If, ast.IfExp, ast.BoolOp)
 SHORTEST = "min"
 BUILTINS = {"range", "reversed", SHORTEST}  # that a loop is written with
 BEGIN, END = "loop_begins", "loop_ends"
@@ -199,6 +200,7 @@ class Collected(NamedTuple):
     flipped: bool  # the last step's part is the first one
     buffer: bool = False  # the forward writes the parts into a tensor of its own
     flat: bool = False  # they are put one after another, along a dim that they have
+    chosen: bool = False  # they are joined in one way of a choice alone
 
 
 class OfLoop(NamedTuple):
@@ -704,7 +706,14 @@ class _Collecting(ast.NodeTransformer):
                 return None
             name, flipped, call = joining.found
             flipped ^= bool(turned % 2)
-            part = Collected(element, container, name, flipped, flat=joining.flat)
+            part = Collected(
+                element,
+                container,
+                name,
+                flipped,
+                flat=joining.flat,
+                chosen=joining.chosen,
+            )
             several = [*self.lists[container], ast.Name(element, ast.Load())]
             listed = ast.List(several, ast.Load())
             found.append(
@@ -732,7 +741,26 @@ class _Joining(ast.NodeTransformer):
     ) -> None:
         self.container, self.fresh, self.added = container, fresh, added
         self.found: tuple[str, bool, ast.Call] | None = None
-        self.flat = False
+        self.flat = self.chosen = False
+        self.under = 0  # how many choices the place stands under
+
+    def visit_If(self, item: ast.If) -> ast.stmt:
+        found = self._choice(item)
+        # What follows is the other way.
+        self.under += any(isinstance(node, ast.Return) for node in ast.walk(item))
+        return found
+
+    def visit_IfExp(self, item: ast.IfExp) -> ast.expr:
+        return self._choice(item)
+
+    def visit_BoolOp(self, item: ast.BoolOp) -> ast.expr:
+        return self._choice(item)
+
+    def _choice(self, item: Choice) -> Choice:
+        self.under += 1
+        self.generic_visit(item)
+        self.under -= 1
+        return item
 
     def visit_Call(self, item: ast.Call) -> ast.expr:
         self.generic_visit(item)
@@ -745,6 +773,7 @@ class _Joining(ast.NodeTransformer):
                 if flipped is not None:
                     name = self.fresh("stacked")
                     self.found, self.flat = (name, flipped, item), bool(ends)
+                    self.chosen = self.under > 0
                     flat = f"{name}.flatten{ends}" if ends else name
                     whole = ast.parse(flat, mode="eval").body
                     for node in ast.walk(whole):
@@ -1123,14 +1152,14 @@ class _Rolling:
             listed = self.nodes.from_its_end(listed)
         callee, _, *rest = call.args
         whole = graph.node("call", "", (callee, listed, *rest), call.keywords)
-        if not part.buffer:
+        if not part.buffer and not part.chosen:
             return whole
-        # Of no step there is nothing to stack, and the forward's own tensor stays.
-        return graph.node(
-            "conditional",
-            "",
-            (self.nodes.own(part.container), whole, self.nodes.own(part.joined)),
-        )
+        # Of no step there is nothing to stack: the forward's own tensor stays, or another way of its choice is taken.
+        torch_empty = graph.node("attribute", "empty", (graph.name("torch"),))
+        unread = self.nodes.call(torch_empty, graph.constant("0"))
+        other = self.nodes.own(part.joined) if part.buffer else unread
+        listed = self.nodes.own(part.container)
+        return graph.node("conditional", "", (listed, whole, other))
 
 
 def _position(lines: Sequence[Statement], marker: str) -> int | None:

@@ -134,6 +134,7 @@ class LoopResult(NamedTuple):
     firsts: int  # how many are there before the first step: the last arguments of the loop are they
     flipped: bool  # these come last in the end
     may_be_empty: bool  # the forward works without any step
+    chosen: bool = False  # it is stacked in one way of a choice alone
 
 
 class LoopPart(NamedTuple):

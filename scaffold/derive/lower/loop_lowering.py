@@ -72,6 +72,7 @@ class _Collected(NamedTuple):
     element: Node  # what a step adds
     join: Node
     buffer: Node | None  # what the forward writes the parts into
+    chosen: bool  # whether they are joined in one way of a choice alone
     firsts: tuple[Node, ...]  # what is there before the first step
     flat: (
         bool  # whether the parts are put one after another, so that they need one shape
@@ -197,6 +198,7 @@ class LoopLowering:
                 len(part.firsts),
                 taken.code.goes_back,
                 may_be_empty=bool(part.firsts) or part.buffer is not None,
+                chosen=part.chosen,
             )
 
     def _carry(self, start: Node) -> Op:
@@ -431,7 +433,8 @@ class LoopLowering:
         stop = self.program.size_of(self.value(code.stop))
         length = sizes.minus(stop, code.start or 0)
         sure = isinstance(length, int) and length > 0
-        sure |= not all(part.may_be_empty for part in group.loop.collected)
+        results = group.loop.collected
+        sure |= not all(part.may_be_empty or part.chosen for part in results)
         starts = enumerate(carries.values())
         numbers = {at for at, start in starts if start.rule == "number"}
         sure |= not numbers <= {*unsure}
@@ -824,13 +827,16 @@ def _code(graph: Graph, loop: Node) -> _Code:
     before, index, items, body, after, results = loop.args
     lines, added = _step_lines(graph, body)
     begun = {line.args[0].label: line.args[1] for line in before.args}
-    joins = dict[str, tuple[Node, Node | None]]()
+    joins = dict[str, tuple[Node, Node | None, bool]]()
     for target, value in (line.args for line in after.args):
-        if value.kind == "conditional":  # `torch.stack(ys, 1) if ys else out`
-            value = value.args[1]
+        chosen = value.kind == "conditional"  # `torch.stack(ys, 1) if ys else out`
+        value = value.args[1] if chosen else value
         listed = value.args[1]  # or the list from its end
-        joins[listed.label or listed.args[0].label] = value, begun.pop(
-            target.label, None
+        buffer = begun.pop(target.label, None)
+        joins[listed.label or listed.args[0].label] = (
+            value,
+            buffer,
+            chosen and not buffer,
         )
     ends = items.args[-1]
     goes_back = bool(ends.args) and ends.args[0].label == "range"

@@ -22,6 +22,7 @@ from scaffold.derive.write.value_names import STEPS
 from scaffold.formula import (
     Assign,
     Graph,
+    If,
     Lines,
     Node,
     Statement,
@@ -328,7 +329,12 @@ class LoopWriter:
     @property
     def _may_have_no_step(self) -> bool:
         """Whether nothing in the forward refuses a loop without a step."""
-        return all(result.may_be_empty for result in self.loop.collected)
+        carries = len(self.loop.carries)
+        return all(
+            # What is joined in one way of a choice is there where its cotangent is.
+            at not in self.cotangents if result.chosen else result.may_be_empty
+            for at, result in enumerate(self.loop.collected, carries)
+        )
 
     def _summing(self, at: int, before: list[Node], after: list[Node]) -> Gather:
         """How the gradient of a whole tensor is summed: part by part where each step adds to one part, `x[t + 1]`."""
@@ -459,10 +465,21 @@ def settled_loops(
 ) -> Lines:
     """The program, each loop of which computes only what is read after it or is one of the `ends`, in names that hide nothing."""
     outside = taken | read_names(*program) | written(*program)
+    return _settled(graph, program, ends, outside)
+
+
+def _settled(
+    graph: Graph, lines: Lines, ends: frozenset[str], outside: frozenset[str]
+) -> Lines:
     kept = list[Statement]()
-    for item in reversed(program):
+    for item in reversed(lines):
         later = ends | read_names(*kept)
-        if isinstance(item, Assign) and item.value.kind == "loop":
+        if isinstance(item, If):
+            body, orelse = (
+                _settled(graph, way, later, outside) for way in (item.body, item.orelse)
+            )
+            item = replace(item, body=body, orelse=orelse)
+        elif isinstance(item, Assign) and item.value.kind == "loop":
             if not bound(item.target) & later:
                 continue  # what read it went with another line
             item = _without_unread(graph, item, later)
@@ -546,8 +563,11 @@ def _with_own_names(
     graph: Graph, item: Assign, outside: frozenset[str], later: frozenset[str]
 ) -> Assign:
     """A loop none of whose names stands for another value that is still read: in it, or `later`."""
-    pairs = zip(item.target.args, item.value.args[-1].args, strict=True)
-    same = {own.label for target, own in pairs if target.label == own.label}
+    left = {
+        own.label: target.label
+        for target, own in zip(item.target.args, item.value.args[-1].args, strict=True)
+    }
+    same = {name for name, target in left.items() if target == name}
     own = _own_names(item.value) - {"range", "reversed"}
     starts = [line.args for line in item.value.args[0].args]
     begun = [value.label for target, value in starts if target.label == value.label]
@@ -555,7 +575,10 @@ def _with_own_names(
     still = later | {name for name in reads if reads.count(name) > begun.count(name)}
     used, change = outside | own, dict[str, Node]()
     for name in sorted((own & outside & still) - same):
-        change[name] = graph.node("own", fresh(f"{name}_of_step", used))
+        called = left.get(name, name)  # what it is behind the loop
+        if called in own or called in reads:
+            called = fresh(f"{name}_of_step", used)
+        change[name] = graph.node("own", called)
         used |= {change[name].label}
     value = graph.rewrite(
         item.value, lambda node: change.get(node.label) if node.kind == "own" else None

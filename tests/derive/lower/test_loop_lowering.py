@@ -485,6 +485,28 @@ def test_a_forward_that_works_without_a_step_has_a_gradient_without_one() -> Non
     assert "if grads_x" not in backward(f"{stacked}return torch.stack(ys, 1)")
 
 
+COLLECTED = (
+    f"ys = []\nn = x.shape[1]\nfor t in range(n):\n    {CELL}\n    ys.append(h)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "return torch.stack(ys, 1) if n > 1 else h[:, None]",
+        "if n == 0:\n    return h.sin()\nreturn torch.stack(ys, 1).sin()",
+        "if n > 0:\n    y = torch.stack(ys, 1) * x\nelse:\n    y = h\nreturn y * h.sum()",
+        "y = h if n < 2 else torch.cat(ys, 1)\nreturn y * 2",
+    ],
+)
+def test_what_one_way_of_a_choice_joins_asks_the_other_for_no_step(end: str) -> None:
+    calls = [(tensor(2, n, 3), tensor(2, 3), tensor(3)) for n in (0, 1, 2, 5)]
+    calls += [(tensor(2, 3, 4).mT, tensor(3, 2).mT, tensor(3, 2)[:, 0])]
+    inputs = "x[B, T, D], h[B, D], w[D]"
+    text = check_forward(inputs, COLLECTED + end, calls)
+    assert text.count("if grads_x") == 1 and "autograd.grad(" not in text
+
+
 @pytest.mark.parametrize(
     ("step", "said"),
     [
