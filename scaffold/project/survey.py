@@ -22,7 +22,7 @@ from scaffold.spec.manifest import (
     text_digest,
 )
 from scaffold.version import __version__
-from scaffold.workspace.cache import Alike
+from scaffold.workspace.cache import Known
 from scaffold.workspace.reconcile import Prospect, Standing, decoded, present, standing
 from scaffold.workspace.records import (
     SHARED,
@@ -122,7 +122,7 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
     }
     templates = digest(project.places.house.templates)
     digests, meanings = _Digests(project), _Digests(project, meaning_digest)
-    alike = Alike(_cache() / f"alike-{__version__}-{sys.implementation.cache_tag}")
+    known = Known(_cache() / f"known-{__version__}-{sys.implementation.cache_tag}")
     found = []
     for listed in project.chosen(names).values():
         record = project.records.get(listed.name)
@@ -135,14 +135,15 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
         )
         files = record.files if record else ()
         standings = {
-            kept.path: standing(project.root, kept, alike.same) for kept in files
+            kept.path: standing(project.root, kept, known.same, known.whole)
+            for kept in files
         }
         moved = origin.moved(record.origin) if record else ()
         meant = meanings.again(origin.reads)
         maths = proof_digest(listed.entry, project.configuration, meant, meaning_digest)
         names = defined_names(listed.entry, project.configuration)[:2]
         found.append(Op(listed, record, origin, standings, moved, maths, names))
-    alike.keep()
+    known.keep()
     return tuple(found)
 
 

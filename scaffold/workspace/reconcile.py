@@ -49,12 +49,19 @@ def says_the_same(one: str, other: str) -> bool:
     return normal_form(one) == normal_form(other)
 
 
+def is_whole(kept: Kept) -> bool:
+    """Whether the text that was written last is still there."""
+    return kept.written is not None
+
+
 def standing(
-    root: Path, kept: Kept, same: Callable[[str, str], bool] = says_the_same
+    root: Path,
+    kept: Kept,
+    same: Callable[[str, str], bool] = says_the_same,
+    whole: Callable[[Kept], bool] = is_whole,
 ) -> Standing:
-    """Compare a file with its record; `same` may know the answer for its text and the recorded one."""
-    data, base = present(root, kept.path), kept.written
-    lost = base is None
+    """Compare a file with its record; `same` may know the answer for its text and the recorded one, `whole` that of the record."""
+    data, lost = present(root, kept.path), not whole(kept)
     if data is None:
         return Standing("missing", None, lost)
     if digest(data) == kept.text:
@@ -62,7 +69,7 @@ def standing(
     text = decoded(data, kept.path)
     if has_markers(text):
         return Standing("conflict-markers", text, lost)
-    if base is not None and same(base, text):
+    if not lost and same(kept.written or "", text):
         return Standing("reformatted", text)
     return Standing("edited", text, lost)
 
