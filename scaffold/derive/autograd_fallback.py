@@ -150,10 +150,10 @@ def _pulled(
     arguments = tuple(passed(item.name) for item in spec.inputs)
     run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
-    listed = ", ".join("*" * (name in several) + name for name in wanted)
+    given = tuple(map(passed, wanted))
     takes_all = wanted == tuple(item.name for item in spec.inputs)
-    function = run if takes_all else graph.node("lambda", listed, (body,))
-    yield pullback_of(graph, pullback, function, map(passed, wanted), BY_AUTOGRAD)
+    function = run if takes_all else graph.node("lambda", "", (*given, body))
+    yield pullback_of(graph, pullback, function, given, BY_AUTOGRAD)
     names = {name: fresh(f"pulled_{name}", taken) for name in wanted}
     gradients = graph.node("tuple", "", tuple(map(passed, names, names.values())))
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
@@ -191,7 +191,7 @@ def _pulled_if_needed(
     arguments = tuple(passed(item.name) for item in spec.inputs)
     run = _forward_of(spec, graph)
     body = graph.node("call", "", (run, *arguments))
-    function = graph.node("lambda", some.label, (body,))
+    function = graph.node("lambda", "", (some, body))
     yield pullback_of(graph, pullback, function, (needed,), BY_AUTOGRAD)
     gradients = graph.node("call", "", (pullback, _ends(spec, graph)))
     yield Assign(graph.node("tuple", "", (pulled,)), gradients)
@@ -220,14 +220,13 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
         if node is run:  # it stands by itself, for all inputs
             named = (graph.name(item.name) for item in spec.tensors)
             pairs = zip(spec.tensors, named, strict=True)
-            args = (
+            args = tuple(
                 graph.node("starred", "", (part,)) if item.variadic else part
                 for item, part in pairs
             )
             called = graph.node("call", "", (run, *args))
-            listed = ", ".join("*" * item.variadic + item.name for item in spec.tensors)
             first = graph.node("subscript", "", (called, index))
-            return graph.node("lambda", listed, (first,))
+            return graph.node("lambda", "", (*args, first))
         if node.kind == "call" and node.args[0] is run:
             return graph.node("subscript", "", (node, index))
         return None

@@ -205,6 +205,13 @@ def _items(node: Node) -> str:
     return ", ".join(f"{emit(key)}: {emit(value)}" for key, value in pairs)
 
 
+def _lambda(node: Node) -> str:
+    *parameters, value = node.args
+    read = value.names()
+    assert all(part.names() <= read for part in parameters), "a parameter is not read"
+    return f"lambda {', '.join(map(emit, parameters))}: {emit(value)}"
+
+
 WRITERS: dict[str, Callable[[Node], str]] = {
     "name": lambda node: node.label,
     "value": lambda node: f"<{node.label}>",
@@ -223,7 +230,7 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "compare": _compare,
     "boolean": _boolean,
     "conditional": _conditional,
-    "lambda": lambda node: f"lambda {node.label}: {emit(node.args[0])}",
+    "lambda": _lambda,
     "comprehension": lambda node: f"[{node.label} {_within(node.args[0], CONDITIONAL + 1)}]",
     "body": lambda node: node.label,
     "own": lambda node: node.label,

@@ -30,7 +30,7 @@ Kind = Literal[
     "compare",  # label: the operators, separated by commas
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
-    "lambda",  # label: its parameters; args: the value. The user writes none
+    "lambda",  # args: its parameters, each a name or a starred one, then the value, which reads them all. The user writes none
     "comprehension",  # label: "-size for size in"; args: what it goes over. The user writes none
     "check",  # label: "assert" or "raise"; args: the test and the words, or the error
     "words",  # label: an f-string; args: the values in it

@@ -141,3 +141,21 @@ def test_an_input_that_nobody_declares_may_hold_no_floats(mask: torch.Tensor) ->
     calls = [(values, mask, none), (values, mask, values), (values, values, values)]
     text = check_forward("x, mask, bias?", HALVED, calls)
     assert "autograd differentiates the forward as a whole" in text
+
+
+ALIAS = """
+values = values * 2
+same = values
+out = torch.zeros_like(values)
+for k in range(n):
+    places = (torch.arange(values.shape[-1]) + index[k]) % values.shape[-1]
+    out = out + same[..., places]
+return out
+"""
+
+
+def test_a_call_of_an_alias_in_a_loop() -> None:
+    """What autograd differentiates there by is what the call reads, under whatever name."""
+    calls = [(tensor(2, 5), torch.tensor([3, 1]), n) for n in (2, 1, 0)]
+    text = check_forward("values, index[K; int], n: int = 2", ALIAS, calls)
+    assert "lambda new_values:" in text

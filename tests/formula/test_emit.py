@@ -6,7 +6,7 @@ import black
 import pytest
 from hypothesis import strategies as st
 
-from scaffold.formula import Graph, emit, emit_lines
+from scaffold.formula import Graph, emit, emit_lines, renaming
 from tests.formula.parsing import again, formula
 from tests.properties.budgets import searched
 
@@ -153,3 +153,12 @@ def test_a_power_is_spaced_as_black_has_it(base: str, exponent: str) -> None:
     assert parsed.result is not None
     written = emit(parsed.result)
     assert black.format_str(written, mode=black.Mode()) == written + "\n"
+
+
+def test_a_parameter_is_called_what_the_value_reads() -> None:
+    graph = Graph()
+    x, y = graph.name("x"), graph.name("y")
+    node = graph.node("lambda", "", (x, graph.node("binary", "*", (x, y))))
+    assert emit(graph.rewrite(node, renaming(graph, {"x": "h"}))) == "lambda h: h * y"
+    with pytest.raises(AssertionError, match="not read"):
+        emit(graph.node("lambda", "", (x, y)))

@@ -249,7 +249,7 @@ def names_inside(statements: Lines) -> set[str]:
     nodes = {node for item in statements for node in expressions(item)}
     for part in (part for node in nodes for part in node.walk()):
         if part.kind in APART:
-            found |= {*part.names(), *part.label.split(", ")}
+            found |= part.names()
     return found
 
 

@@ -763,12 +763,13 @@ class _Writer:
         (call, args), g = op.pullback, op.args[0]
         graph, printer = self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]
-        function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
+        given = tuple(map(graph.name, names))
+        function = graph.node("lambda", "", (*given, printer.expression(call)))
         pullback = graph.name(self.namer.another("pullback"))
         comment = "there is no rule for this call: autograd differentiates it"
         gradients = tuple(map(graph.name, self.pulled[op]))
         return [
-            pullback_of(graph, pullback, function, map(graph.name, names), comment),
+            pullback_of(graph, pullback, function, given, comment),
             Assign(
                 graph.node("tuple", "", gradients),
                 graph.node("call", "", (pullback, printer.node(g))),
@@ -790,7 +791,8 @@ class _Writer:
         """
         (call, args), graph, printer = op.pullback, self.graph, self._at(region)
         names = [self.names.get(arg) or arg.name for arg in args]
-        function = graph.node("lambda", ", ".join(names), (printer.expression(call),))
+        given = tuple(map(graph.name, names))
+        function = graph.node("lambda", "", (*given, printer.expression(call)))
         pulled = graph.name(self.namer.another("pulled"))
         run = graph.node("attribute", "func", (graph.name("torch"),))
         vjp = graph.node("attribute", "vjp", (run,))
@@ -803,7 +805,7 @@ class _Writer:
         tangents = tuple(map(printer.node, op.args[: len(args)]))
         value = graph.node("call", "", (pushed, graph.node("tuple", "", tangents)))
         comment = "no tangent is known of this call: its gradient is differentiated"
-        first = graph.node("call", "", (vjp, function, *map(graph.name, names)))
+        first = graph.node("call", "", (vjp, function, *given))
         target = graph.node("tuple", "", (graph.name(name),))
         return [Assign(pulled, first, "", (comment,)), Assign(target, value)]
 
