@@ -60,6 +60,8 @@ class _Plain:
             match item:
                 case ast.Pass() | ast.AnnAssign(value=None):
                     pass
+                case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
+                    pass  # what is not saved is freed
                 case ast.Assign(_, value) if choice := choice_of_mode(item, value):
                     found += self.block([choice])
                 case ast.Assign(
@@ -219,16 +221,28 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _last_resort(item: ast.If) -> list[ast.stmt]:
-    """What ends a choice between modes, `if mode == "sum":`, if it is one: an error that names the mode."""
+    """What ends a choice between modes, `if mode == "sum":`, or ranks, if it is one: an error that says which one was met."""
     match item.test:
-        case ast.Compare(ast.Name(name), [ast.Eq() | ast.In()], [value]) if isinstance(
+        case ast.Compare(chosen, [ast.Eq() | ast.In()], [value]) if isinstance(
             value, ast.Constant | ast.Tuple | ast.List
-        ):
-            (error,) = ast.parse(UNKNOWN.format(name)).body
+        ) and (isinstance(chosen, ast.Name) or _is_rank(chosen)):
+            (error,) = ast.parse(UNKNOWN.format(ast.unparse(chosen))).body
             for node in ast.walk(error):
                 ast.copy_location(node, item)
             return [error]
     return []
+
+
+def _is_rank(item: ast.expr) -> bool:
+    """Whether it is the number of dims of a name: `x.ndim`, `x.dim()`, `len(x.shape)`."""
+    match item:
+        case (
+            ast.Attribute(ast.Name(), "ndim")
+            | ast.Call(ast.Attribute(ast.Name(), "dim"), [], [])
+            | ast.Call(ast.Name("len"), [ast.Attribute(ast.Name(), "shape")], [])
+        ):
+            return True
+    return False
 
 
 def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stmt]:
@@ -458,7 +472,8 @@ def straightened(
 ) -> list[ast.stmt]:
     """The statements with plain assignments for other statements that come to the same; `tensors` are inputs, as `others` are.
 
-    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`,
+    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`, `shape[0] = n` of
+    `shape = list(x.shape)` is `shape = [n, *shape[1:]]`,
     `h[0].mul_(2)` is `h[0] = h[0].mul(2)`, and `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.
     """
     nodes = [node for item in body for node in ast.walk(item)]
@@ -751,6 +766,17 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
                 name in lists
             ):
                 found.append(_grown(item, name, "extend", value))
+            case ast.Assign([ast.Subscript(ast.Name(name)) as part], value) if (
+                name in lists
+            ):
+                found.append(_replaced(item, name, part.slice, value) or item)
+            case ast.AugAssign(ast.Subscript(ast.Name(name)) as part, sign, value) if (
+                name in lists
+            ):
+                before = ast.Subscript(part.value, part.slice, ast.Load())
+                before = ast.copy_location(before, part)
+                value = ast.copy_location(ast.BinOp(before, sign, value), item)
+                found.append(_replaced(item, name, part.slice, value) or item)
             case _:
                 found.append(item)
     return found
@@ -966,7 +992,7 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 
 
 def _lists(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The names of lists that are written out and have no other name."""
+    """The names of lists that are made here and have no other name."""
     found, others = set[str](), set[str]()
     for node in nodes:
         match node:
@@ -978,10 +1004,13 @@ def _lists(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def _is_list(value: ast.expr) -> bool:
-    """Whether a value is a list that is written out, whichever way a choice goes: `[x] if include_input else []`."""
+    """Whether a value is a new list, whichever way a choice goes: `[x] if include_input else []`, `list(x.shape)`."""
     if isinstance(value, ast.IfExp):
         return _is_list(value.body) and _is_list(value.orelse)
-    return isinstance(value, ast.List)
+    match value:
+        case ast.List() | ast.Call(ast.Name("list"), [_], []):
+            return True
+    return False
 
 
 def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:
@@ -993,6 +1022,27 @@ def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:
 
 
 # --- Optional inputs under other names, and other tests of them -> `a is None`, `a is not None`.
+
+
+def _replaced(
+    item: ast.stmt, name: str, index: ast.expr, value: ast.expr
+) -> ast.stmt | None:
+    """`shape[1] = n` as `shape = [*shape[:1], n, *shape[2:]]`."""
+    match index:
+        case ast.Constant(int(at)):
+            pass
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(end))):
+            at = -end
+        case _:
+            return None
+    before = f"*{name}[:{at}], " if at else ""
+    after = f", *{name}[{at + 1}:]" if at != -1 else ""
+    whole = ast.parse(f"[{before}value{after}]", mode="eval").body
+    for node in ast.walk(whole):
+        ast.copy_location(node, item)
+        if isinstance(node, ast.Constant):  # which the text does not have
+            node.end_lineno = item.lineno + 1
+    return _assigned(item, _stored(item, name), substituted(whole, {"value": value}))
 
 
 def with_optionals_named(

@@ -148,10 +148,12 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
             return tuple(args)
         case Node("call", _, (Node("attribute", label) as callee, *args)):
             if shares(label):
+                if _is_method(callee):
+                    return callee.args
                 if args and args[0].kind == "constant":  # the equation of `einsum`
-                    args = args[1:]
+                    args = args[1:] if len(args) == 2 else []  # a product is new
                 first = args if may_be(label, "several") else args[:1]
-                return callee.args if _is_method(callee) else tuple(first)
+                return tuple(first)
             return tuple(written_to(value))
     return ()
 

@@ -207,6 +207,12 @@ RETURNS = [
         "if mode == 'a':\n    return x",
         "if mode == 'a':\n    result = x\nelse:\n    raise ValueError(f'unknown mode: {mode}')\nreturn result",
     ),
+    # So is an unknown rank.
+    (
+        "if len(x.shape) == 4:\n    return a\nelif x.ndim == 5:\n    return b",
+        "if len(x.shape) == 4:\n    result = a\nelif x.ndim == 5:\n    result = b\nelse:\n    "
+        + "raise ValueError(f'unknown x.ndim: {x.ndim}')\nreturn result",
+    ),
     ("result = x\nif t:\n    return a\nreturn result", None),
 ]
 
@@ -241,6 +247,24 @@ def test_new_dims_of_what_the_line_above_made() -> None:
     # Another name may have the tensor.
     shared = f"s = y\n{loop}"
     assert ast.unparse(ast.Module(straightened(ast.parse(shared).body), [])) == shared
+
+
+def test_a_list_of_sizes_that_changes_is_another_list() -> None:
+    def done(text: str) -> str:
+        return ast.unparse(ast.Module(straightened(ast.parse(text).body), []))
+
+    text = "shape = list(x.shape)\n"
+    for change, wanted in (
+        ("shape[0] = n", "shape = [n, *shape[1:]]"),
+        ("shape[1] = n", "shape = [*shape[:1], n, *shape[2:]]"),
+        ("shape[-1] *= n", "shape = [*shape[:-1], shape[-1] * n]"),
+        ("shape[-2] = n", "shape = [*shape[:-2], n, *shape[-1:]]"),
+        ("shape[i] = n", "shape[i] = n"),
+    ):
+        assert done(text + change) == text + wanted
+    shared = "shape = list(x.shape)\nother = shape\nshape[0] = n"
+    assert done(shared) == shared, "another name has the list"
+    assert done("y[0] = n") == "y[0] = n", "a tensor"
 
 
 def test_a_choice_between_modes_raises_in_another_mode() -> None:

@@ -87,6 +87,8 @@ def test_what_an_expression_changes_in_place(source: str, names: set[str]) -> No
         ("x.clone()", set(), set(), set()),
         ("(x, y)", {"x", "y"}, {"x", "y"}, {"x", "y"}),
         ("x.exp().t()", set(), set(), set()),
+        ("torch.einsum('ij->ji', x)", {"x"}, set(), set()),
+        ("torch.einsum('ij,jk->ik', x, y)", set(), set(), set()),
     ],
 )
 def test_whose_memory_a_value_shares(

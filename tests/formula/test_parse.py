@@ -204,7 +204,7 @@ def test_indentation_and_newlines_of_the_surroundings(
             ],
         ),
         (
-            "del x\nreturn y",
+            "del x[0]\nreturn y",
             [
                 f"--forward:1:1: a del {NOT}\nhint: take it out: what is not saved is freed"
             ],

@@ -137,14 +137,16 @@ def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
 def _of_operand(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
-    if len(letters) > 1 and letters[-1] == letters[-2] and "." not in letters:
+    dots = letters.startswith("...")
+    twice = letters[-2:-1] == letters[-1:] not in ("", ".")
+    if twice and (dots or "." not in letters):
         return _of_diagonal(make, operand, letters, others, factors)
     known = set("".join(others))
     alone = [at for at, item in enumerate(letters) if item not in known]
     plain = letters.replace("...", "")
     if len(set(plain)) != len(plain) or not _dots_fit(letters, others):
         return None
-    if alone and "..." in letters:
+    if alone and "..." in letters and not dots:
         return None
     kept = "".join(item for item in letters if item in known)
     if len(factors) == 1 and others[0] == kept:
@@ -156,8 +158,9 @@ def _of_operand(
             make.program.op("list", factors),
             operand if not alone else None,
         )
-    for at in alone:
-        found = make.unsqueeze(found, make.const(at))
+    for at in reversed(alone) if dots else alone:
+        place = at - len(letters) if dots else at
+        found = make.unsqueeze(found, make.const(place))
     if not _is_as_long(letters, operand, others, factors):
         return fit_to(make, found, operand)
     return make.expanded(found, operand.shape) if alone else found
@@ -224,7 +227,7 @@ def _of_diagonal(
 ) -> Op | None:
     """Of an operand that is read along the diagonal of its last two dims."""
     dims = operand.shape.dims
-    if dims is not None and operand.shape.rank != len(letters):
+    if dims is not None and letters[0] != "." and operand.shape.rank != len(letters):
         return None
     line = make.applier.named("diagonal", operand, *map(make.const, (0, -2, -1)))
     if dims is not None:

@@ -10,7 +10,7 @@ from functools import reduce
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Position, is_number, literal
 from scaffold.derive.graph.static_values import UnsupportedError, is_int
-from scaffold.derive.lower.indexing import are_single, count_of, item_of
+from scaffold.derive.lower.indexing import are_single, item_of
 from scaffold.derive.rules.formula_words import size
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.joined_terms import joined_parts
@@ -21,8 +21,8 @@ def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
-    if isinstance(literal(op.args[1]), tuple):  # the size of each is said
-        every = count_of(applier, op) == len(arrived)
+    if op.args[1].rule == "list":  # the size of each is said
+        every = len(op.args[1].args) == len(arrived)
     return every or applier.program.is_unpacked(op)
 
 
@@ -83,6 +83,10 @@ def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
     elif "sized" in op.facts.flags and is_int(make.program, count):
         start = make.mul(make.const(at), count)
         bounds = (start, make.add(start, own), none)
+    elif "sized" in op.facts.flags and count.rule == "list":
+        start = reduce(make.add, count.args[:at])
+        end = none if at == len(count.args) - 1 else make.add(start, own)
+        bounds = (start, end, none)
     else:
         return None
     return make.program.op(

@@ -7,6 +7,7 @@ import torch
 
 from scaffold.derive import derive
 from scaffold.spec import RuleFile
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_op
 
@@ -81,3 +82,37 @@ def test_a_rule_of_a_team_s_that_needs_all_gradients_gives_way_where_one_is_miss
     found = derive(replace(spec, rules=rules))
     assert "solve of the number 0" in found.notes[0]
     assert derive(spec).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "forward", "wanted"),
+    [
+        (
+            "w[N, 2]",
+            "xs = x.split([1, 2, 3], -1)\nreturn torch.cat([xs[1] * w, xs[2], xs[0]], -1)",
+            "grad_x = torch.cat((grad_output[..., 5:], g1 * w, grad_value), -1)",
+        ),
+        (
+            "w[N, 3]",
+            "xs = x.split([1, 2, 3], -1)\nreturn xs[2] * w",
+            "start=3\n",
+        ),
+        (
+            "w[N, D], n: int = 2",
+            "xs = x.split([1, n, 5 - n], -1)\nreturn torch.cat([xs[1].exp(), xs[2]], -1)",
+            "",
+        ),
+    ],
+)
+def test_parts_of_said_sizes_are_taken_by_number(
+    sizes: str, forward: str, wanted: str
+) -> None:
+    inputs = f"x[N, 6], {sizes}"
+    width = 2 if sizes == "w[N, 2]" else 3
+    numbers = (2, 3, 4) if "n:" in sizes else ()
+    calls = [
+        (x, tensor(len(x), width), *numbers[at : at + 1])
+        for at, x in enumerate((tensor(4, 6), tensor(0, 6), tensor(6, 4).t()))
+    ]
+    text = check_forward(inputs, forward, calls)
+    assert wanted in text
