@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.analysis.metadata import (
-    ATTRIBUTES,
     Read,
     kept_form,
     kept_name,
@@ -34,6 +33,7 @@ from scaffold.formula import (
 )
 from scaffold.formula.names import fresh
 from scaffold.primitives.calls import casts_like, rearranges
+from scaffold.primitives.python_values import METADATA
 from scaffold.spec import OpSpec, Output, TensorInput
 
 # --- Names on ctx: attributes of the op, and what is kept of tensors that backward does not read.
@@ -483,7 +483,7 @@ class _Rewriter:
         """A tensor that is saved, and surely has what is read of another."""
         own, facets = self.origins.traits.get(read.name), {*read.facets}
         absent = read.name not in self.assigned and not read.element
-        if own is None or not (absent and facets <= ATTRIBUTES):
+        if own is None or not (absent and facets <= METADATA):
             return None
         for name, gradients in self.there.items():
             other = self.origins.traits.get(name)

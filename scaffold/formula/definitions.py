@@ -188,6 +188,11 @@ def effective_decorator(
     return None
 
 
+def is_none(value: ast.expr) -> bool:
+    """Whether an expression is None."""
+    return isinstance(value, ast.Constant) and value.value is None
+
+
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
     """The parameters that have a name of their own, in order."""
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

@@ -22,6 +22,7 @@ from scaffold.formula.constant_folding import (
     with_nones_settled,
 )
 from scaffold.formula.definitions import Meanings, full_name
+from scaffold.formula.names import take
 from scaffold.formula.substitution import named, names_in, stored
 from scaffold.primitives.calls import is_sized
 
@@ -373,9 +374,8 @@ class _Steps(ast.NodeTransformer):
             if _is_repeatable(item) or not isinstance(item, ast.BinOp | ast.Call):
                 kept.append(item)
                 continue
-            numbered = (f"{name}_{at + more}" for more in range(len(self.used) + 1))
-            own = next(one for one in numbered if one not in self.used)
-            self.used.add(own)
+            numbers = range(at, at + len(self.used) + 1)
+            own = take(self.used, *(f"{name}_{number}" for number in numbers))
             above.append(named(own, item))
             kept.append(ast.copy_location(ast.Name(own, ast.Load()), item))
         return above, ast.copy_location(type(iterable)(kept, ast.Load()), iterable)

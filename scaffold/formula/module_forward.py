@@ -19,7 +19,13 @@ from functools import cache
 from typing import NamedTuple, TypeVar
 
 from scaffold.formula.constant_folding import truth_of
-from scaffold.formula.definitions import Definitions, defaults, dotted_name, parameters
+from scaffold.formula.definitions import (
+    Definitions,
+    defaults,
+    dotted_name,
+    is_none,
+    parameters,
+)
 from scaffold.formula.operators import made_of
 from scaffold.formula.text import Refusal
 
@@ -403,7 +409,7 @@ class _Reader(ast.NodeTransformer):
                 raise Refusal(node, message, "write out what it computes")
         self.generic_visit(node)
         of_torch = (dotted_name(node.func) or "").startswith("F.")
-        while self.of.is_member and of_torch and node.args and _is_none(node.args[-1]):
+        while self.of.is_member and of_torch and node.args and is_none(node.args[-1]):
             del node.args[-1]  # of a layer without a bias: F.linear(x, weight, None)
         return node
 
@@ -488,10 +494,6 @@ def _is_fixed(known: Attribute) -> bool:
     """Whether an attribute of a module in another one is a constant, or None, that nobody passes."""
     stated = known.annotation is not None or known.module is not None
     return not stated and (known.default is not None or known.may_lack)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _constant(known: Attribute, at: ast.expr) -> ast.expr:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+from scaffold.formula.definitions import is_none
 from scaffold.formula.desugar import (
     straightened,
     with_optionals_named,
@@ -137,7 +138,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     last = body[-1] if body else None
     match last:
         case ast.Return(ast.Tuple(items)) | ast.Expr(ast.Tuple(items)):
-            given = [item for item in items if not _is_none(item)]
+            given = [item for item in items if not is_none(item)]
             values = given if len(items) != len(targets) else items
         case ast.Return(ast.expr() as value) | ast.Expr(ast.expr() as value):
             values = [value]
@@ -146,7 +147,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     as_they_are = {item.id for item in values if isinstance(item, ast.Name)}
     if {*stored(body)} & {*targets} - as_they_are:
         return body  # what it says beside its assignments is amiss
-    if all(_is_name(item, targets) or _is_none(item) for item in values):
+    if all(_is_name(item, targets) or is_none(item) for item in values):
         return body
     whole = len(values) == 1 and isinstance(values[0], ast.Call)
     if len(values) != len(targets) and not whole:
@@ -160,13 +161,9 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     found: list[ast.stmt] = [
         ast.copy_location(ast.Assign([_stored(name, value)], value), value)
         for name, value in pairs
-        if not _is_name(value, (name,)) and not _is_none(value)
+        if not _is_name(value, (name,)) and not is_none(value)
     ]
     return [*body[:-1], *found]
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_name(node: ast.expr, names: Sequence[str]) -> bool:

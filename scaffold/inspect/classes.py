@@ -20,7 +20,7 @@ from scaffold.inspect.functions import (
     Operator,
     Parameter,
 )
-from scaffold.inspect.imported_names import Names, decorators
+from scaffold.inspect.imported_names import Names, decorators, unsubscripted
 
 
 class Scan(NamedTuple):
@@ -120,6 +120,7 @@ FOREIGN = {
     *("chainer", "chainerx", "jittor", "megengine", "mindspore", "mxnet", "oneflow"),
     *("paddle", "sympy", "tensorflow"),
 }
+VMAP = "generate_vmap_rule"
 METHODS = {"forward", "backward", "setup_context", "jvp", "vjp", "vmap", "symbolic"}
 CTX = {"ctx", "context", "_ctx", "fctx"}
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -158,7 +159,7 @@ class _Finder:
         return self.made[id(node)]
 
     def _make(self, node: ast.ClassDef) -> Function | None:
-        bases = [_base(base) for base in node.bases]
+        bases = [unsubscripted(base) for base in node.bases]
         dotted = [
             self.local.get(name := self.names.resolve(base), name) for base in bases
         ]
@@ -244,20 +245,13 @@ class _Finder:
             methods=methods,
             parents=parents,
             complete=complete and not node.keywords and not node.decorator_list,
-            generate_vmap_rule=_flag(node, "generate_vmap_rule")
+            generate_vmap_rule=_generates_vmap_rule(node)
             or any(parent.generate_vmap_rule for parent in parents),
             applications=tuple(application for _, application in applied),
             aliases=tuple(self.aliased.get(node.name, ())),
             nested=any(not isinstance(n, ast.ClassDef) for n in within),
             unique=self.counts[node.name] == 1,
         )
-
-
-def _base(node: ast.expr) -> ast.expr:
-    """A base without its subscript: `Function` of `Function[T]`."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
 
 
 def _defines(node: ast.ClassDef, name: str) -> bool:
@@ -304,11 +298,11 @@ def parameters_of(node: ast.FunctionDef) -> tuple[Parameter, ...]:
     return tuple(_parameters(node))
 
 
-def _flag(node: ast.ClassDef, name: str) -> bool:
+def _generates_vmap_rule(node: ast.ClassDef) -> bool:
     for item in node.body:
         if isinstance(item, ast.Assign | ast.AnnAssign):
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            if any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            if any(isinstance(t, ast.Name) and t.id == VMAP for t in targets):
                 return isinstance(item.value, ast.Constant) and item.value.value is True
     return False
 

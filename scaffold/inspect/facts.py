@@ -13,7 +13,12 @@ from typing import NamedTuple
 from scaffold.inspect import vocabulary
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Function, Method, Module, Parameter
-from scaffold.inspect.imported_names import Names, method_call, torch_call
+from scaffold.inspect.imported_names import (
+    Names,
+    method_call,
+    torch_call,
+    unsubscripted,
+)
 from scaffold.inspect.values import Values, how_many
 
 
@@ -39,14 +44,14 @@ def changes(values: Values) -> Iterator[Change]:
 def _changed_by(values: Values, step: Step) -> Iterator[Change]:
     statement = step.statement
     if isinstance(statement, ast.AugAssign):
-        target = _stripped(statement.target)
+        target = unsubscripted(statement.target)
         if isinstance(target, ast.Name) or _is_data(target):
             sure = values.is_tensor(target, step)
             yield Change(statement, target, step, "augmented assignment", sure)
     elif isinstance(statement, ast.Assign):
         for item in statement.targets:
             if isinstance(item, ast.Subscript):
-                target = _stripped(item)
+                target = unsubscripted(item)
                 sure = values.is_tensor(target, step)
                 yield Change(statement, target, step, "item assignment", sure)
 
@@ -67,7 +72,7 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
     if vocabulary.changes(name) and isinstance(node.func, ast.Attribute):
         if name == "copy_" and _is_own_copy(node, node.func.value):
             return
-        yield Change(node, _stripped(node.func.value), step, f".{name}()", True)
+        yield Change(node, unsubscripted(node.func.value), step, f".{name}()", True)
 
 
 def _is_own_copy(node: ast.Call, target: ast.expr) -> bool:
@@ -77,13 +82,6 @@ def _is_own_copy(node: ast.Call, target: ast.expr) -> bool:
 
 def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
-
-
-def _stripped(node: ast.expr) -> ast.expr:
-    """What a subscript, however deep, is taken of."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
 
 
 def _is_data(node: ast.expr) -> bool:

@@ -11,6 +11,13 @@ from collections.abc import Iterator
 from scaffold.inspect.vocabulary import NAMESPACES
 
 
+def unsubscripted(node: ast.expr) -> ast.expr:
+    """What a subscript, however deep, is taken of: `Function` of `Function[T]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
 class Names:
     """The imports of a file, wherever in it they stand."""
 

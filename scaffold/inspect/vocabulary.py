@@ -15,38 +15,10 @@ from scaffold.primitives.calls import (
     is_one_tensor,
     may_be,
 )
+from scaffold.primitives.python_values import ATTRIBUTES, METHODS
 
 # Cheap to know of a tensor, and no tensor.
-SHAPELY = frozenset(
-    [
-        "data_ptr",
-        "device",
-        "dim",
-        "dtype",
-        "element_size",
-        "get_device",
-        "is_complex",
-        "is_contiguous",
-        "is_cuda",
-        "is_floating_point",
-        "is_sparse",
-        "item",
-        "itemsize",
-        "layout",
-        "nbytes",
-        "ndim",
-        "ndimension",
-        "nelement",
-        "numel",
-        "requires_grad",
-        "shape",
-        "size",
-        "storage_offset",
-        "stride",
-        "tolist",
-        "type",
-    ]
-)
+SHAPELY = METHODS | ATTRIBUTES | {"type"}
 NAMESPACES = ("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg.")
 # Of one tensor in any shape, or of several in one shape.
 ANY_SHAPE = frozenset({"elementwise", "reduction", "loss", "constant"})

@@ -41,10 +41,10 @@ from scaffold.formula.program import Program, program_of
 from scaffold.formula.text import WELL_KNOWN, Meanings, Origin, place_in
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.trial_inputs import NAMED
-from scaffold.inspect.vocabulary import SHAPELY
 from scaffold.primitives import normalized
 from scaffold.primitives.calls import facts_of_call, is_constant, is_made_of_numbers
 from scaffold.primitives.facts import MOVING
+from scaffold.primitives.python_values import ATTRIBUTES, METHODS, READ_OUT
 from scaffold.primitives.sections import built_in_primitives
 from scaffold.primitives.slots import Argument, Call, Slot, Taken, calls_of
 from scaffold.spec.config_keys import PARAMETERS
@@ -136,10 +136,9 @@ def _of_text(text: Text, imported: Names, write: str) -> Inferred:
     uses = _Uses(imported)
     uses.block(program.body)
     found = sorted(uses.of.items(), key=lambda item: min(map(_position, item[1])))
-    names = dict(found)
-    known = {name: _judged(name, used, names) for name, used in found}
+    known = {name: _judged(name, used) for name, used in found}
     if all(": " in item.entry for item in known.values()):  # one of them is a tensor
-        known = {name: _judged(name, used, names, False) for name, used in found}
+        known = {name: _judged(name, used, by_name=False) for name, used in found}
     return _entries(known, program, write)
 
 
@@ -175,7 +174,7 @@ def _of_function(
                 stated = stated._replace(entry=entry, said=elements.said)
         if stated is None and default is not None:  # it is None
             found = [*found, _Use("optional", item, "")]
-        judged = stated or _judged(item.arg, found, names)
+        judged = stated or _judged(item.arg, found)
         if item.arg not in own and {use.takes for use in found} == {"value"}:
             judged = judged._replace(refused="")  # self.num_groups is no tensor there
         known[item.arg] = judged
@@ -969,7 +968,7 @@ KNOWN = {"torch", "F", "math", "nn"}
 COMPARED = "it is only compared for equality, or turned into integers"
 OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # take nothing else
 MOVED = ("T", "mT", "data")  # attributes that have the elements of their tensor
-NO_TENSOR = SHAPELY - {"item", "tolist", "type"}
+NO_TENSOR = (METHODS | ATTRIBUTES) - READ_OUT
 WHOLE = ("positions", "mask", "index")  # what takes integers or booleans alone
 BY_VALUE = ("tensor", "operand", "unclear")  # what may have a gradient
 COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
@@ -1201,9 +1200,7 @@ class _Proven(NamedTuple):
     is_value: bool = False
 
 
-def _judged(
-    name: str, uses: Sequence[_Use], names: Names, by_name: bool = True
-) -> _Judged:
+def _judged(name: str, uses: Sequence[_Use], by_name: bool = True) -> _Judged:
     """The entry of one of the inputs, and why it cannot be taken for that, if so; `by_name`: `eps` is rather a number."""
     every = {use.takes: use for use in reversed(uses)}
     proving = _proving(uses)

@@ -26,7 +26,7 @@ from scaffold.render.second_order import (
 )
 from scaffold.render.signature import result_type
 from scaffold.render.typing import is_typed, untyped_calls_ignored
-from scaffold.spec import Input, OpSpec, TensorInput
+from scaffold.spec import Input, OpSpec, TensorInput, is_variadic
 
 RETURN_WIDTH = LINE - METHOD  # where it would be broken, and each None gets a line
 
@@ -205,7 +205,7 @@ def _filled_each(name: str, given: str, item: Filled) -> list[str]:
 
 
 def none_for(spec: OpSpec, item: Input) -> str:
-    if isinstance(item, TensorInput) and item.variadic:
+    if is_variadic(item):
         if spec.is_library:
             return f"[None for _ in {needed(spec, item.name)}]"
         return f"*(None for _ in {needed(spec, item.name)})"
@@ -439,7 +439,7 @@ def _returned(spec: OpSpec, derivation: Derivation) -> str:
     for item in spec.inputs:
         if item.name not in differentiable:
             values.append(none_for(spec, item))
-        elif isinstance(item, TensorInput) and item.variadic:
+        elif is_variadic(item):
             star = "" if spec.is_library else "*"
             values.append(f"{star}{_variadic_result(spec, derivation, item.name)}")
         elif item.name in derivation.joint:

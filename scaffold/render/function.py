@@ -33,7 +33,7 @@ from scaffold.render.signature import (
     result_type,
 )
 from scaffold.render.typing import annotated_body, untyped_calls_ignored
-from scaffold.spec import OpSpec, Output, TensorInput
+from scaffold.spec import OpSpec, Output, is_variadic
 from scaffold.spec.library import PLAIN
 
 NOTHING = " = None"
@@ -305,7 +305,7 @@ def _unpacked_inputs(spec: OpSpec, text: str) -> list[str]:
         return [f"{spec.inputs[0].name} = inputs"]
     targets = []
     for item in spec.inputs:
-        several = isinstance(item, TensorInput) and item.variadic
+        several = is_variadic(item)
         star = "*" if several and starred else ""
         targets.append(star + (item.name if item.name in read else f"_{item.name}"))
     return [

@@ -5,7 +5,7 @@ In: an `OpSpec`. Out: pieces of signatures. Invariant: typed for `mypy --strict`
 
 from collections.abc import Iterable
 
-from scaffold.spec import Attribute, Input, OpSpec, TensorInput
+from scaffold.spec import Attribute, Input, OpSpec, is_variadic
 from scaffold.spec.library import schema_type
 
 ANNOTATIONS = {"object": "Any", "dtype": "torch.dtype", "device": "torch.device | str"}
@@ -20,7 +20,7 @@ def annotation(item: Input) -> str:
 
 def parameter(item: Input) -> str:
     """`bias: Tensor | None`, without its default."""
-    star = "*" if isinstance(item, TensorInput) and item.variadic else ""
+    star = "*" if is_variadic(item) else ""
     return f"{star}{item.name}: {annotation(item)}"
 
 
@@ -43,7 +43,7 @@ def _registered(item: Input) -> str:
 def registered_arguments(items: Iterable[Input]) -> str:
     """The names in call order, as such an op takes them."""
     return ", ".join(
-        f"list({item.name})" if _is_variadic(item) else item.name for item in items
+        f"list({item.name})" if is_variadic(item) else item.name for item in items
     )
 
 
@@ -52,7 +52,7 @@ def parameters_with_defaults(items: Iterable[Input]) -> str:
     items = tuple(items)
     listed = _positional([item for item in items if not item.keyword_only])
     keywords = [item for item in items if item.keyword_only]
-    star = ["*"] if keywords and not any(map(_is_variadic, items)) else []
+    star = ["*"] if keywords and not any(map(is_variadic, items)) else []
     listed += star
     for item in keywords:
         default = _default(item)
@@ -66,7 +66,7 @@ def _positional(items: list[Input]) -> list[str]:
     open_end = True
     for item in reversed(items):
         default = _default(item)
-        open_end = open_end and (default is not None or _is_variadic(item))
+        open_end = open_end and (default is not None or is_variadic(item))
         shown = (
             f"{parameter(item)} = {default}"
             if open_end and default
@@ -74,10 +74,6 @@ def _positional(items: list[Input]) -> list[str]:
         )
         listed.insert(0, shown)
     return listed
-
-
-def _is_variadic(item: Input) -> bool:
-    return isinstance(item, TensorInput) and item.variadic
 
 
 def _default(item: Input) -> str | None:
@@ -104,11 +100,7 @@ def call_arguments(values: Iterable[tuple[Input, str]]) -> str:
 
 def starred(item: Input) -> str:
     """The name of an input, with a star if it is variadic."""
-    return (
-        f"*{item.name}"
-        if isinstance(item, TensorInput) and item.variadic
-        else item.name
-    )
+    return f"*{item.name}" if is_variadic(item) else item.name
 
 
 def result_type(count: int, variadic: bool) -> str:

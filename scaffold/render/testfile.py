@@ -30,7 +30,14 @@ from scaffold.render.testcases import (
 )
 from scaffold.render.testclaims import Claim, claims, tupled
 from scaffold.render.testvalues import attribute_value
-from scaffold.spec import Attribute, Import, Input, ModuleSpec, OpSpec, TensorInput
+from scaffold.spec import (
+    Attribute,
+    Import,
+    Input,
+    ModuleSpec,
+    OpSpec,
+    is_variadic,
+)
 from scaffold.spec.other_tools import LINE_LENGTH
 
 OPAQUE = ("object()", "torch.tanh")  # values of which a copy need not be equal
@@ -300,7 +307,7 @@ def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
     keys = ", ".join(
         (
             f'*(f"{item.name}[{{index}}]" for index in range(len(values)))'
-            if isinstance(item, TensorInput) and item.variadic
+            if is_variadic(item)
             else f'"{item.name}"'
         )
         for item in spec.inputs

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         TensorInput,
         is_leading,
         is_size_name,
+        is_variadic,
         leading,
     )
 
@@ -45,6 +46,7 @@ __all__ = [
     "TensorInput",
     "is_leading",
     "is_size_name",
+    "is_variadic",
     "leading",
     "load_configuration",
 ]

@@ -66,6 +66,11 @@ class Attribute(NamedTuple):
 Input = TensorInput | Attribute
 
 
+def is_variadic(item: Input) -> TypeGuard[TensorInput]:
+    """Whether an input is any number of tensors: `*tensors`."""
+    return isinstance(item, TensorInput) and item.variadic
+
+
 class Output(NamedTuple):
     """A tensor that the op returns."""
 

@@ -23,6 +23,7 @@ from scaffold.spec.op_spec import (
     Output,
     TensorInput,
     is_leading,
+    is_variadic,
 )
 
 # --- What stands in the brackets of an entry: dimensions, and traits after the `;`.
@@ -503,7 +504,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
         place = entries[0].name.place
         problems.append(ScaffoldError("an op needs a tensor", place, hint))
     raise_all(problems)
-    return tuple(sorted(inputs, key=_is_variadic))
+    return tuple(sorted(inputs, key=is_variadic))
 
 
 def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
@@ -573,10 +574,6 @@ def leading_problems(
 def _is_word(text: str) -> bool:
     """Whether it is meant for a name, if one that Python may not take: no number, no `...`."""
     return text.replace("_", "a").isalnum() and not text[0].isdigit()
-
-
-def _is_variadic(item: Input) -> bool:
-    return isinstance(item, TensorInput) and item.variadic
 
 
 def _each(

@@ -20,10 +20,9 @@ from scaffold.formula import (
     written,
 )
 from scaffold.primitives.calls import by_shape, draws_random, is_constant, may_be
+from scaffold.primitives.python_values import READ_OUT
 
 NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
-# Python values of a tensor's data, through which none flows.
-READ_OUT = frozenset({"allclose", "equal", "is_nonzero", "item", "tolist"})
 
 
 def callee(node: Node) -> str | None:

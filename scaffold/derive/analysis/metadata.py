@@ -10,15 +10,8 @@ from typing import NamedTuple
 
 from scaffold.formula import Graph, Node
 from scaffold.primitives.calls import by_shape
+from scaffold.primitives.python_values import METADATA, METADATA_METHODS
 
-ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim"})
-METHODS = {
-    "size": "shape",
-    "dim": "ndim",
-    "ndimension": "ndim",
-    "numel": "shape",
-    "nelement": "shape",
-}
 FORMS = frozenset({"attribute", "call", "compare"})  # nodes that read it
 TYPES = {"shape": "torch.Size", "dtype": "torch.dtype", "device": "torch.device"}
 TYPES |= {"ndim": "int", "presence": "bool"}  # in Python, of each facet
@@ -57,12 +50,12 @@ def metadata_read(node: Node) -> Read | None:
     if node.kind not in FORMS:  # before patterns, since most nodes are none
         return None
     match node:
-        case Node("attribute", label, (value,)) if label in ATTRIBUTES:
+        case Node("attribute", label, (value,)) if label in METADATA:
             return _of(value, label)
         case Node("call", _, (Node("attribute", label, (value,)), *_)) if (
-            label in METHODS
+            label in METADATA_METHODS
         ):
-            return _of(value, METHODS[label])
+            return _of(value, METADATA_METHODS[label])
         case Node("call", _, (Node("attribute", label), value)) if by_shape(
             label, creates=False
         ):

@@ -9,7 +9,6 @@ what formulas are made of; only tensors are saved for the backward.
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from scaffold.derive.analysis.metadata import ATTRIBUTES, METHODS
 from scaffold.formula import (
     BUILTINS,
     WELL_KNOWN,
@@ -27,6 +26,7 @@ from scaffold.primitives.calls import (
     mask_positions,
     may_be_several_tensors,
 )
+from scaffold.primitives.python_values import ATTRIBUTES, FUNCTIONS, METHODS
 from scaffold.spec import OpSpec
 
 ValueKind = Literal["tensor", "scalar", "group", "array"]
@@ -37,17 +37,6 @@ OPTIONS_OF_GROUPS = frozenset(
 )
 SCALAR_CALLS = frozenset(
     {"bool", "float", "int", "isinstance", "len", "list", "range", "tuple"}
-)
-SCALAR_METHODS = frozenset(METHODS) | frozenset(
-    {"data_ptr", "element_size", "finfo", "get_device", "iinfo", "is_complex"}
-    | {"is_conj", "is_contiguous", "is_floating_point", "is_neg", "is_pinned"}
-    | {"is_same_size", "is_set_to", "is_signed", "is_tensor", "item", "promote_types"}
-    | {"allclose", "equal", "is_nonzero"}
-    | {"result_type", "Size", "storage_offset", "stride", "tolist", "broadcast_shapes"}
-    | {"get_default_dtype", "device", "can_cast", "is_grad_enabled"}
-)
-SCALAR_ATTRIBUTES = ATTRIBUTES | frozenset(
-    {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
 # Names of dtypes.
@@ -116,7 +105,7 @@ class ValueKinds:
                 return self._common_kind(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
                 return "scalar" if label in NUMBERS | DTYPES else "tensor"
-            case Node("attribute", label) if label in SCALAR_ATTRIBUTES:
+            case Node("attribute", label) if label in ATTRIBUTES:
                 return "scalar"
             case Node("attribute" | "subscript", _, (value, *_)):
                 kind = self.of(value)
@@ -161,7 +150,7 @@ class ValueKinds:
             return "array"
         if callee.kind == "attribute" and self._gives_several(node):
             return "group"
-        if callee.label in SCALAR_METHODS or callee.label == "type" and not args:
+        if callee.label in METHODS | FUNCTIONS or callee.label == "type" and not args:
             return "scalar"  # `x.type()` is the name of a type
         kind = self.of(callee.args[0]) if callee.kind == "attribute" else "tensor"
         return kind if kind in ("scalar", "array") else "tensor"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from scaffold.derive.analysis.activity import (
-    READ_OUT,
     carries_gradient,
     is_random,
     is_undifferentiated,
@@ -82,6 +81,7 @@ from scaffold.formula import (
     written_to,
 )
 from scaffold.primitives.calls import computes_in_given_dtype
+from scaffold.primitives.python_values import READ_OUT
 from scaffold.spec import ANY_DIMS, OpSpec, TensorInput, is_leading
 
 # --- Dtypes, as far as derivatives differ by them.

@@ -45,7 +45,7 @@ def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op,
     """Take one part of an index at a dim; the dim where the next part goes."""
     if part.rule == "range":
         return sliced(applier, value, at, part.args), at + way
-    if _is_new_dim(part):
+    if is_new_dim(part):
         return _with_new_dim(applier, value, at), at + way
     return selected(applier, value, at, part), at
 
@@ -124,9 +124,9 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     parts = _without_ellipsis(applier, value, [*parts])
     while is_whole(parts[-1]) or is_ellipsis(parts[-1]):  # `x[i, ...]` is `x[i]`
         parts.pop()
-    new = [at for at, part in enumerate(parts) if _is_new_dim(part)]
+    new = [at for at, part in enumerate(parts) if is_new_dim(part)]
     if new and value.shape.rank is not None:
-        others = [part for part in parts if not _is_new_dim(part)]
+        others = [part for part in parts if not is_new_dim(part)]
         picks = [at for at, part in enumerate(parts) if _picks(part)]
         # What is picked apart comes first, and a mask picks of several dims.
         together = picks == [*range(picks[0], picks[-1] + 1)]
@@ -140,20 +140,21 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     )
 
 
-def _is_new_dim(part: Op) -> bool:
+def is_new_dim(part: Op) -> bool:
+    """Whether a part of an index is `None`."""
     return part.rule == "const" and part.value is None
 
 
 def _picks(part: Op) -> bool:
     """Whether a part of an index is neither a slice nor a new dim."""
-    return part.rule != "range" and not _is_new_dim(part)
+    return part.rule != "range" and not is_new_dim(part)
 
 
 def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
     """`x[..., i]` of a known number of dims as `x[:, :, i]`."""
     places = [at for at, part in enumerate(parts) if is_ellipsis(part)]
     rank = value.shape.rank
-    given = sum(not _is_new_dim(part) for part in parts) - 1
+    given = sum(not is_new_dim(part) for part in parts) - 1
     # A mask takes as many dims as it has.
     if len(places) != 1 or rank is None or any(part.kind == "bool" for part in parts):
         return parts
@@ -165,14 +166,14 @@ def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
 def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
     """What an index without its new dims gave, with them: those before what it picks, and those behind."""
     first = next(at for at, part in enumerate(parts) if _picks(part))
-    used = sum(not _is_new_dim(part) for part in parts)
+    used = sum(not is_new_dim(part) for part in parts)
     left = int(value.shape.rank or 0) - used
     for at, part in enumerate(parts[:first]):
-        if _is_new_dim(part):
+        if is_new_dim(part):
             found = _with_new_dim(applier, found, at)
     behind = -1 - left
     for part in reversed(parts[first:]):
-        if _is_new_dim(part):
+        if is_new_dim(part):
             found = _with_new_dim(applier, found, behind)
         behind -= 1
     return found

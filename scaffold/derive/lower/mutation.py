@@ -323,10 +323,6 @@ def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
     return applier.named(new.rule, *(arg for arg in args if arg is not None))
 
 
-def _is_new_dim(part: Op) -> bool:
-    return part.rule == "const" and part.value is None
-
-
 def _within(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
@@ -351,7 +347,7 @@ def _put_at(
 ) -> Op:
     """In a slice or a row of each dim that is given, from the left."""
     program, none = applier.program, applier.program.const(None)
-    if not given or any(_is_new_dim(part) for _, part in given):
+    if not given or any(indexing.is_new_dim(part) for _, part in given):
         raise UnsupportedError(CHANGES)
     (dim, part), *others = given
     if others:  # `h[:, 0, 1:] = y` changes a part of `h[:, 0]`, and that is put back

@@ -32,6 +32,11 @@ class Case(NamedTuple):
     attributes: tuple[tuple[int, Any], ...] = ()  # positions of some, another value
 
 
+def needs_gradient(value: Any) -> bool:
+    """Whether an argument is a tensor that autograd follows."""
+    return isinstance(value, Tensor) and value.requires_grad
+
+
 def _without(value: Tensor, leading: int) -> Tensor:
     return value[(0,) * leading]
 

@@ -18,7 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.cases import Case, dtype_name, make_inputs, value_names
+from scaffold.verify.child.cases import (
+    Case,
+    dtype_name,
+    make_inputs,
+    needs_gradient,
+    value_names,
+)
 from scaffold.verify.child.derivatives import gradients_of
 
 CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
@@ -320,7 +326,7 @@ def notes_on(checks: Any) -> list[str]:
         for name, x in zip(names, inputs, strict=True)
         if isinstance(x, Tensor)
     }
-    wanted = [name for name, x in zip(names, inputs, strict=True) if _needs(x)]
+    wanted = [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
     notes = [
         _note(f"grad_{name}", one, two, values)
         for name, one, two in zip(wanted, actual, derivative, strict=True)
@@ -337,7 +343,3 @@ def _note(
     where = "everywhere" if wrong.all() else name_places(wrong, values)
     where = where or f"in {int(wrong.sum())} of {wrong.numel()} places"
     return f"surrogate: {name} differs from the derivative {where}"
-
-
-def _needs(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad

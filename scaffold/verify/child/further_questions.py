@@ -21,6 +21,7 @@ from scaffold.verify.child.cases import (
     dtype_name,
     list_cases,
     make_inputs,
+    needs_gradient,
     value_names,
 )
 from scaffold.verify.child.derivatives import as_tuple, returned_gradients
@@ -115,7 +116,7 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         if returned is None or any(end.dtype != dtype for end in ends):
             continue
         for name, value, gradient in zip(names, rounded, returned, strict=False):
-            if _needs(value) and gradient.dtype != value.dtype:
+            if needs_gradient(value) and gradient.dtype != value.dtype:
                 kind, wanted = dtype_name(gradient.dtype), dtype_name(value.dtype)
                 words = f"of dtype {kind} where its input is of {wanted}"
                 return Answer(name, words, f"cast it: (...).to({name}.dtype)")
@@ -426,7 +427,7 @@ def _beside(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
     for _ in range(BESIDE):
         changed = {}
         for at, x in enumerate(inputs):
-            if _needs(x):
+            if needs_gradient(x):
                 part = eps * torch.randn(x.shape, dtype=torch.float64)
                 changed[at] = (x.detach() * (1 + part)).to(x.dtype)
         yield [*_with(inputs, changed)]
@@ -434,7 +435,7 @@ def _beside(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
 
 def _moved(value: Any, number: int) -> Any:
     """A tensor whose elements are a little larger, or smaller, or each another one."""
-    if not _needs(value):
+    if not needs_gradient(value):
         return value
     steps = torch.randn_like(value) if number > 1 else 1 - 2 * number
     largest = torch.finfo(value.dtype).max  # what is infinite stays so
@@ -584,7 +585,7 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
 def _asked(
     checks: Any, case: Case, inputs: Sequence[Any], question: Question
 ) -> Iterator[tuple[Case, Answer]]:
-    found = question(checks, inputs) if any(map(_needs, inputs)) else None
+    found = question(checks, inputs) if any(map(needs_gradient, inputs)) else None
     if found is not None:
         yield case, found
 
@@ -642,7 +643,7 @@ def second_derivatives_of(
     checks: Any, function: Callable[..., Any], inputs: Sequence[Any]
 ) -> Iterator[tuple[Tensor, ...]]:
     """For each gradient the derivatives of a sum of its elements, by the inputs and by the grad_outputs."""
-    needed = [x for x in inputs if _needs(x)]
+    needed = [x for x in inputs if needs_gradient(x)]
     ends, weights = _ends(checks, function, inputs)
     if not ends:
         return
@@ -677,7 +678,7 @@ def _firsts(
 def _backpropagated(
     ends: Sequence[Tensor], weights: Sequence[Tensor | None], inputs: Sequence[Any]
 ) -> tuple[Tensor, ...]:
-    needed = [x for x in inputs if _needs(x)]
+    needed = [x for x in inputs if needs_gradient(x)]
     if not any(end.requires_grad for end in ends):
         return tuple(torch.zeros_like(x) for x in needed)
     return torch.autograd.grad(_summed(ends, weights), needed, materialize_grads=True)
@@ -723,14 +724,10 @@ def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
     return total
 
 
-def _needs(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
-
-
 def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
     """The names of the inputs that need gradients."""
     names = value_names(checks, len(inputs))
-    return [name for name, x in zip(names, inputs, strict=True) if _needs(x)]
+    return [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
 
 
 def _as_type(value: Any, dtype: torch.dtype) -> Any:

@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 from importlib.machinery import SourceFileLoader
-from importlib.util import find_spec
 from typing import Any
+
+from scaffold.verify.child.testing import alone, compile_once
 
 ENDS = {1: "failed", 2: "interrupted", 3: "internal error", 4: "usage", 5: "no tests"}
 OPTIONS = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider")
@@ -55,11 +56,7 @@ def _load(request: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     with open(request["test"], encoding="utf-8-sig") as file:
         text = file.read()
-    compiles = "torch.compile" in text or "OpTests" in text
-    if compiles:
-        double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
-        double(torch.ones(1, requires_grad=True))
-        torch.compiler.reset()
+    compile_once(text)
 
 
 def _reply(answers: Any, answer: dict[str, str]) -> None:
@@ -99,16 +96,10 @@ def _run_here(request: dict[str, Any], text: str | None) -> bytes:
         _substitute(request["op"], text)
     sys.path.insert(0, os.getcwd())  # as `python -m pytest` does
     plugin = FirstFailure()
-    code = int(pytest.main([*OPTIONS, *_alone(), request["test"]], plugins=[plugin]))
+    code = int(pytest.main([*OPTIONS, *alone(), request["test"]], plugins=[plugin]))
     status = "passed" if code == 0 else "failed"
     by = "" if code == 0 else plugin.name or ENDS.get(code, f"pytest ended with {code}")
     return json.dumps({"status": status, "by": by}).encode()[:SHOWN]
-
-
-def _alone() -> tuple[str, ...]:
-    """No processes of pytest-xdist's, whatever the project is configured for: they would read the file."""
-    loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
-    return ("-n0",) if loads and find_spec("xdist") else ()
 
 
 def _substitute(path: str, text: str) -> None:

@@ -99,16 +99,20 @@ def _lacking() -> dict[str, str]:
 
 
 def _prepare(file: str) -> None:
-    """Do once what every file that compiles would do: importing the compiler takes seconds."""
+    """Do once what every file that compiles would do."""
     if "torch._dynamo" in sys.modules:
         return
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
-        text = opened.read()
-        if "torch.compile" in text or "OpTests" in text:
-            torch = sys.modules["torch"]
-            double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
-            double(torch.ones(1, requires_grad=True))
-            torch.compiler.reset()
+        compile_once(opened.read())
+
+
+def compile_once(text: str) -> None:
+    """Compile something, if the text of a test file does: importing the compiler takes seconds, and each run would do it."""
+    if "torch.compile" in text or "OpTests" in text:
+        torch = sys.modules["torch"]
+        double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
+        double(torch.ones(1, requires_grad=True))
+        torch.compiler.reset()
 
 
 def _run(request: dict[str, str], tell: Tell) -> int:
@@ -122,7 +126,7 @@ def _run(request: dict[str, str], tell: Tell) -> int:
             sys.path.insert(0, request["directory"])  # as `python -m pytest` does
             import pytest
 
-            options = (*OPTIONS, *_alone(), request["file"])
+            options = (*OPTIONS, *alone(), request["file"])
             code = pytest.main([*options], plugins=[Reporter(tell)])
             tell(finished=int(code))
         finally:
@@ -131,8 +135,8 @@ def _run(request: dict[str, str], tell: Tell) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def _alone() -> tuple[str, ...]:
-    """No processes of pytest-xdist's, whatever the project is configured for: the reports come from one."""
+def alone() -> tuple[str, ...]:
+    """No processes of pytest-xdist's, whatever the project is configured for: the reports come from one, and mutants are put in place in this one."""
     loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
     return ("-n0",) if loads and find_spec("xdist") else ()
 
