@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaffold.errors import ScaffoldError, did_you_mean, raise_all
-from scaffold.spec.config_values import Shapes
+from scaffold.spec.config_values import Convention, Shapes, conventional_shapes
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.op_spec import ANY_DIMS, Attribute, Dim, Input, Output, TensorInput
 from scaffold.spec.problems import KeyPath, Problems
@@ -39,6 +39,10 @@ class Arguments(NamedTuple):
     @property
     def tensors(self) -> tuple[TensorInput, ...]:
         return tuple(item for item in self.inputs if isinstance(item, TensorInput))
+
+    def conventional(self, conventions: Sequence[Convention]) -> Shapes:
+        """The shapes of inputs by the convention that fits, where neither they nor the tests' are declared."""
+        return conventional_shapes(self.inputs, conventions, dict(self.test_shapes))
 
 
 def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:

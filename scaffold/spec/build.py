@@ -11,7 +11,7 @@ from typing import Any
 from scaffold.files import read_text
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
-from scaffold.spec.config_values import Shapes, conventional_shapes
+from scaffold.spec.config_values import Shapes
 from scaffold.spec.keys import check_keys
 from scaffold.spec.library import check_library, read_sharding
 from scaffold.spec.maths import Maths, ReadFile, read_maths
@@ -56,7 +56,7 @@ def build(
     if arguments is None:
         problems.raise_found()
     assert arguments is not None  # what could not be read was noted
-    shapes = conventional_shapes(arguments.inputs, settings.conventions)
+    shapes = arguments.conventional(settings.conventions)
     names = names or ("", "")
     maths = read_maths(names[0], sound, arguments, shapes, read or _read, problems)
     module = read_module(sound, arguments, maths, shapes, settings, problems)

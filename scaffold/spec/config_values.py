@@ -5,7 +5,7 @@ Invariant: what is amiss is noted at its place; what comes out then does not mat
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from keyword import iskeyword
 from pathlib import Path
@@ -177,17 +177,19 @@ Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
 
 
 def conventional_shapes(
-    inputs: Sequence[Input], conventions: Sequence[Convention]
+    inputs: Sequence[Input], conventions: Sequence[Convention], tested: Container[str]
 ) -> Shapes:
-    """Shapes by the first convention that fits, none where no one does."""
+    """Shapes by the first convention that fits, none where no one does or where the tests are told others."""
     for convention in conventions:
-        found = _shapes(inputs, convention)
+        found = _shapes(inputs, convention, tested)
         if found:
             return found
     return ()
 
 
-def _shapes(inputs: Sequence[Input], convention: Convention) -> Shapes:
+def _shapes(
+    inputs: Sequence[Input], convention: Convention, tested: Container[str]
+) -> Shapes:
     """The convention's shapes if its first tensor occurs, another with it, and none declares a shape.
 
     The first is the one that tells: `input, weight` is a linear map, but `x, weight` may as well be a norm.
@@ -195,7 +197,10 @@ def _shapes(inputs: Sequence[Input], convention: Convention) -> Shapes:
     shapes = dict(convention)
     here = [item for item in inputs if item.name in shapes]
     tensors = [item for item in here if isinstance(item, TensorInput)]
-    open_ = all(item.dims is None and not item.variadic for item in tensors)
+    open_ = all(
+        item.dims is None and not item.variadic and item.name not in tested
+        for item in tensors
+    )
     if len(tensors) < max(2, len(here)) or not open_:
         return ()
     dims = {dim for item in tensors for dim in shapes[item.name]}

@@ -77,6 +77,13 @@ def test_conventions_are_configured_and_printed_when_used(tmp_path: Path) -> Non
     assert "conventional" not in outcome.err
 
 
+def test_shapes_of_the_tests_are_stronger_than_a_convention(tmp_path: Path) -> None:
+    """The module takes sizes that its tests have: there was a traceback."""
+    inputs = ("--inputs", "input, weight", "--test-shapes", "input[N, D], weight[K]")
+    outcome = new_op(tmp_path, *inputs)
+    assert "conventional" not in outcome.err
+
+
 def test_the_built_in_convention_is_printed(tmp_path: Path) -> None:
     first, second = new_op(
         tmp_path, "--inputs", "input, weight, bias?"

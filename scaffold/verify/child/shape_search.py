@@ -732,6 +732,8 @@ class _Search:
     ) -> Iterator[_Change]:
         """Another rank for one input, or for all that are near."""
         near = self._near(state, refused)
+        if not near:  # it returned no tensor, or time is up
+            return
         alike = {at: [*self._alike_in_rank(state, at)] for at in near}
         ranks = {len(state.shapes[at]) for at in near}
         near_said = {one for number in numbers for one in (number, number + 1)}
@@ -970,11 +972,11 @@ def _is_float(value: Tensor) -> bool:
 
 
 def _values(usual: Tensor, size: Sequence[int]) -> Tensor:
-    """Values that suit many forwards: between 0 and 1; the indices that the tests have, which are 0 and 1."""
+    """Values that suit many forwards: between 0 and 1; the indices that the tests have, which are 0 and 1; all rows of a mask, of which `x[mask]` takes some."""
     if _is_float(usual):
         return torch.rand(size, dtype=usual.dtype)
     if usual.dtype == torch.bool:
-        return torch.zeros(size, dtype=usual.dtype)
+        return torch.ones(size, dtype=usual.dtype)
     return torch.arange(prod(size)).remainder(2).reshape(size).to(usual.dtype)
 
 
@@ -1307,6 +1309,7 @@ class _Described:
         self.search, self.shapes = search, state.shapes
         self.size_of, self.fitted = state.size_of(), state.fitted
         self.multiples: dict[int, int] = {}  # of another dim: `Hq // Hk` repeats
+        self.unnamed = set[int]()  # numbers: no condition reads them
         self._trim()
         for dim in [*self.size_of]:
             self._split(dim)
@@ -1319,9 +1322,8 @@ class _Described:
         """The dims and conditions; a dim that no name fits is a number."""
         fits = {dim: self._sizes(dim) for dim in self.size_of}
         conditions = []
-        for pair in self.multiples.items():
-            for same in pair:  # they change together, or not at all
-                fits[same] = [self.size_of[same]] * 3
+        for same in chain(*self.multiples.items()):  # change together, or not at all
+            fits[same] = [self.size_of[same]] * 3
         self._as_large_as(fits)
         free = {
             dim
@@ -1329,7 +1331,8 @@ class _Described:
             if len(sizes) > 2 and (sizes[-1] > 8 or sizes[0] == sizes[-1])
         }
         single, free = free, self._free_together(free, fits)
-        numbers = {dim: str(self.size_of[dim]) for dim in single - free}
+        self.unnamed = single - free
+        fits |= {dim: [self.size_of[dim]] * 3 for dim in self.unnamed}
         for dim, other in self.multiples.items():
             one, two = self.name_of[dim], self.name_of[other]
             both = {dim, other} <= free
@@ -1350,7 +1353,7 @@ class _Described:
                 if dim not in related:
                     sizes = [n for n in OTHERS if self._holds(related, {dim: n})]
                     conditions += self._bound(dim, sizes) if sizes else ()
-        said |= numbers
+        said |= {dim: str(self.size_of[dim]) for dim in self.unnamed}
         dims = {
             name: ", ".join(said.get(dim, self.name_of[dim]) for dim in own)
             for name, own in zip(self.search.names, self.shapes, strict=True)
@@ -1540,7 +1543,11 @@ class _Described:
 
     def _terms(self, changed: Mapping[int, int]) -> dict[str, tuple[int, int]]:
         """Each name with its size, and with that of a change."""
-        dims = {self.name_of[dim]: (self.size_of[dim], n) for dim, n in changed.items()}
+        dims = {
+            self.name_of[dim]: (self.size_of[dim], size)
+            for dim, size in changed.items()
+            if dim not in self.unnamed
+        }
         attributes = self.search.attributes.items()
         return dims | {name: (size, size) for name, size in attributes}
 

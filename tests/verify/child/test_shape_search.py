@@ -1,5 +1,7 @@
 """Shapes that the forward takes are found where nobody declared any."""
 
+import re
+
 import pytest
 
 from scaffold.project import proof_errors
@@ -81,6 +83,12 @@ TAKEN = {
         "x[N, D, K, M, H], a[N, M, D, K], b[N, D, K, M, W], c[N, D, K, M, W]",
         (),
     ),
+    # A mask takes some rows, or there is no tensor that is returned.
+    "a = x.sum(2)[m]\nreturn a.exp().sum() if a.numel() > 0 else 0": (
+        "x, m[; bool]",
+        "x[N, D, K], m[N; bool]",
+        (),
+    ),
     # Numbers stand where a matrix of two equal dims would do too.
     "n = x.shape[0]\nlogits = (x / x.norm(dim=-1, keepdim=True)) @ y.t() * t.exp() + b\nlabels = 2 * torch.eye(n, dtype=x.dtype) - 1\nreturn -F.logsigmoid(labels * logits).sum() / n": (
         "x, y, t, b",
@@ -153,6 +161,9 @@ def test_shapes_that_the_forward_takes_are_found(forward: str) -> None:
     assert found.failure is not None
     assert with_dims(inputs, found.shapes) == shapes
     assert set(found.wanted) == set(conditions)
+    word = r"[A-Za-z]\w*"  # conditions read dims alone
+    names = {*re.findall(word, " ".join(found.shapes.values()))}
+    assert {*re.findall(word, " ".join(found.wanted))} <= names
 
 
 def test_what_is_found_is_taken() -> None:
