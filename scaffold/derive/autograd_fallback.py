@@ -10,7 +10,8 @@ from scaffold.derive.analysis.activity import is_random
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Position, Pullback, tensors
+from scaffold.derive.graph.conditions import given
+from scaffold.derive.graph.op import Op, Position, Pullback, literal, tensors
 from scaffold.derive.lower.unruled_calls import changes_statistics
 from scaffold.formula import (
     Assign,
@@ -51,15 +52,13 @@ def pullback_of(
 # PyTorch does not differentiate the call by is left alone.
 
 
-def pulled_back(
-    applier: Applier, op: Op, g: Op, optional: Collection[Op]
-) -> list[tuple[Op, Op]]:
+def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
     """The gradients of a call by its arguments; each argument that may be absent gets a statement of its own."""
     program, left = applier.program, _without_gradient(applier, op)
     active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
     args = list(dict.fromkeys(active))
-    sure = tuple(arg for arg in args if arg not in optional)
-    several = [sure, *((arg,) for arg in args if arg in optional)]
+    sure = tuple(arg for arg in args if literal(given(program, arg)) is True)
+    several = [sure, *((arg,) for arg in args if arg not in sure)]
     pairs = []
     for some in filter(None, several):
         data = Pullback(op, some)

@@ -335,10 +335,9 @@ def _walked_back(
     seeds: dict[Op, list[Op]] = {}
     for cotangent, result in results.items():
         seeds.setdefault(result, []).append(cotangent)
-    absent = {lowered.inputs[item.name] for item in spec.tensors if item.optional}
     # Under autocast a cotangent may have another dtype than its value, which ATen's own gradients refuse.
     fuse = spec.forgoes_second and not autocast_of(spec).is_region
-    return Reverse(make, absent, fuse).run(seeds, lowered.inputs)
+    return Reverse(make, fuse).run(seeds, lowered.inputs)
 
 
 def _over(

@@ -9,7 +9,7 @@ computes what it does (`x * sigmoid(x)` is silu); by a function, where ranks or 
 one call, where there is no formula.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.autograd_fallback import pulled_back
@@ -111,9 +111,9 @@ def _is_zero(make: Maker, g: Op) -> bool:
 class Reverse:
     """One walk back over the program."""
 
-    def __init__(self, make: Maker, optional: Collection[Op], fuse: bool) -> None:
+    def __init__(self, make: Maker, fuse: bool) -> None:
         self.make, self.program = make, make.program
-        self.optional, self.fuse = optional, fuse
+        self.fuse = fuse
         self.composed = Composer(make.applier)
         self.waiting: dict[Op, list[Op]] = {}  # what has reached each op so far
         self.parts: dict[Op, dict[int, Op]] = {}  # and each of several results
@@ -426,7 +426,7 @@ class Reverse:
     def _of_call(self, op: Op, g: Op) -> Pairs:
         """By autograd of the one call."""
         self.calls.append(op)
-        return pulled_back(self.make.applier, op, g, self.optional)
+        return pulled_back(self.make.applier, op, g)
 
     def _of_loop(self, op: Op, arrived: Mapping[int, Op]) -> Pairs:
         """The gradients of what a loop reads, by a loop the other way round."""

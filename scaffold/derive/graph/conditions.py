@@ -172,6 +172,38 @@ def positive(program: Program, test: Op) -> Op | None:
     return None
 
 
+def opposite(program: Program, test: Op) -> Op:
+    """`not test`, as it is spelled: `a is None` of `a is not None`."""
+    return positive(program, test) or program.python("unary", "not", test)
+
+
+def given(program: Program, op: Op) -> Op:
+    """Whether a value is there: True, False, or the test that says so, of an optional input and of what a choice makes of None."""
+    if program.may_be_absent(op):
+        there = program.read(op.name)
+        return program.python("compare", "is not", there, program.const(None))
+    if op.rule != "cond":
+        return program.const(literal(op) is not None)
+    body, orelse = (
+        found if told is None else program.const(told)
+        for at, arg in enumerate(op.args)
+        for found in [given(program, arg)]
+        for told in [told_by(found, op.test, at == 0)]
+    )
+    if body is orelse:
+        return body
+    other = opposite(program, op.test)
+    for sure, maybe, where in ((body, orelse, op.test), (orelse, body, other)):
+        known = literal(sure)
+        if known is not UNKNOWN:
+            test = where if known else opposite(program, where)
+            if literal(maybe) is not UNKNOWN:
+                return test
+            label = "or" if known else "and"
+            return program.python("boolean", label, test, maybe)
+    return program.python("conditional", "", op.test, body, orelse)
+
+
 def may_be_zero(op: Op) -> bool:
     """Whether it is the number 0, under some test or always."""
     if op.rule in ("cond", "neg"):

@@ -20,7 +20,7 @@ from scaffold.derive.analysis.value_kinds import (
     kinds_of_inputs,
 )
 from scaffold.derive.graph.application import Applier, Bound, constant
-from scaffold.derive.graph.conditions import positive, told_by
+from scaffold.derive.graph.conditions import given, opposite, told_by
 from scaffold.derive.graph.op import (
     Declared,
     Kind,
@@ -588,15 +588,13 @@ class Expressions(Evaluator):
                 "is" | "is not" as word,
                 (Node("name", name), Node(label="None")),
             ) if (op := self.env.get(name)) and op.rule == "cond":
-                nones = [literal(arg) is None for arg in op.args]
-                if nones[0] == nones[1] or not _is_there(self.program, *op.args):
+                there = given(self.program, op)
+                if literal(there) is not UNKNOWN:
                     return None
-                return (
-                    op.test if nones[0] == (word == "is") else self._opposite(op.test)
-                )
+                return there if word == "is not" else opposite(self.program, there)
             case Node("unary", "not", (inner,)):
                 asked = self._presence(inner)
-                return asked and self._opposite(asked)
+                return asked and opposite(self.program, asked)
             case Node("boolean", label, parts):
                 each = [self._presence(part) for part in parts]
                 if any(each):
@@ -609,10 +607,6 @@ class Expressions(Evaluator):
                     python = self.program.python
                     return python("boolean", label, first, *rest) if rest else first
         return None
-
-    def _opposite(self, test: Op) -> Op:
-        turned = positive(self.program, test)
-        return turned or self.program.python("unary", "not", test)
 
     def _told(self, node: Node) -> object:
         """What is known before the call of a name or a rank: `x.ndim`, `len(x.shape)`."""
@@ -949,12 +943,3 @@ def _is_of_a_number(op: Op) -> bool:
         return False
     one, other = sorted(op.args, key=lambda arg: arg.is_tensor)
     return one.kind == "static" and literal(one) is not None and other.is_tensor
-
-
-def _is_there(program: Program, *values: Op) -> bool:
-    """Whether one of a tensor and None is surely no None itself."""
-    made = [op for op in values if literal(op) is not None]
-    return all(
-        op.is_tensor and op.rule != "cond" and not program.may_be_absent(op)
-        for op in made
-    )

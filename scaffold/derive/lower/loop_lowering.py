@@ -19,7 +19,7 @@ from scaffold.derive.autocast import autocast_of
 from scaffold.derive.forward.outputs import cloned
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.conditions import shape_or_scalar
+from scaffold.derive.graph.conditions import given, shape_or_scalar
 from scaffold.derive.graph.op import (
     Expression,
     Kind,
@@ -224,17 +224,9 @@ class LoopLowering:
 
     def _is_plain_tensor(self, op: Op) -> bool:
         several = op.kind == "group" or op.rule == "list"
-        if several or self._may_be_none(op):
+        if several or literal(given(self.program, op)) is not True:
             raise UnsupportedError("a loop reads several tensors at once, or none")
         return op.is_tensor and op.rule != "const"
-
-    def _may_be_none(self, op: Op) -> bool:
-        """Whether it is None in some calls: an input, or what a choice makes of one."""
-        if op.rule == "cond":
-            return any(
-                literal(arg) is None or self._may_be_none(arg) for arg in op.args
-            )
-        return self.program.may_be_absent(op)
 
     def _with_parts(
         self, code: _Code, own: set[str]

@@ -7,6 +7,7 @@ argument's shape. Invariant: what cannot be told from the shapes falls back on a
 from collections.abc import Callable
 
 from scaffold.derive.graph import shapes
+from scaffold.derive.graph.conditions import given
 from scaffold.derive.graph.op import Kind, OfShape, Op, literal
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
@@ -99,11 +100,7 @@ def _scale(make: Maker, query: Op, scale: Op) -> Op:
 
 
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
-    if not make.program.may_be_absent(mask) or masked is plain:
-        return masked
-    there = make.program.read(mask.name)
-    given = make.program.python("compare", "is not", there, make.const(None))
-    return make.choose(given, masked, plain)
+    return make.choose(given(make.program, mask), masked, plain)
 
 
 # --- The gradient of `torch.einsum`: another einsum, of the cotangent and the other operands.

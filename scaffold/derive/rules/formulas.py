@@ -6,6 +6,7 @@ smart constructors; a test of arguments that are written out is settled here.
 
 from collections.abc import Mapping
 
+from scaffold.derive.graph.conditions import given, opposite
 from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.static_values import ARITHMETIC as PYTHON
 from scaffold.derive.graph.static_values import (
@@ -87,13 +88,11 @@ class FormulaEvaluator(Evaluator):
         return self.program.python("compare", label, left, right)
 
     def _presence(self, label: str, tensor: Op) -> Op:
-        """Whether an argument is there, which only the call decides of an optional input."""
-        if any(map(self.program.may_be_absent, tensor.walk())):
-            if tensor.rule != "input":
-                raise UnsupportedError("a value that may be absent")
-            there = self.program.read(tensor.name)
-            return self.program.python("compare", label, there, self.make.const(None))
-        return self.make.const(label == "is not")
+        """Whether an argument is there, which only the call decides of what may be None."""
+        there = given(self.program, tensor)
+        if literal(there) is not UNKNOWN:
+            return self.make.const((label == "is not") == literal(there))
+        return there if label == "is not" else opposite(self.program, there)
 
     def _settled(self, label: str, left: Op, right: Op) -> bool | None:
         one, two = literal(left), literal(right)

@@ -210,6 +210,39 @@ return y * (s * u).exp() if both else y * y
 """,
         [(x, z[:2], y[:2]), (x, None, y[:2]), (x, z[:2], None), (x, None, None)],
     ),
+    "passed on to what takes None": (
+        "x[B, 4], a[2, 4]?, b[4]?",
+        """
+s = a[0] if a is not None else None
+t = None
+if b is not None:
+    t = b.exp()
+y = F.layer_norm(x, (4,), s, s)
+if a is not None:
+    a = a * 2
+return F.linear(y, y.mT @ y, b) + F.rms_norm(x, (4,), t).sum() + F.group_norm(x, 2, s, s).sum()
+""",
+        [(x, z[:2], y[0]), (x, None, y[0]), (x, z[:2], None), (x, None, None)],
+    ),
+    "the first that is there": (
+        "x[B, 4], a[4]?, b[4]?",
+        """
+s = a
+if s is None and b is not None:
+    s = b.exp()
+x = F.layer_norm(x, (4,), s)
+return x.sin() if s is None else x * s
+""",
+        [(x, w, z[0]), (x, None, z[0]), (x, w, None), (x, None, None)],
+    ),
+    "an attention's mask": (
+        "q[B, D], k[M, D], mask[B, M]?",
+        """
+bias = None if mask is None else mask.sin() * 2
+return F.scaled_dot_product_attention(q, k, k, attn_mask=bias)
+""",
+        [(x, z, z @ z.mT), (x, z, None)],
+    ),
 }  # fmt: skip
 
 
