@@ -152,7 +152,7 @@ class LoopLowering:
     def _gradient(
         self, step: StepGradient, code: _Code, numbers: Collection[str]
     ) -> StepGradient:
-        """That of a step, in which a zero gradient of what is a number at first has the shape of what the step makes of it."""
+        """That of a step, in which the gradient of what is a number at first has the shape and the dtype of what the step makes of it."""
 
         def made(node: Node) -> Node | None:
             match node:
@@ -161,6 +161,22 @@ class LoopLowering:
                 ):
                     coming = self.graph.name(f"grad_next_{name}")
                     return self.graph.node("call", "", (node.args[0], coming))
+                case Node("attribute", "dtype", (Node("name", name),)) if (
+                    name in numbers
+                ):
+                    coming = self.graph.name(f"grad_next_{name}")
+                    return self.graph.node("attribute", "dtype", (coming,))
+                case Node(
+                    "call",
+                    _,
+                    (
+                        Node("attribute", "to", (Node("name", coming) as same,)),
+                        Node("attribute", "dtype", (Node("name", name),)),
+                    ),
+                ) if (
+                    name in numbers and coming == f"grad_next_{name}"
+                ):
+                    return same
             return None
 
         lines = tuple(

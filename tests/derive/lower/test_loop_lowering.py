@@ -775,3 +775,28 @@ def test_loops_over_other_ranges_stay(
     forward = f"h = x[:, 0]\n{loop}\nreturn h"
     tensors = tensor(2, 3, 4), tensor(4)
     check_forward(f"{INPUTS}, {attributes}", forward, [(*tensors, *c) for c in calls])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "step"),
+    [
+        ("x[N, D]", "loss += (x[:, k] * (x[:, k] > 0).float()).sum()"),
+        ("x[N, D], y[N]", "loss = loss * 2 + (x[:, k] * y.float()).sum()"),
+        (
+            "x[N, D], y[N]",
+            "loss = (loss * y.double().sum()).float() + (x[:, k] * y).float().sum()",
+        ),
+    ],
+)
+def test_the_dtype_of_what_is_a_number_at_first(inputs: str, step: str) -> None:
+    """It has none before the first step."""
+    forward = f"loss = 0.0\nfor k in range(x.shape[1]):\n    {step}\nreturn loss"
+    spec = spec_of(inputs, forward=forward)
+    derivation = derive(spec)
+    assert "as a whole" not in "".join(derivation.notes)
+    names = [item.name for item in spec.inputs]
+    runs = load(draft_of(spec, derivation)).some_op, reference(names, forward)
+    x = tensor(3, 4).requires_grad_()
+    values = [x, tensor(3)][: len(names)]
+    found, right = (torch.autograd.grad(run(*values), x)[0] for run in runs)
+    torch.testing.assert_close(found, right)
