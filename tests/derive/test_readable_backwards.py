@@ -1411,3 +1411,22 @@ def test_a_tensor_of_a_number_of_the_signature_has_no_dims() -> None:
         (tensor(3, 1), (0.25, 0.5)),
     )
     assert "sum_to_size" in lists
+
+
+def test_a_result_that_the_forward_discards_is_not_computed_again() -> None:
+    calls = (tensor(3, 4), tensor(3)), (tensor(3, 4).flip(0), tensor(1)[:1].expand(3))
+    both = "x[A, B], w[A]"
+    text = backward(both, "top, _ = torch.max(x, -1)\nreturn top * w", *calls)
+    assert "top, indices = torch.max(x, -1)" in text and text.count("max(") == 1
+    one = backward(both, "top, _ = torch.topk(x, 2)\nreturn top.sum(-1) + w", *calls)
+    assert "_top, indices = torch.topk(x, 2)" in one and one.count("topk(") == 1
+    none = backward(
+        both,
+        "top, _ = torch.sort(x.detach())\nreturn top[:, 0] * w.sin() + x[:, 0]",
+        *calls,
+    )
+    assert "indices" not in none
+    kept = backward(
+        both, "_, _ = x.min(-1)\ntop, _ = x.max(-1)\nreturn top * _ * w", *calls
+    )
+    assert "indices" not in kept

@@ -27,7 +27,8 @@ from scaffold.formula import (
     rewritten,
     written,
 )
-from scaffold.formula.names import fresh
+from scaffold.formula.names import fresh, take
+from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
 
 APART = frozenset({"lambda", "loop"})  # whose names are their own
@@ -35,6 +36,7 @@ WIDTH = (
     LINE - METHOD - 2 * STEP
 )  # of a line below `with` and `if ctx.needs_input_grad[0]:`
 SUMS = frozenset({"net_grad", "total_grad"})  # of terms, before others are added
+DISCARDED = "_"
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 
@@ -42,7 +44,8 @@ def with_versions(
     graph: Graph, statements: Lines, names: Collection[str], taken: Collection[str]
 ) -> tuple[Lines, dict[str, str]]:
     """The statements with a name for every value, and what the user calls each that has a new one."""
-    used, origin = set(taken), dict[str, str]()
+    used = set(taken)
+    statements, origin = _with_results_named(graph, statements, used)
     for name in sorted(names):
         places = [
             k for k, item in enumerate(statements) if name in surely_written(item)
@@ -67,6 +70,38 @@ def with_versions(
     return statements, origin
 
 
+def _with_results_named(
+    graph: Graph, statements: Lines, used: set[str]
+) -> tuple[Lines, dict[str, str]]:
+    """The statements, and what is new in them: `values, indices = x.max(-1)` for `values, _`, since a gradient reads what the forward does not."""
+    origin, lines = dict[str, str](), list[Statement]()
+    discards = DISCARDED not in read_names(*statements)
+    for item in statements:
+        if discards and isinstance(item, Assign) and item.target.kind == "tuple":
+            names = _names_of_results(item)
+            parts = list(item.target.args)
+            for at, name in names.items():
+                new = take(used, name, sign="")
+                origin[new], parts[at] = DISCARDED, graph.name(new)
+            if names:
+                item = replace(item, target=graph.node("tuple", "", tuple(parts)))
+        lines.append(item)
+    return tuple(lines), origin
+
+
+def _names_of_results(item: Assign) -> dict[int, str]:
+    """What the table calls the results that a statement discards, by their places."""
+    parts = item.target.args
+    discarded = [k for k, part in enumerate(parts) if part.label == DISCARDED]
+    if not discarded or item.value.kind != "call":
+        return {}
+    callee = item.value.args[0]
+    for facts in facts_of_call(callee.label):
+        if len(facts.results) == len(parts):
+            return {at: facts.results[at] for at in discarded}
+    return {}
+
+
 def as_they_were(
     graph: Graph, statements: Lines, origin: dict[str, str], kept: Collection[str]
 ) -> Lines:
@@ -86,8 +121,10 @@ def with_names_again(
     given = frozenset(item.name for item in spec.inputs)
     hiding = maths.forward.hiding if maths.forward else {}
     versions = [(new, hiding.get(old, old)) for new, old in maths.versions]
-    origin = [*maths.versions, *hiding.items(), *versions, *_begun(blocks, taken)]
+    known = [*maths.versions, *hiding.items(), *versions, *_begun(blocks, taken)]
+    origin = [(new, old) for new, old in known if old != DISCARDED]
     names = under_one_name(maths.graph, lines, origin, taken, given)
+    names |= {f"_{new}": old for new, old in maths.versions if old == DISCARDED}
     names |= _with_words(lines, [*versions, *hiding.items()], names, taken)
     if not names:
         return blocks
