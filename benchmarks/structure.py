@@ -5,7 +5,8 @@ Out: a line for each package, then the whole. `names` counts the words of the ta
 Python, docstrings apart; a word that is also a plain English or Python one (`x`, `index`, `max`, `type`) does not count. `types` are
 those of them that are words for types (`float`, `bool`, `half`) or kinds of tensors (`real`), as a signature and a dtype have them; what
 `OTHER_WORDS` lists is not counted. `engine` are the operations that the engine makes and matches itself (the methods of
-`Algebra`: sums, products, choices), as the passes of a compiler name its instructions; what is left are lists that may hold facts. `alone` are
+`Algebra`: sums, products, choices), as the passes of a compiler name its instructions. What is left, coded gradients and `verify` apart,
+may be facts that belong into the table: the line `lists` has their number, for the engine and for what reads hand-written code. `alone` are
 modules that just one other module imports, commands and lint rules apart: of each only their list knows. What a package offers in its
 `__init__` is imported by whoever takes it from there. `twice` are file names that are used in several packages, `circles` groups of modules that
 import each other, imports inside functions included. `untested` are modules without a test of their name,
@@ -47,6 +48,12 @@ OTHER_WORDS = {
     "scaffold.cli.new_op": "an answer to a question: diff",
     "scaffold.primitives.facts": "the facts of the table, and what they may be: view, sign, linear",
 }
+# Whose names are counted together in the line `lists`, and a module whose gradients are written in code.
+LAYERS = {
+    "engine": (["derive"], ["formula"], ["spec"], ["render"]),
+    "readers": (["inspect"], ["lint"]),
+}
+EXEMPT = ("scaffold.derive.rules.coded_gradients",)
 LISTED = ("scaffold.cli.", "scaffold.lint.rules.")
 CALLED = re.compile(r"[\w.]*?(\w+)\(")
 LIST = 3  # a string of more words than this is a list of them
@@ -178,6 +185,16 @@ def named(module: Module, words: frozenset[str]) -> Iterator[str]:
             yield from several
 
 
+def outside_of_table(
+    known: Mapping[str, Module], words: frozenset[str]
+) -> Iterator[tuple[str, int]]:
+    """How many names are neither types nor the engine's operations: what may be facts outside of the table."""
+    left = words - TYPES - engine()
+    for title, packages in LAYERS.items():
+        of = [m for m in known.values() if m.name.split(".")[1:2] in packages]
+        yield title, sum(len([*named(m, left)]) for m in of if m.name not in EXEMPT)
+
+
 def functions(module: Module) -> Iterator[int]:
     """The lines of each function."""
     for node in ast.walk(module.tree):
@@ -227,6 +244,10 @@ def main() -> None:
         those = [module for module in known.values() if module.package == package]
         print(line(package, those, words))
     print(line("all", list(known.values()), words))
+    print(
+        "lists",
+        *(f"{title} {count}" for title, count in outside_of_table(known, words)),
+    )
     print(
         f"alone {len(alone)}  twice {len(twice)}  circles {len(rings)}  tested {share:.0%}"
     )

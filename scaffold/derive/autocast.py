@@ -121,7 +121,7 @@ def _has(spec: OpSpec, told: Callable[[Facts], bool]) -> bool:
 
 
 def _expressions(formula: Formula | None) -> tuple[Node, ...]:
-    """What a formula computes; of one that stays as it is written, what is known of that."""
+    """The expressions that a formula computes; of a formula that is kept as the user wrote it, those that were understood."""
     if formula is None:
         return ()
     results = formula.kept.returned if formula.kept else (formula.result,)
@@ -140,7 +140,7 @@ def _statements(formula: Formula) -> Lines:
 
 
 def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
-    """All of them."""
+    """The autocast policies of all calls and operators in an expression."""
     if formula is None:
         return set()
     kinds = kinds_of_inputs(spec).after(_statements(formula))
@@ -153,7 +153,7 @@ def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
 def _policy(
     spec: OpSpec, node: Node, kinds: ValueKinds, whole: Collection[str]
 ) -> Amp | None:
-    """That of one call or operator."""
+    """The autocast policy of one call or operator."""
     operands = _operands(node)
     if not operands or kinds.of(node) == "scalar" or _is_whole(operands[0], whole):
         return None
@@ -171,7 +171,7 @@ def _policy(
 
 
 def _facts(node: Node) -> tuple[Facts, ...]:
-    """Those of the primitives that a call or an operator may be."""
+    """The facts of the primitives that a call or an operator may be."""
     if node.kind == "binary":
         return built_in_primitives().named("operator", node.label)
     if node.args[0].kind == "name":  # of Python's own: `pow(x, 2)`
@@ -180,7 +180,7 @@ def _facts(node: Node) -> tuple[Facts, ...]:
 
 
 def _operands(node: Node) -> tuple[Node, ...]:
-    """What a call is made of, the first tensor first; nothing of what is no call."""
+    """The operands of an operator or a call, its tensor first: `x` and `1` of `x.sum(1)`; none of anything else."""
     if node.kind == "binary":
         return node.args
     if node.kind != "call":

@@ -93,7 +93,7 @@ def _kernel(
     given: tuple[TensorInput, ...],
     suffix: str,
 ) -> BackwardKernel | None:
-    """A block that gives gradients, as an op; None where it reads more than PyTorch hands to a backward, or nothing tells their shapes."""
+    """A block of the backward that computes gradients, as an op; None where it reads more than PyTorch hands to a backward, or the shapes of the gradients are not known."""
     inputs = _kernel_inputs(spec, derivation, block)
     if not given or inputs is None:
         return None
@@ -185,7 +185,7 @@ def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assig
 
 
 def _shape_of_gradient(spec: OpSpec, output: Output) -> str | None:
-    """That of the input which it is the gradient of."""
+    """The shape of a gradient, which is that of its input."""
     name = output.name.removeprefix("grad_")
     if any(item.name == name for item in sure_inputs(spec)):
         return f"{name}.shape"

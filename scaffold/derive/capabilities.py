@@ -121,7 +121,7 @@ def _draws(forward: Forward) -> bool:
 
 
 def _counts(value: Node) -> bool:
-    """Whether it is as long as the largest number of its data says: a compiler does not take that from within a Function."""
+    """Whether the forward makes a tensor whose length is the largest number in another, as `bincount`: a compiler does not take that from within a Function."""
     return any(may_be(callee(node) or "", "sized_by_data") for node in value.walk())
 
 
@@ -210,7 +210,7 @@ def _writes_into(value: Node, made: Collection[str]) -> bool:
 
 
 def _is_made(value: Node, made: Collection[str]) -> bool:
-    """Whether a value may be memory of a factory of torch's."""
+    """Whether a value may be a tensor that `torch.zeros` or its like has made of Python values alone."""
     return any(_comes_of_factory(node, made) for node in same_memory(value))
 
 
@@ -245,7 +245,7 @@ def _selects_by_data(
 
 
 def _learn(item: Assign, known: set[str]) -> None:
-    """Note the names that are masks, wherever they are."""
+    """Add the names that statements assign masks to, also those inside of branches."""
     if item.target.kind == "name" and _is_mask(item.value, known):
         known |= bound(item.target)
 

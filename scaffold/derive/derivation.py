@@ -71,7 +71,7 @@ class Forward(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """Numbers that are the same for tensors of one shape, and of one kind and dtype."""
+    """Numbers for each tensor: two tensors with equal numbers have the same shape, or the same kind and dtype."""
 
     shape: int
     dtype: int

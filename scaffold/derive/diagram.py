@@ -165,7 +165,7 @@ class _Drawing:
 
 
 def _bare(statement: Statement) -> Statement:
-    """Without the comments of the user's, which a picture has no room for."""
+    """Statements without the user's comments, for which a picture has no room."""
     if isinstance(statement, If):
         return If(statement.test, statement.body, statement.orelse)
     return type(statement)(statement.target, statement.value, statement.operator)

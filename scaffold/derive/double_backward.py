@@ -70,7 +70,7 @@ class FirstDerivative(NamedTuple):
 def why_not(
     spec: OpSpec, once: bool, saved: Collection[str], lines: Iterable[Line]
 ) -> str:
-    """Why the first derivative, these lines, is not differentiated, if it is not; `saved` are the locals that it cannot do without."""
+    """Why the lines of the first derivative cannot be differentiated, or None; `saved` are the locals of the forward that they cannot do without."""
     if once and (spec.gradients or spec.backward):
         stated = filter(None, (*dict(spec.gradients).values(), spec.backward))
         nodes = (node for one in stated for node in one.expressions())
@@ -385,7 +385,7 @@ def _saved(
     second: Derivation,
     context: Context,
 ) -> tuple[Saved, ...]:
-    """What both need. Nothing is left out where a gradient is not wanted: the second derivative of the others may read it."""
+    """The tensors that the first or the second derivative reads. None is left out where a gradient is not wanted: the second derivative of the others may read it."""
     every = frozenset(item.name for item in spec.differentiable)
     found = {(item.source, item.origin): item for item in context.saved}
     back = {new: name for name, new in op.results.items()}
@@ -430,7 +430,7 @@ def _tensors(
 
 
 def _coming(spec: OpSpec, op: AsOp, blocks: Iterable[Block]) -> tuple[TensorInput, ...]:
-    """The gradients that come in."""
+    """The parameters for the gradients that come in."""
     known = {item.name: item for item in op.spec.tensors}
     read = _free_names(blocks)
     names = (grad_name(spec, output.name) for output in spec.outputs)
@@ -481,7 +481,7 @@ def _values(
     values: dict[str, _Value] = {}
 
     def value(item: Kept) -> str:
-        """The parameter for what is on ctx."""
+        """The parameter of the second Function that takes a value of ctx."""
         if item.name not in values:
             known = attributes.get(item.expression) if item.output is None else None
             found = known or Attribute(fresh(item.name, taken), _type(item, told))
@@ -530,7 +530,7 @@ def _type(item: Kept, told: Told) -> str:
 
 
 def _is_told_by(item: Kept, told: Told, there: Collection[str]) -> bool:
-    """Whether a tensor that is handed over tells it."""
+    """Whether the value of a name on ctx can be read of a tensor that is handed over, as its shape."""
     if item.output is not None or item.expression not in told:
         return False
     owner, facet = told[item.expression]

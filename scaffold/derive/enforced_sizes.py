@@ -106,7 +106,7 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
 def _least(
     program: Program, table: Table, lowered: Lowered
 ) -> Iterator[tuple[str, int]]:
-    """Inputs of which dims are exchanged or summed, so that PyTorch raises where they have fewer."""
+    """The least ranks of inputs, of which dims are exchanged or summed: PyTorch raises where they have fewer."""
     for op in _ops_of(lowered):
         first = op.args[0] if op.args else op
         if first.rule != "input" or op.rule not in table or op not in lowered.places:

@@ -60,7 +60,7 @@ class Explanation(NamedTuple):
 
 
 def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
-    """The steps; None where the forward is not understood piece by piece."""
+    """The explanation of an op; None where the forward is not understood piece by piece."""
     assert spec.forward is not None
     table = table_of(spec)
     program = Program(spec.forward.graph, table.facts, declared(spec))

@@ -115,7 +115,7 @@ class Differentiated:
 
     @property
     def outline(self) -> Mapping[str, Mapping[str, int]] | None:
-        """How often each primitive stands in a gradient: where that differs, what is written differs."""
+        """How often each primitive stands in each gradient, to tell early that two declarations give different text."""
         return self.walked and _outline(self.walked.back)
 
     @cached_property
@@ -343,7 +343,7 @@ def _walked_back(
 def _over(
     known: Mapping[Op, Op], roots: Mapping[str, Op], of: Mapping[Op, Op]
 ) -> tuple[dict[str, Op], dict[Op, Op]]:
-    """Gradients, and the forward values of cotangents, where each op has become another."""
+    """Gradients and cotangents with each op replaced by what it has become."""
     return (
         {name: known[root] for name, root in roots.items()},
         {known.get(op, op): primal for op, primal in of.items()},
@@ -389,7 +389,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
 
 
 def _dear(roots: Iterable[Op]) -> Collection[Op]:
-    """The values that are too costly to be computed in two gradients."""
+    """The values that cost too much to be computed in each gradient that reads them."""
     return {op for root in roots for op in root.walk() if is_dear(op)}
 
 
@@ -450,7 +450,7 @@ def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
 
 
 def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
-    """The same of a forward that is not understood: autograd differentiates it, which knows no rules of the user's."""
+    """What is said of such calls in a forward that is not understood: autograd differentiates that, which knows no rules of the user's."""
     active = frozenset(item.name for item in spec.differentiable)
     active |= active_locals(forward.statements, active)
     return _constants(

@@ -33,7 +33,7 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
 def _refuse_unsplittable(
     spec: OpSpec, sharding: Sharding, derivation: Derivation
 ) -> None:
-    """Where the rule for DTensor would not be of what forward returns."""
+    """Raise where no rule for DTensor can hold: of random numbers, or with indices of another number of tensors than forward returns."""
     if derivation.random:
         message = "the forward draws random numbers, and each device would draw its own"
         raise ScaffoldError(message, sharding.place, "leave out sharding")
@@ -72,7 +72,7 @@ def leaves(
 
 
 def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether the forward does, so that it cannot be its own fake."""
+    """Whether the forward leaves PyTorch, so that it cannot be its own fake."""
     lines = spec.kept.statements if spec.kept else derivation.forward or ()
     return leaves(spec, lines, derivation.results)
 

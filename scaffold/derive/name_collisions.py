@@ -132,7 +132,7 @@ def outer_renamed(
 
 
 def _gives_it_anew(item: Statement, name: str) -> bool:
-    """Whether a statement binds the name without a look at its old value's memory."""
+    """Whether a statement gives the name another value, rather than to change the tensor that it has."""
     if isinstance(item, If) or item.operator or item.target.kind == "subscript":
         return False
     return name in item.target.names() and all(

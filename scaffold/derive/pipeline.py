@@ -185,7 +185,7 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
 
 
 def _unknown(other: OpSpec) -> None:
-    """In place of the op for another declaration: nobody asks what it would be."""
+    """Stands for the op of another declaration where nobody asks for it."""
 
 
 def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
@@ -365,7 +365,7 @@ def _lines_before_ctx(
 def _with_guarded_loops(
     spec: OpSpec, source: Source, maths: Maths
 ) -> tuple[Reuse, bool, tuple[Line, ...]]:
-    """The same, in whose loops it is asked which gradients are wanted; not where the lines become those of another op."""
+    """The gradients with loops that ask which of them are wanted; not where the lines become those of another op."""
     reuse, once, lines = _lines_before_ctx(spec, source, maths)
     if spec.kept is None or spec.is_library or spec.double_backward:
         return reuse, once, lines
@@ -376,7 +376,7 @@ def _with_guarded_loops(
 
 
 def _outside(spec: OpSpec) -> frozenset[str]:
-    """The names that an op has whatever its lines are."""
+    """The names that are taken in an op before any line of it: inputs, outputs, imports."""
     named = (item.name for item in (*spec.inputs, *spec.outputs))
     return frozenset((*named, *(item.binding for item in spec.imports)))
 

@@ -143,7 +143,7 @@ class Reverse:
         return Reversed(gradients, self.of, self.via, tuple(self.calls))
 
     def _whole(self, op: Op) -> Op:
-        """All that has reached an input, in its shape."""
+        """The sum of all that has reached an input, in its shape."""
         found = self._gathered(op)
         found = found and self._cast_back(op, found)
         zeros = self.make.zeros(op, op.shape)
@@ -300,7 +300,7 @@ class Reverse:
         ]
 
     def _same(self, g: Op, op: Op) -> Op:
-        """A cotangent in the branch where it has the shape of that branch's value."""
+        """The cotangent of one branch of a choice, in the shape of that branch's value."""
         if g.shape == op.shape or not op.is_tensor:
             return g
         return self.program.op(
@@ -308,7 +308,7 @@ class Reverse:
         )
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
-        """By the formulas of an op's own rule, which read its arguments by the names of parameters."""
+        """The contributions of an op by the formulas of its rule, which read its arguments by the names of parameters."""
         rule = self._rule(op)
         names = [item.name for item in rule.parameters]
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
@@ -322,7 +322,7 @@ class Reverse:
     def _of_formulas(
         self, op: Op, rule: Rule, env: dict[str, Op], *, composed: bool = False
     ) -> Pairs:
-        """By formulas; the whole op by autograd where one that is wanted is missing, or asks what is not known."""
+        """The contributions by formulas; all by autograd of the op where a wanted formula is missing, or asks for what is not known."""
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
@@ -474,7 +474,7 @@ class Reverse:
 
 
 def _of_tensors(shape: Shape) -> Shape:
-    """A shape where what may be a number is a tensor."""
+    """The shape that a value has in those calls where it is a tensor, and no number."""
     match shape.origin:
         case OrScalar(base):
             return base

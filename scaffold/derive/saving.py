@@ -497,7 +497,7 @@ class _Rewriter:
     def _of_another(
         self, node: Node, read: Read, name: str, serves: frozenset[str]
     ) -> Node:
-        """The same of another tensor."""
+        """What is read of a tensor, read of another one that is there and surely has it."""
         other, named = self.graph.name(name), self.graph.name(read.name)
 
         def change(part: Node) -> Node | None:

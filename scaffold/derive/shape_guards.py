@@ -264,7 +264,7 @@ def _places(item: TensorInput) -> Iterator[Place]:
 
 
 def _own_dims(item: TensorInput) -> tuple[Dim, ...]:
-    """A size of its own in each dim."""
+    """The dims of an input, each under a name that no other has."""
     named = {place.at: place.own_name for place in _places(item)}
     return tuple(named.get(at, dim) for at, dim in enumerate(item.dims or ()))
 
@@ -366,7 +366,7 @@ def _known_of_each(
 
 
 def _check_of_each(item: OfEach) -> ShapeCheck | None:
-    """What is asked of each in turn."""
+    """The check of an input of several tensors, which compares each in turn."""
     name, dims = item.known.item.name, item.known.dims
     rank_tests = {name: f"{name}.ndim != {len(dims)}"} if not leading(dims) else {}
     check = _check(item.known, item.others, rank_tests)
@@ -556,7 +556,7 @@ def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
 
 
 def _before(known: Known, others: Sequence[Known]) -> Sequence[Known]:
-    """The inputs that are checked earlier."""
+    """The inputs that are checked before this one."""
     return others[: others.index(known)] if known in others else others
 
 

@@ -73,7 +73,7 @@ class JoinedInput(NamedTuple):
         )
 
     def _told(self, lines: Lines) -> Lines:
-        """The lines without comments on the input in the place, which stands nowhere."""
+        """The lines without comments that name the joined input, which is nowhere in the op."""
         return tuple(
             (
                 replace(item, comments=())
@@ -141,7 +141,7 @@ def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
 
 
 def _in_place(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None]:
-    """What puts that input in the place."""
+    """The rewriting that puts the joined input in the place of the call."""
     name = graph.name(joined.name)
     return lambda node: name if node is joined.value else None
 

@@ -86,7 +86,7 @@ def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
 
 
 def _is_of_numbers(call: Node) -> bool:
-    """Whether it is `torch.as_tensor(0.5)`."""
+    """Whether a tensor is made of Python numbers alone: `torch.as_tensor(0.5)`."""
     plain = call.args[1 : len(call.args) - len(call.keywords)]
     return callee(call) == "as_tensor" and not any(item.names() for item in plain)
 
@@ -107,19 +107,19 @@ def is_random(node: Node) -> bool:
 
 
 def _drops(call: Node) -> bool:
-    """`F.scaled_dot_product_attention(..., dropout_p=p)`."""
+    """Whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`."""
     rate = keywords(call).get("dropout_p")
     return rate is not None and rate.label not in ("0", "0.0")
 
 
 def _is_off(call: Node) -> bool:
-    """`F.dropout(x, p, training=False)`."""
+    """Whether a call is told to drop nothing: `F.dropout(x, p, training=False)`."""
     training = keywords(call).get("training")
     return training is not None and training.label == "False"
 
 
 def _of_random(call: Node) -> bool:
-    """`np.random.standard_normal(...)`."""
+    """Whether a call is of a module `random`: `np.random.standard_normal(...)`."""
     return any(item.label == "random" for item in call.args[0].walk())
 
 

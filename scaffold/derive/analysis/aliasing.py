@@ -47,7 +47,7 @@ class Trace:
             self._run(item, position)
 
     def of(self, name: str) -> Memory:
-        """What a name may hold."""
+        """The memory that a name may hold."""
         return self.held.get(name, frozenset({name}))
 
     def holders_ever(self, change: Change) -> frozenset[str]:

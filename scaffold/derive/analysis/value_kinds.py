@@ -68,7 +68,7 @@ class ValueKinds:
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
-        """Learn the kinds of what the statements assign."""
+        """These kinds, after the statements have assigned what they assign."""
         for item in statements:
             if isinstance(item, Assign):
                 self._refute(expressions(item))

@@ -34,7 +34,7 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 
 class ReturningForward(NamedTuple):
-    """The forward as it will stand."""
+    """The statements of the forward as it will stand, what it returns, and what it returns besides to be saved."""
 
     forward: Lines | None  # None: not written yet
     results: tuple[Node, ...]

@@ -177,7 +177,7 @@ def saved_apart(
 
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
-    """Whether an output that may be one of the inputs is saved, or that input."""
+    """Whether the backward reads an output that may be an input, or that input."""
     return not output.variadic and any(
         as_is
         and item.source == "output"

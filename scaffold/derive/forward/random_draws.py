@@ -168,7 +168,7 @@ class _Draws:
         lines: list[Assign] = []
 
         def named(node: Node) -> Node:
-            """The same over names; what stands twice draws twice, though it is one node."""
+            """The expression over names of its draws; a draw that stands twice in it draws twice, though it is one node."""
             if not is_random(node):
                 return node
             if node.kind in LAZY:  # only the first part is sure

@@ -31,7 +31,7 @@ FIXED: Mapping[str, Kind] = {
 
 
 class Inferred(NamedTuple):
-    """What is known of a result."""
+    """The shape and the kind of a result, as far as they are known."""
 
     shape: Shape | None
     kind: Kind
@@ -235,7 +235,7 @@ class Applier:
         return bound
 
     def completed(self, rule: Rule, bound: Mapping[str, Op]) -> dict[str, Op] | None:
-        """The arguments in the rule's order, defaults included; None where one is amiss."""
+        """The arguments in the rule's order, defaults included; None where one is missing or does not fit."""
         whole: dict[str, Op] = {}
         for item in rule.parameters:
             if item.name in bound:

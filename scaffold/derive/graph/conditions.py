@@ -145,7 +145,7 @@ class ChosenSize(UnnamedSize):
 
 
 def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
-    """That of a choice between a tensor and a Python value: a number broadcasts nothing, but a 0 that stands for `zeros`; None is nothing."""
+    """The shape of a choice between a tensor and a Python value: a number has none to broadcast, but a 0 stands for `zeros`, and None for nothing."""
     if (zeros and is_number(other, 0)) or literal(other) is None or shape == SCALAR:
         return shape
     return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))

@@ -154,7 +154,7 @@ def _in_order(one: Dim, two: Dim) -> bool:
 
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
-    """Of `torch.arange`: as long as its end, less its start."""
+    """The shape of `torch.arange`: as long as its end, less its start."""
     if len(args) == 3 and literal(args[2]) == 1:
         args = args[:2]
     if len(args) == 1:
@@ -182,7 +182,7 @@ def _steps(program: Program, args: Sequence[Op]) -> Shape | None:
 
 
 def _listed(program: Program, value: Op) -> Shape | None:
-    """Of a number, or of a list of numbers."""
+    """The shape of `torch.tensor` of a number, or of a list of numbers."""
     if value.rule == "list":
         inner = {_listed(program, item) for item in value.args}
         return Shape((len(value.args),)) if inner == {SCALAR} else None
@@ -218,18 +218,18 @@ MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
 
 
 def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
-    """Of a tensor that a call of torch's makes of Python values."""
+    """The shape of a tensor that a call of torch's makes of Python values."""
     words = (facts.shape for facts in facts_of_call(name) if args)
     return next((MADE[word](program, args) for word in words if word in MADE), None)
 
 
 def new(program: Program, args: Args) -> Shape | None:
-    """Of `x.new_zeros(2, 3)`."""
+    """The shape of `x.new_zeros(2, 3)`."""
     return sizes_shape(program, (args["size"],))
 
 
 def compared(program: Program, args: Args) -> Shape | None:
-    """Of a similarity or a distance along one dim."""
+    """The shape of a similarity or a distance along one dim: both broadcast, without that dim."""
     both = shapes.broadcast(*(item.shape for item in tensors(args.values())))
     dim = literal(args["dim"]) if "dim" in args else -1
     keepdim = literal(args["keepdim"]) if "keepdim" in args else False
@@ -239,7 +239,7 @@ def compared(program: Program, args: Args) -> Shape | None:
 
 
 def together(program: Program, args: Args) -> Shape | None:
-    """All tensors broadcast."""
+    """The shape that all tensors broadcast to."""
     return shapes.broadcast(*(item.shape for item in tensors(args.values())))
 
 
@@ -297,7 +297,7 @@ def unflattened(program: Program, args: Args) -> Shape | None:
 
 
 def with_diagonal(program: Program, args: Args) -> Shape | None:
-    """Of `diag_embed`: the last dim twice."""
+    """The shape of `diag_embed`: the last dim twice."""
     dims = args["x"].shape.dims
     plain = literal(args["offset"]) == 0 and args["x"].shape.trailing > 0
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
@@ -621,7 +621,7 @@ def _matmul(program: Program, args: Args) -> Shape | None:
 
 
 def _vector(program: Program, args: Args) -> Shape | None:
-    """Of `torch.mv`, which takes a matrix and a vector."""
+    """The shape of `torch.mv`, which takes a matrix and a vector."""
     x, y = (item.shape for item in tensors(args.values()))
     return shapes.multiplied(x, y) or shapes.unknown(shapes.ProductWithVector(x, y))
 

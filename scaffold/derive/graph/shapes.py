@@ -409,7 +409,7 @@ def _with_sizes(shape: Shape, sizes: Mapping[int, Dim]) -> Shape:
 
 
 def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
-    """Those that do not broadcast to another."""
+    """The shapes that do not broadcast to another of them."""
     left: list[Shape] = []
     for shape in shapes:
         if shape in left:  # as mostly, and sooner told

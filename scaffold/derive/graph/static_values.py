@@ -236,7 +236,7 @@ def is_int(program: Program, op: Op) -> bool:
 
 
 def _is_whole(program: Program, op: Op) -> bool:
-    """Whether a part of an int is one; a number beside one is taken for one."""
+    """Whether a part of an int is an int itself; a literal beside one is taken for one."""
     return is_literal(op) or is_int(program, op)
 
 
@@ -371,7 +371,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
 
 
 def _under_root(op: Op) -> Op | None:
-    """What a square root is of."""
+    """The Python value under a square root; None of what is none."""
     if not op.is_python("call") or len(op.args) != 2:
         return None
     callee, value = op.args

@@ -266,7 +266,7 @@ class Expressions(Evaluator):
     # Names, operators, attributes, indices
 
     def _of_torch(self, node: Node) -> Op:
-        """A dtype, or the like."""
+        """What a name of torch's is that is no call: a dtype, a constant."""
         op, kind = self.program.static(node), kind_named(node.label)
         if kind is not None:
             self.program.set_dtype(op, kind)

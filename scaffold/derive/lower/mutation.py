@@ -295,7 +295,7 @@ def _keeps_kind(value: Op, new: Op) -> bool:
 
 
 def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """At a mask, or at indices."""
+    """What `value` is after `value[mask] = new`, or `value[index] = new`."""
     if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
         raise UnsupportedError(CHANGES)
     whole = len(parts) == 1 and parts[0].kind == "bool"
@@ -337,7 +337,7 @@ def _within(
 
 
 def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """In slices, or in rows."""
+    """What `value` is after an assignment to slices or rows of it."""
     given = [item for item in _dims(parts) if not indexing.is_whole(item[1])]
     return _put_at(applier, value, given, new)
 
@@ -345,7 +345,7 @@ def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
 def _put_at(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
-    """In a slice or a row of each dim that is given, from the left."""
+    """What `value` is after an assignment to a slice or a row of each dim that is given, from the left."""
     program, none = applier.program, applier.program.const(None)
     if not given or any(indexing.is_new_dim(part) for _, part in given):
         raise UnsupportedError(CHANGES)
@@ -401,7 +401,7 @@ def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
 
 
 def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
-    """Each part with its dim, behind an ellipsis counted from the end."""
+    """The parts of an index, each with its dim, which is counted from the end behind an ellipsis."""
     ellipsis = [at for at, part in enumerate(parts) if indexing.is_ellipsis(part)]
     split = ellipsis[0] if ellipsis else len(parts)
     behind = parts[split + 1 :]
@@ -412,7 +412,7 @@ def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
 
 
 def _as(applier: Applier, new: Op, like: Op) -> Op:
-    """What is put, in the shape of the place."""
+    """What is assigned, in the shape of the place."""
     if not new.is_tensor:
         return applier.named("full_like", like, new)
     return new if new.shape == like.shape else applier.named("expand_as", new, like)

@@ -82,7 +82,7 @@ def creates(node: Node) -> bool:
 
 
 def made(program: Program, template: Template, args: list[Op], read: list[Op]) -> Op:
-    """The tensor that such a call makes; `read` are those of which it takes the dtype."""
+    """The tensor that a call without tensors makes; `read` are those of which it takes the dtype."""
     node = template.node
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
