@@ -18,9 +18,12 @@ def main() -> None:
     """Run what was typed: show the first page of help, or run a command."""
     if sys.argv[1:] in FIRST_PAGE and _shown(first_page()):
         return
-    from scaffold.cli.app import main as run
+    try:
+        from scaffold.cli.app import main as run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # while the application is still imported
+        sys.exit(130)
 
 
 def _shown(text: str) -> bool:

@@ -6,10 +6,12 @@ Invariant: whatever a user gives us or does to us, the last words are a message 
 import atexit
 import gc
 import os
+import shlex
 import sys
 import time
 import warnings
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +28,7 @@ from scaffold.cli.output import (
     telling,
 )
 from scaffold.cli.terminal import has_colours
-from scaffold.errors import Location, ScaffoldError
+from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.version import __version__
 
 if TYPE_CHECKING:
@@ -354,6 +356,17 @@ MEANT = {
     **dict.fromkeys(("--out", "--output-dir", "--dir"), "--out-dir DIR"),
     **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
 }
+# What commands are called elsewhere, or at a first guess.
+MEANT_COMMANDS = {
+    "version": "--version",
+    **dict.fromkeys(("new", "add", "create", "gen", "generate"), "new-op NAME"),
+    **dict.fromkeys(("test", "prove"), "verify"),
+    **dict.fromkeys(("rm", "delete"), "remove OP"),
+    "mv": "rename OP NEW",
+    "update": "sync, or scaffold upgrade",
+    "diff": "check --diff",
+    "fix": "lint --fix",
+}
 
 
 def _refusal(error: Any) -> ScaffoldError | None:
@@ -369,20 +382,39 @@ def _refusal(error: Any) -> ScaffoldError | None:
     hint = f"see {path} --help"
     known_here = _options(context)
     option = MEANT.get(message.removeprefix("no such option: "), "")
+    command = MEANT_COMMANDS.get(message.removeprefix("no such command ").strip("'"))
     single = [word for word in sys.argv if f"-{word}" in known_here]  # -forward
-    if option.partition(" ")[0] in known_here:
+    if command and path == "scaffold":
+        hint = f"write: scaffold {command}; or {hint}"
+    elif option.partition(" ")[0] in known_here:
         hint = f"write: {option}"
     elif single and message.startswith("no such option"):
         hint = f"write: -{single[0]}"
     elif message == "missing argument 'NAME'":
         hint = f"the name of the op comes first: {path} swish --inputs 'x'; or {hint}"
     elif "unexpected extra argument" in message and "--inputs" in known_here:
-        hint = f"put what has spaces in quotes: --inputs 'x, y'; or {hint}"
+        hint = f"put what has spaces in quotes: {_in_quotes(context)}; or {hint}"
         if "--surrogate" in sys.argv:  # which takes no value
             hint = "write: --surrogate-forward 'TEXT'"
-    elif close := known.rstrip(")") or meant.rstrip("?"):
+    elif closest := did_you_mean(
+        message.rpartition(" ")[2], known.rstrip(")").split(", ")
+    ):
+        hint = f"{closest} or {hint}"
+    elif close := meant.rstrip("?"):
         hint = f"did you mean {close}? or {hint}"
     return ScaffoldError(message, Location(path), hint)
+
+
+def _in_quotes(context: Any) -> str:
+    """What a shell cut at its spaces as it should have been typed: `--forward 'x * 2'`."""
+    options = (one for one in context.command.params if isinstance(one, TyperOption))
+    taking = {name for one in options for name in one.opts if not one.is_flag}
+    for at, word in enumerate(sys.argv):
+        value = [*takewhile(lambda other: other[:2] != "--", sys.argv[at + 1 :])]
+        if word in taking and len(value) > 1:
+            globbed = any(map(os.path.exists, value))  # a bare * is every file here
+            return f"{word} {shlex.quote('x * 2' if globbed else ' '.join(value))}"
+    return "--inputs 'x, y'"
 
 
 def _options(context: Any) -> frozenset[str]:

@@ -95,6 +95,22 @@ def test_an_interrupt_is_130_and_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "slow.py"]
 
 
+def test_an_interrupt_while_the_application_is_imported_is_no_traceback(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    program = "from scaffold.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "list"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("arguments", [QUICK, (*QUICK, "--stdout")], ids=["", "stdout"])
 def test_a_reader_that_goes_away_is_no_traceback(
     tmp_path: Path, arguments: tuple[str, ...]
