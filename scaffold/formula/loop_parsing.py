@@ -1023,7 +1023,7 @@ class _Rolling:
     ) -> list[Assign] | None:
         """The lines with `h = h + x` for `h += x`; None where memory that has another name may change."""
         found = []
-        for item in body:
+        for at, item in enumerate(body):
             if item.target.kind == "subscript" and bound(item.target) <= {*changed}:
                 found.append(item)
                 continue
@@ -1033,7 +1033,8 @@ class _Rolling:
             if item.operator:
                 (name,) = names
                 around = [line for line in (*above, *body) if line is not item]
-                if any(_shares(line, name) for line in around):
+                made = _is_made_above(body[:at], name)
+                if not made and any(_shares(line, name) for line in around):
                     return None
                 value = self.graph.node(
                     "binary", item.operator, (item.target, item.value)
@@ -1174,6 +1175,16 @@ def _target_names(item: Assign) -> frozenset[str] | None:
     nodes = item.target.walk()
     plain = all(node.kind in ("name", "tuple") for node in nodes)
     return bound(item.target) if plain else None
+
+
+def _is_made_above(lines: Sequence[Assign], name: str) -> bool:
+    """Whether lines of a step give a name memory of its own, `h = a * h`, which no other has when they end."""
+    for item in reversed(lines):
+        if name in bound(item.target) and not item.operator:
+            return item.target.kind == "name" and not sharing(item.value)
+        if _shares(item, name):
+            return False
+    return False
 
 
 def _shares(item: Statement, name: str) -> bool:

@@ -384,17 +384,48 @@ class _Steps(ast.NodeTransformer):
         elements = self.elements(item)
         return item if elements is None else _listed_as(ast.List, elements, item)
 
-    def visit_Assign(self, item: ast.Assign) -> ast.Assign:
+    def visit_Assign(self, item: ast.Assign) -> ast.Assign | list[ast.stmt]:
         """`a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`, of as many values as there are names."""
         target = item.targets[0]
         names = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
         self.rounds, rounds = max(ROUNDS, len(names)), self.rounds
+        above = self._unpacked(item)
         self.generic_visit(item)
         elements = self._yielded(item.value)
         self.rounds = rounds
         if elements is not None and isinstance(target, ast.Tuple):
             item.value = _listed_as(ast.Tuple, elements, item.value)
-        return item
+        return [*above, item] if above else item
+
+    def _unpacked(self, item: ast.Assign) -> list[ast.stmt]:
+        """`q_part, k_part = x.chunk(2, -1)`, which `q, k = [f(part) for part in x.chunk(2, -1)]` goes through: of as many as there are names."""
+        match item.targets, item.value:
+            case [ast.Tuple(names)], (
+                ast.ListComp(_, [ast.comprehension(ast.Name(), over, [], 0) as place])
+                | ast.GeneratorExp(
+                    _, [ast.comprehension(ast.Name(), over, [], 0) as place]
+                )
+            ):
+                pass
+            case [ast.Tuple(names)], ast.Call(ast.Name("map"), [_, over], []) as place:
+                pass
+            case _:
+                return []
+        plain = all(isinstance(name, ast.Name) for name in names)
+        if not plain or isinstance(over, ast.Tuple | ast.List) or self._listed(over):
+            return []
+        stems = [f"{name}_part" for name in stored(names)]
+        parts = [take(self.used, stem) for stem in stems]
+        targets: list[ast.expr] = [ast.Name(part, ast.Store()) for part in parts]
+        made = ast.Assign([ast.Tuple(targets, ast.Store())], over)
+        loads: list[ast.expr] = [ast.Name(part, ast.Load()) for part in parts]
+        several = ast.copy_location(ast.Tuple(loads, ast.Load()), over)
+        if isinstance(place, ast.comprehension):
+            place.iter = several
+        else:
+            place.args[1] = several
+        ast.fix_missing_locations(item)
+        return [ast.fix_missing_locations(ast.copy_location(made, item))]
 
     def visit_Starred(self, item: ast.Starred) -> ast.expr:
         self.generic_visit(item)

@@ -58,6 +58,12 @@ def lines(source: str, *taken: str) -> str:
             "y = [torch.sin(x) * 0, torch.cos(x) * 0, torch.sin(x) * 1, torch.cos(x) * 1]",
         ),
         ("a, b = (v.exp() for v in (x, y))", "a, b = (x.exp(), y.exp())"),
+        # of anything else there are as many as there are names
+        (
+            "a, b = [v.exp() for v in x.chunk(2)]",
+            "a_part, b_part = x.chunk(2)\na, b = [a_part.exp(), b_part.exp()]",
+        ),
+        ("a, b = map(f, x)", "a_part, b_part = x\na, b = (f(a_part), f(b_part))"),
         ("a, b = map(lambda v: v + 1, (x, y))", "a, b = (x + 1, y + 1)"),
         ("a, b = map(lambda v, w: v * w, (x, y), (p, q))", "a, b = (x * p, y * q)"),
         (
@@ -177,7 +183,8 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "y = [x * i * j for i in range(2) for j in range(x.ndim)]",
         "xs = [x, y]\nxs.append(z)\nfor a in xs:\n    z = z + a",
         "xs = [x, y]\nxs[0] = z\nfor a in xs:\n    z = z + a",
-        "a, b = map(f, x)",
+        "a, b = map(f, x, y)",
+        "a, *b = [v.exp() for v in x.chunk(2)]",
         "a, b = map(lambda v, *w: v, (x, y))",
         "y = max(x[i] for i in range(2))",
         "for i in range(2):\n    y = y * x\nfor row in x:\n    y = y * row",

@@ -800,3 +800,70 @@ def test_the_dtype_of_what_is_a_number_at_first(inputs: str, step: str) -> None:
     values = [x, tensor(3)][: len(names)]
     found, right = (torch.autograd.grad(run(*values), x)[0] for run in runs)
     torch.testing.assert_close(found, right)
+
+
+ADDED = f"{START}\nys = []\nfor t in range(x.shape[1]):\n    h = x[:, t] * h\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "derived"),
+    [
+        ("h += w\n    ys.append(h)", True),
+        ("g = h\n    h = g * w\n    h -= g\n    ys.append(g)", True),
+        # what it changes has another name
+        ("g = h\n    h += w\n    ys.append(g * h)", False),
+        ("ys.append(h)\n    h += w", False),
+        ("h = h.view(-1, 3)\n    h += w\n    ys.append(h)", False),
+    ],
+)
+def test_a_step_adds_to_what_it_has_made_itself(step: str, derived: bool) -> None:
+    forward = f"{ADDED}    {step}\nreturn torch.stack(ys, 1) * h[:, None]"
+    assert bool(backward(forward)) is derived
+    calls = [(tensor(2, n, 3), tensor(3)) for n in (1, 2, 5)]
+    calls += [(tensor(2, 3, 4).mT, tensor(3, 2)[:, 0])]
+    check_forward(INPUTS, forward, calls)
+
+
+def test_the_gradient_of_a_step_that_adds_to_what_it_has_made() -> None:
+    forward = f"{ADDED}    h += w\n    ys.append(h)\nreturn torch.stack(ys, 1)"
+    written = """
+grad_h = torch.zeros_like(hs[-1])
+grads_x = []
+grad_w = torch.zeros_like(w)
+for t in reversed(range(x.shape[1])):
+    grad_h = grad_h + grad_output[:, t]
+    if ctx.needs_input_grad[0]:
+        grads_x.append(grad_h * hs[t])
+    if ctx.needs_input_grad[1]:
+        grad_w = grad_w + grad_h.sum(0)
+    grad_h = grad_h * x[:, t]
+"""
+    assert written in backward(forward)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "[t.sin() for t in F.linear(x, w).chunk(3, dim=-1)]",
+        "(t.unflatten(-1, (2, -1)).transpose(1, 2) for t in F.linear(x, w).chunk(3, -1))",
+        "[F.linear(x, t).sin() for t in w.chunk(3)]",
+        "[x[..., :1] * t for t in F.linear(x, w).unflatten(-1, (3, -1)).unbind(2)]",
+    ],
+)
+def test_what_is_unpacked_of_a_comprehension_is_no_loop(parts: str) -> None:
+    forward = f"q, k, v = {parts}\nreturn (q @ k.mT).softmax(-1) @ v"
+    inputs = "x[B, N, D], w[E, D]"
+    assert backward(forward, inputs)
+    calls = [(tensor(2, n, 4), tensor(12, 4)) for n in (1, 3)]
+    calls += [(tensor(2, 4, 3).mT, tensor(4, 12).mT)]
+    check_forward(inputs, forward, calls)
+
+
+def test_the_gradient_of_what_is_unpacked_of_a_comprehension() -> None:
+    forward = "a, b = [t.sin() for t in x.unbind(0)]\nreturn a * b"
+    written = """
+a_part, b_part = x.unbind(0)
+a, b = [a_part.sin(), b_part.sin()]
+grad_b_part = grad_output * a * torch.cos(b_part)
+return torch.stack((grad_output * b * torch.cos(a_part), grad_b_part))"""
+    assert written in backward(forward, "x[2, B, D]")
