@@ -411,6 +411,20 @@ def _literal(item: ast.expr, several: bool = False) -> object:
     return UNKNOWN
 
 
+class BranchTaker(ast.NodeTransformer):
+    """Leaves of a choice the branch that is taken, where the literals that a visitor has put into its test settle that."""
+
+    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
+        self.generic_visit(node)
+        truth = truth_of(node.test)
+        return node if truth is None else node.body if truth else node.orelse
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        self.generic_visit(node)
+        truth = truth_of(node.test)
+        return node if truth is None else node.body if truth else node.orelse
+
+
 class _Folder(ast.NodeTransformer):
     def __init__(self, there: Names, nones: Names) -> None:
         self.known = there, nones

@@ -17,6 +17,7 @@ from itertools import chain
 from scaffold.formula.constant_folding import (
     BINARY,
     NONE,
+    BranchTaker,
     computed,
     truth_of,
     with_nones_settled,
@@ -720,7 +721,7 @@ def _given(
     return made if isinstance(made, list) else [made]
 
 
-class _Known(ast.NodeTransformer):
+class _Known(BranchTaker):
     """Puts the values of one step in place of the loop's names, and folds what integers decide: `i + 1`, `if i == 0`."""
 
     def __init__(
@@ -771,20 +772,6 @@ class _Known(ast.NodeTransformer):
                 if settled is not None:
                     return _placed(ast.Constant(settled), item)
         return item
-
-    def visit_If(self, item: ast.If) -> ast.If | list[ast.stmt]:
-        self.generic_visit(item)
-        settled = truth_of(item.test)
-        if settled is None:
-            return item
-        return item.body if settled else item.orelse
-
-    def visit_IfExp(self, item: ast.IfExp) -> ast.expr:
-        self.generic_visit(item)
-        settled = truth_of(item.test)
-        if settled is None:
-            return item
-        return item.body if settled else item.orelse
 
 
 def _integer(item: ast.expr) -> int | None:

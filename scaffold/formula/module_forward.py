@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from scaffold.formula.constant_folding import truth_of
+from scaffold.formula.constant_folding import BranchTaker
 from scaffold.formula.definitions import (
     Definitions,
     defaults,
@@ -206,7 +206,7 @@ def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | No
     return known if known.keys() >= every else None
 
 
-class _Filling(ast.NodeTransformer):
+class _Filling(BranchTaker):
     """Puts expressions in the place of names, and of numbers that `self` has; takes the branch that a constant decides."""
 
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
@@ -229,16 +229,6 @@ class _Filling(ast.NodeTransformer):
                 return copy.deepcopy(self.held[name])
         self.generic_visit(node)
         return node
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        self.generic_visit(node)
-        held = truth_of(node.test)
-        return node if held is None else node.body if held else node.orelse
-
-    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
-        self.generic_visit(node)
-        held = truth_of(node.test)
-        return node if held is None else node.body if held else node.orelse
 
 
 def _is_arithmetic(value: ast.expr) -> bool:
