@@ -165,3 +165,29 @@ return w.new_zeros(w.shape).index_put((j,), w[i] * w[i], accumulate=True)
         for call in (op, reference(["w"], forward))
     )
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.linalg.lu_factor_ex(x)[0]",
+        "torch.triangular_solve(x, x.triu())[0]",
+        "torch.native_layer_norm(x, [3], x[0], None, 1e-5)[0]",
+        "torch.lstm_cell(x, (x[:, :1], x[:, 1:2]), w, w[:, :1])[1]",
+    ],
+)
+def test_one_of_several_results(forward: str) -> None:
+    """`torch.func.vjp` of the call itself would be given a tuple, with what has no gradient in it."""
+    torch.manual_seed(5)
+    inputs = "x[N, N], w[M, N]"
+    derivation = derive(spec := spec_of(inputs, forward=forward))
+    assert "several results of a call that has no rule" in derivation.notes[0]
+    values = [p(3, 3).requires_grad_(), p(4, 3)]
+    found, right = (
+        torch.autograd.grad(run(*values).sum(), values[:1])[0]
+        for run in (
+            load(draft_of(spec, derivation)).some_op,
+            reference(["x", "w"], forward),
+        )
+    )
+    torch.testing.assert_close(found, right)
