@@ -1164,11 +1164,12 @@ def _taken(
 
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> _Use:
     """What is taken by all of some slots; where positions are expected, perhaps something else in floats."""
+    soft = [slot for slot in slots if slot.soft]
+    if soft:
+        where = f"{shown} (a float tensor, if it is probabilities)"
+        return _Use(soft[0].takes, node, where, "", frozenset(("classes",)))
     if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
         return _unclear(node)
-    if any(slot.soft for slot in slots):
-        where = f"{shown} (a float tensor, if it is probabilities)"
-        return _Use(slots[0].takes, node, where, "", frozenset(("classes",)))
     return _Use(slots[0].takes, node, shown)
 
 

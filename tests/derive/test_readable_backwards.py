@@ -754,6 +754,26 @@ def test_the_gradient_of_a_trace_is_a_diagonal() -> None:
     assert "expanded_grad = grad_output.unsqueeze(-1).expand(" in text
 
 
+def test_cross_entropy_with_probabilities_is_softmax_less_the_target() -> None:
+    text = backward(
+        "logits[N, C], target[N, C]",
+        "F.cross_entropy(logits, target)",
+        (tensor(3, 4), tensor(3, 4).softmax(-1)),
+        (tensor(4, 3).t(), tensor(3, 4)),
+        (tensor(1, 1), tensor(1, 1)),
+    )
+    assert text == """\
+logits, target = ctx.saved_tensors
+grad_logits = grad_target = None
+g = grad_output / logits.shape[0]
+if ctx.needs_input_grad[0]:
+    total = target.sum(1, keepdim=True)
+    grad_logits = g * (torch.softmax(logits, 1) * total - target)
+if ctx.needs_input_grad[1]:
+    grad_target = -g * torch.log_softmax(logits, 1)
+return grad_logits, grad_target"""
+
+
 # --- What is wanted, and the tests that hold it
 
 WANTED = {

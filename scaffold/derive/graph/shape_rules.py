@@ -445,8 +445,12 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
     if literal(args["reduction"]) in ("mean", "sum"):
         return SCALAR
     x, target = list(tensors(args.values()))[:2]
-    classes = x.shape.rank is not None and target.shape.rank == x.shape.rank - 1
-    return target.shape if classes and literal(args["reduction"]) == "none" else None
+    rank = x.shape.rank
+    if rank is None or literal(args["reduction"]) != "none":
+        return None
+    if target.shape.rank == rank:  # probabilities
+        return shapes.reduced(x.shape, (min(1, rank - 1),), False)
+    return target.shape if target.shape.rank == rank - 1 else None
 
 
 # --- Shapes of what is computed of windows that slide over the last dims: convolutions.
