@@ -332,7 +332,7 @@ class LoopWriter:
         carries = len(self.loop.carries)
         return all(
             # What is joined in one way of a choice is there where its cotangent is.
-            at not in self.cotangents if result.chosen else result.may_be_empty
+            result.may_be_empty or (result.chosen and at not in self.cotangents)
             for at, result in enumerate(self.loop.collected, carries)
         )
 

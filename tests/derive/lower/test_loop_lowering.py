@@ -507,6 +507,13 @@ def test_what_one_way_of_a_choice_joins_asks_the_other_for_no_step(end: str) -> 
     assert text.count("if grads_x") == 1 and "autograd.grad(" not in text
 
 
+def test_what_a_choice_joins_may_have_no_step_where_something_stood_before_it() -> None:
+    steps = f"for t in range(1, x.shape[1]):\n    {CELL}\n    ys.append(h)\n"
+    end = "if x.shape[2] > 9:\n    return h.sin()\nreturn torch.stack(ys, 1)"
+    calls = [(tensor(2, n, 3), tensor(2, 3), tensor(3)) for n in (1, 2, 4)]
+    check_forward("x[B, T, D], h[B, D], w[D]", f"ys = [x[:, 0]]\n{steps}{end}", calls)
+
+
 @pytest.mark.parametrize(
     ("step", "said"),
     [
