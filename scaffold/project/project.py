@@ -179,6 +179,14 @@ def _below(root: Path, path: Path) -> str:
 def _read(root: Path, path: str) -> bytes:
     try:
         return read_bytes(root / path)
+    except FileNotFoundError:
+        beside = (
+            from_here(root, str(near)) for near in (root / path).parent.glob("*.toml")
+        )
+        shown = from_here(root, path)
+        hint = did_you_mean(shown, beside) or "scaffold init makes one, ops.toml"
+        message = "there is no such manifest"
+        raise ScaffoldError(message, Location(shown), hint) from None
     except OSError as error:
         raise _unread(root, path, error.strerror or str(error)) from None
 

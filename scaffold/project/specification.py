@@ -455,9 +455,14 @@ def _unsaid(name: str, known: Configuration) -> ScaffoldError:
     """That nothing says what an op is."""
     lists = "; or see: scaffold list" if known.project else ""
     message = f"nothing says what '{name}' is"
+    close = ""
     if known.project:
+        from scaffold.project.project import open_project
+
         message += ": no manifest lists it, no option tells it"
-    hint = f"say its inputs and what it computes: --inputs 'x' --forward 'x * 2'{lists}"
+        ops = open_project(may_lack=True).listed
+        close = f"{meant} else " if (meant := did_you_mean(name, ops)) else ""
+    hint = f"{close}say its inputs and what it computes: --inputs 'x' --forward 'x * 2'{lists}"
     file = f"{name.removesuffix('.py')}.py"
     if Path(file).is_file():
         message += f"; '{file}' has the code, not what it was made of"
