@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import chain, combinations, islice, product
+from itertools import chain, combinations, islice, product, starmap
 from math import gcd, prod
 from operator import itemgetter
 from types import TracebackType
@@ -1330,7 +1330,8 @@ class _Described:
             for dim, sizes in fits.items()
             if len(sizes) > 2 and (sizes[-1] > 8 or sizes[0] == sizes[-1])
         }
-        single, free = free, self._free_together(free, fits)
+        single, free = free, {dim for dim in free if self._is_said(dim, fits[dim])}
+        free = self._free_together(free, fits)
         self.unnamed = single - free
         fits |= {dim: [self.size_of[dim]] * 3 for dim in self.unnamed}
         for dim, other in self.multiples.items():
@@ -1339,20 +1340,18 @@ class _Described:
             conditions += [f"{one} % {two} == 0", f"{one} > {two}"] if both else []
         conditions += [text for dim in free for text in self._bound(dim, fits[dim])]
         bound = [dim for dim in self.size_of if dim not in single]
-        related = self._related(bound, fits)
-        if related is None:
-            said = {dim: str(self.size_of[dim]) for dim in bound}
-        else:
+        related = self._related(bound, fits) or {}
+        alone = self._alone(bound, related)
+        if related and all(starmap(self._is_said, alone.items())):
             said = {dim: text for dim, text in related.items() if text.isdecimal()}
             conditions += [
                 f"{self.name_of[dim]} == {text}"
                 for dim, text in related.items()
                 if dim not in said
             ]
-            for dim in bound:  # `x.view(B, T, heads, -1)` of what follows from it
-                if dim not in related:
-                    sizes = [n for n in OTHERS if self._holds(related, {dim: n})]
-                    conditions += self._bound(dim, sizes) if sizes else ()
+            conditions += chain(*starmap(self._bound, alone.items()))
+        else:
+            said = {dim: str(self.size_of[dim]) for dim in bound}
         said |= {dim: str(self.size_of[dim]) for dim in self.unnamed}
         dims = {
             name: ", ".join(said.get(dim, self.name_of[dim]) for dim in own)
@@ -1489,6 +1488,22 @@ class _Described:
             large = [size for size in sizes if size != 3 or least == 3]
             if large == [size for size in OTHERS if size % least == 0]:
                 yield f"{name} % {least} == 0"
+
+    def _alone(
+        self, bound: Sequence[int], related: Mapping[int, str]
+    ) -> dict[int, list[int]]:
+        """What the dims may be that others follow from: `x.view(B, T, heads, -1)`."""
+        several = {
+            dim: [size for size in OTHERS if self._holds(related, {dim: size})]
+            for dim in bound
+            if related and dim not in related
+        }
+        return {dim: sizes for dim, sizes in several.items() if sizes}
+
+    def _is_said(self, dim: int, sizes: Sequence[int]) -> bool:
+        """Whether what a dim may be can be written as a condition: a power of 2 cannot."""
+        every = [*sizes] == [*OTHERS] or sizes[0] == sizes[-1]
+        return every or any(self._bound(dim, sizes))
 
     def _related(
         self, bound: Sequence[int], fits: Mapping[int, Sequence[int]]

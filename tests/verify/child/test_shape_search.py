@@ -83,6 +83,12 @@ TAKEN = {
         "x[N, D, K, M, H], a[N, M, D, K], b[N, D, K, M, W], c[N, D, K, M, W]",
         (),
     ),
+    # What a dim may be is no condition: a power of 2.
+    "n, h = x.shape[-1], 1\nwhile h < n:\n    x = x.reshape(x.shape[0], n // (2 * h), 2, h)\n    x = torch.stack((x[:, :, 0], x[:, :, 1] - x[:, :, 0]), 2).reshape(-1, n)\n    h = 2 * h\nreturn x @ w": (
+        "x, w",
+        "x[N, 2], w[2, K]",
+        (),
+    ),
     # A mask takes some rows, or there is no tensor that is returned.
     "a = x.sum(2)[m]\nreturn a.exp().sum() if a.numel() > 0 else 0": (
         "x, m[; bool]",
@@ -113,7 +119,7 @@ TAKEN = {
     ),
     "F.conv1d(x, weight, bias, padding=1, groups=weight.shape[0])": (
         "x, weight, bias",
-        "x[N, D, K], weight[D, 1, H], bias[D]",
+        "x[N, D, K], weight[D, 1, 3], bias[D]",
         (),
     ),
     "t = t.view(-1, 1)\nv = torch.cat([(1 - t) * x + t * y, t], -1) @ w.T + b\nreturn ((v - y + x) ** 2).mean()": (
