@@ -229,6 +229,8 @@ class _Passed(TorchFunctionMode):
         while frame.f_back and not frame.f_code.co_filename.startswith(OF_MODULE):
             frame = frame.f_back
         try:
+            if func is torch.nn.functional.scaled_dot_product_attention:
+                _want_values_of_keys(*args[1:3], **(kwargs or {}))
             found = func(*args, **(kwargs or {}))
         except Exception:
             self.operands = tuple(_tensor_sizes([*args, *(kwargs or {}).values()]))
@@ -240,6 +242,13 @@ class _Passed(TorchFunctionMode):
         if large or time.process_time() > self.until:
             raise TimeoutError
         return found
+
+
+def _want_values_of_keys(key: Tensor, value: Tensor, **_: Any) -> None:
+    """A value for each key, else what PyTorch reads on a CPU lies outside of the tensors: it does not look."""
+    one, two = key.shape[-2], value.shape[-2]
+    if one != two:
+        raise RuntimeError(f"attention has {one} keys, but {two} values")
 
 
 def _unequal(equation: str, operands: Sequence[Size]) -> Iterator[tuple[int, int]]:

@@ -83,6 +83,12 @@ TAKEN = {
         "x[N, D, K, M, H], a[N, M, D, K], b[N, D, K, M, W], c[N, D, K, M, W]",
         (),
     ),
+    # As many values as keys, which PyTorch does not ask for: it reads what lies behind them.
+    "B, T, D = q.shape\nq = q.view(B, T, 2, D // 2).transpose(1, 2)\nk = k.view(B, k.shape[1], 2, D // 2).transpose(1, 2)\nv = v.view(B, v.shape[1], 2, D // 2).transpose(1, 2)\nreturn F.scaled_dot_product_attention(q, k, v)": (
+        "q, k, v",
+        "q[B, T, D], k[B, N, D], v[B, N, D]",
+        ("D % 2 == 0",),
+    ),
     # What a dim may be is no condition: a power of 2.
     "n, h = x.shape[-1], 1\nwhile h < n:\n    x = x.reshape(x.shape[0], n // (2 * h), 2, h)\n    x = torch.stack((x[:, :, 0], x[:, :, 1] - x[:, :, 0]), 2).reshape(-1, n)\n    h = 2 * h\nreturn x @ w": (
         "x, w",
