@@ -479,7 +479,7 @@ def straightened(
     nodes = [node for item in body for node in ast.walk(item)]
     if any(isinstance(node, ast.NamedExpr) for node in nodes):
         body = _with_named(body)
-    found = _straightened(body, _lists(nodes))
+    found = _straightened(body, _lists(nodes), _Replacing(nodes))
     known = _Known({*tensors}, {*others} | BUILTINS, names_in(found))
     rest = [names_in(found[at + 1 :]) for at in range(len(found))]
     return [
@@ -744,18 +744,21 @@ class _Named(ast.NodeTransformer):
         return item
 
 
-def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
+def _straightened(
+    body: Sequence[ast.stmt], lists: Collection[str], replacing: "_Replacing"
+) -> list[ast.stmt]:
     """The statements with plain ones for modes (`with torch.no_grad():`), for dims that a `while` adds, `xs.append(x)` and `x[0].add_(y)`."""
     found: list[ast.stmt] = []
     for item in body:
         match item:
             case ast.With([ast.withitem(context, None)], inner):
-                found += _of_mode(ast.unparse(context), inner, lists) or [item]
+                mode = ast.unparse(context)
+                found += _of_mode(mode, inner, lists, replacing) or [item]
             case ast.While(test, [line], []):
                 step = _own_dims(line, found) or line
                 found.append(_with_dims(item, test, step) or item)
             case ast.If(test, inner, other):
-                ways = (_straightened(way, lists) for way in (inner, other))
+                ways = (_straightened(way, lists, replacing) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
             case ast.Expr(ast.Call(ast.Attribute(ast.Subscript() as part, method))):
                 found.append(_changed_part(item, part, method) or item)
@@ -766,17 +769,8 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
                 name in lists
             ):
                 found.append(_grown(item, name, "extend", value))
-            case ast.Assign([ast.Subscript(ast.Name(name)) as part], value) if (
-                name in lists
-            ):
-                found.append(_replaced(item, name, part.slice, value) or item)
-            case ast.AugAssign(ast.Subscript(ast.Name(name)) as part, sign, value) if (
-                name in lists
-            ):
-                before = ast.Subscript(part.value, part.slice, ast.Load())
-                before = ast.copy_location(before, part)
-                value = ast.copy_location(ast.BinOp(before, sign, value), item)
-                found.append(_replaced(item, name, part.slice, value) or item)
+            case ast.Assign() | ast.AugAssign():
+                found.append(replacing.line(item))
             case _:
                 found.append(item)
     return found
@@ -821,15 +815,18 @@ def _own_dims(line: ast.stmt, above: Sequence[ast.stmt]) -> ast.stmt | None:
 
 
 def _of_mode(
-    mode: str, inner: Sequence[ast.stmt], lists: Collection[str]
+    mode: str,
+    inner: Sequence[ast.stmt],
+    lists: Collection[str],
+    replacing: "_Replacing",
 ) -> list[ast.stmt] | None:
     """The statements of a `with` that autograd takes for constants, or that are no other than those around it."""
     if mode == "torch.enable_grad()" or _is_without_autocast(mode, inner):
-        return _straightened(inner, lists)
+        return _straightened(inner, lists, replacing)
     again = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
     if mode != "torch.no_grad()" or again:
         return None
-    return _constants(_straightened(inner, lists), set())
+    return _constants(_straightened(inner, lists, replacing), set())
 
 
 def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
@@ -991,16 +988,36 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
     return ast.copy_location(ast.Assign([target], value), item)
 
 
-def _lists(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The names of lists that are made here and have no other name."""
-    found, others = set[str](), set[str]()
+def _lists(nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """The names of lists that are made here and that nothing else has."""
+    lists = set[str]()
     for node in nodes:
         match node:
             case ast.Assign([ast.Name(name)], value) if _is_list(value):
-                found.add(name)
-            case ast.Assign([ast.Name()], ast.Name(name)):
-                others.add(name)
-    return frozenset(found - others)
+                lists.add(name)
+    return frozenset(lists.difference(*map(_handed_on, nodes)))
+
+
+def _handed_on(node: ast.AST) -> Iterator[str]:
+    """The names whose values something else has behind a node: `ys` of `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
+    match node:
+        case ast.Assign(_, value) | ast.NamedExpr(_, value):
+            yield from _parts_of(value)
+        case ast.Call(ast.Attribute(_, "append"), [value]):
+            yield from _parts_of(value)
+
+
+def _parts_of(value: ast.expr) -> Iterator[str]:
+    """The names of what a value is or holds: `ys` of `ys if a else [x]`."""
+    match value:
+        case ast.Name(name):
+            yield name
+        case ast.Tuple(parts) | ast.List(parts) | ast.BoolOp(_, parts):
+            yield from chain.from_iterable(map(_parts_of, parts))
+        case ast.IfExp(_, body, orelse):
+            yield from chain(_parts_of(body), _parts_of(orelse))
+        case ast.Dict(_, values):
+            yield from chain.from_iterable(map(_parts_of, values))
 
 
 def _is_list(value: ast.expr) -> bool:
@@ -1021,7 +1038,74 @@ def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:
     return ast.fix_missing_locations(ast.copy_location(grown, item))
 
 
-# --- Optional inputs under other names, and other tests of them -> `a is None`, `a is not None`.
+class _Replacing:
+    """Writes `shape[1] = n` as `shape = [*shape[:1], n, *shape[2:]]`, of lists that no other name has."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        bound, made, read, kept, sizes = (Counter[str]() for _ in range(5))
+        for node in nodes:
+            match node:
+                case ast.Name(name, ast.Load()):
+                    read[name] += 1
+                case ast.Name(name) | ast.arg(name):
+                    bound[name] += 1
+            match node:
+                case ast.Assign([ast.Name(name)], value) if _is_list(value):
+                    made[name] += 1
+                    sizes[name] += _is_of_sizes(value)
+                case ast.AugAssign(ast.Name(name), ast.Add(), ast.List()):
+                    made[name] += 1
+                case (
+                    ast.Subscript(ast.Name(name))
+                    | ast.Starred(ast.Name(name))
+                    | ast.comprehension(_, ast.Name(name))
+                    | ast.Attribute(ast.Name(name), "append" | "extend")
+                ):
+                    kept[name] += 1
+                case ast.Call(func, args) if _keeps_none(func):
+                    kept.update(arg.id for arg in args if isinstance(arg, ast.Name))
+        self.lists = {
+            name
+            for name, count in made.items()
+            if count == bound[name] and read[name] == kept[name]
+        }
+        self.sizes = {name for name, count in sizes.items() if count == made[name]}
+
+    def line(self, item: ast.Assign | ast.AugAssign) -> ast.stmt:
+        """The statement as one that assigns the list; what changes an element stays where that may be a tensor, which others may have."""
+        match item:
+            case ast.Assign([ast.Subscript(ast.Name(name), index)], value) if (
+                name in self.lists
+            ):
+                return _replaced(item, name, index, value) or item
+            case ast.AugAssign(
+                ast.Subscript(ast.Name(name), index) as part, sign, value
+            ) if (name in self.lists & self.sizes):
+                before = ast.Subscript(part.value, index, ast.Load())
+                before = ast.copy_location(before, part)
+                value = ast.copy_location(ast.BinOp(before, sign, value), item)
+                return _replaced(item, name, index, value) or item
+        return item
+
+
+def _is_of_sizes(value: ast.expr) -> bool:
+    """Whether it is `list(x.shape)` or `list(x.size())`."""
+    match value:
+        case ast.Call(_, [ast.Attribute(_, "shape")]):
+            return True
+        case ast.Call(_, [ast.Call(ast.Attribute(_, "size"), [], [])]):
+            return True
+    return False
+
+
+def _keeps_none(func: ast.expr) -> bool:
+    """Whether a function reads a list without keeping it."""
+    match func:
+        case ast.Attribute(_, name):
+            return name not in ("append", "extend", "insert")
+        case ast.Name(name):
+            return name in ("len", "list", "max", "min", "sum", "tuple")
+    return False
 
 
 def _replaced(
@@ -1043,6 +1127,9 @@ def _replaced(
         if isinstance(node, ast.Constant):  # which the text does not have
             node.end_lineno = item.lineno + 1
     return _assigned(item, _stored(item, name), substituted(whole, {"value": value}))
+
+
+# --- Optional inputs under other names, and other tests of them -> `a is None`, `a is not None`.
 
 
 def with_optionals_named(

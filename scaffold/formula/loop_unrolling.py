@@ -412,7 +412,8 @@ class _Steps(ast.NodeTransformer):
                 pass
             case _:
                 return []
-        plain = all(isinstance(name, ast.Name) for name in names)
+        plain = len(stored(names)) == len(names)  # and each is a name of its own
+        plain &= all(isinstance(name, ast.Name) for name in names)
         if not plain or isinstance(over, ast.Tuple | ast.List) or self._listed(over):
             return []
         stems = [f"{name}_part" for name in stored(names)]

@@ -262,9 +262,23 @@ def test_a_list_of_sizes_that_changes_is_another_list() -> None:
         ("shape[i] = n", "shape[i] = n"),
     ):
         assert done(text + change) == text + wanted
-    shared = "shape = list(x.shape)\nother = shape\nshape[0] = n"
-    assert done(shared) == shared, "another name has the list"
+    for kept in (
+        "shape = list(x.shape)\nother = shape\nshape[0] = n",
+        "ys = [x, y]\nboth = (ys, 1)\nys[0] = n",
+        "ys = [x, y]\nboth = ys if a else [z]\nys[0] = n",
+        "ys = [x, y]\nall.append(ys)\nys[0] = n",
+        "ys = [x, y]\nboth = (ys, 1)\nys.append(n)",
+        "ys = [x, y]\nboth = [ys]\nys.append(n)",
+        "ys = both = [x, y]\nys.append(n)",
+        "ys = [x, y]\nboth = ys if a else [z]\nys.append(n)",
+        "ys = [x, y]\nboth, z = (ys, x)\nys += [n]",
+    ):
+        assert done(kept) == kept, "something else has the list"
     assert done("y[0] = n") == "y[0] = n", "a tensor"
+    stacked = "ys = [x, y]\nys = torch.stack(ys)\nys[0] = n"
+    assert done(stacked) == stacked, "a tensor below"
+    added = "z = x * 2\nys = [z, y]\nys[0] += n"
+    assert done(added) == added, "z changes"
 
 
 def test_a_choice_between_modes_raises_in_another_mode() -> None:

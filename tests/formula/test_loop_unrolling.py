@@ -185,6 +185,7 @@ def test_a_few_steps_are_written_out(source: str, straight: str) -> None:
         "xs = [x, y]\nxs[0] = z\nfor a in xs:\n    z = z + a",
         "a, b = map(f, x, y)",
         "a, *b = [v.exp() for v in x.chunk(2)]",
+        "a, a = [v.exp() for v in x.chunk(2)]",
         "a, b = map(lambda v, *w: v, (x, y))",
         "y = max(x[i] for i in range(2))",
         "for i in range(2):\n    y = y * x\nfor row in x:\n    y = y * row",

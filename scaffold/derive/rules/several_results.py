@@ -21,8 +21,11 @@ def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
     if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
-    if op.args[1].rule == "list":  # the size of each is said
-        every = len(op.args[1].args) == len(arrived)
+    if (
+        op.args[1].rule == "list"
+    ):  # the size of each is said, or where each ends but the last
+        count = len(op.args[1].args) + ("sized" not in op.facts.flags)
+        every = count == len(arrived)
     return every or applier.program.is_unpacked(op)
 
 

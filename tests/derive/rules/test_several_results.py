@@ -116,3 +116,11 @@ def test_parts_of_said_sizes_are_taken_by_number(
     ]
     text = check_forward(inputs, forward, calls)
     assert wanted in text
+
+
+def test_the_parts_between_said_places_are_one_more_than_these() -> None:
+    forward = "xs = x.tensor_split([1, 4], -1)\nreturn xs[1] * w + xs[0]"
+    calls = [(tensor(n, 6), tensor(3)) for n in (2, 0)] + [
+        (tensor(6, 2).t(), tensor(3))
+    ]
+    check_forward("x[N, 6], w[3]", forward, calls)
