@@ -6,7 +6,7 @@ In: a directory and the spec of an op. Out: its files there, and what the proof 
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,20 @@ from scaffold.verify.child.checking import check
 from scaffold.verify.child.modules import load
 
 LIMIT = 120  # seconds
-Made = Callable[[tuple[str, ...]], OpSpec]  # from conditions on sizes
+# From what the proof wants of the tests: options as a spec has them, `require` or `test-shapes`.
+Made = Callable[[Mapping[str, Any]], OpSpec]
 
 
 def write_op(directory: Path, made: Made) -> dict[str, Any]:
-    """Write an op's files, with the sizes that its proof wants; the answer of the proof, and what is `missing`."""
-    spec = made(())
+    """Write an op's files, with the shapes and sizes that its proof wants; the answer of the proof, and what is `missing`."""
+    spec = made({})
     found = _proved(spec)
-    if found["wanted"]:
-        spec = made(tuple(found["wanted"]))
-        found = _proved(spec)
+    if found.get("shapes"):
+        entries = (f"{name}[{dims}]" for name, dims in found["shapes"].items())
+        text = "; ".join((", ".join(entries), *found["wanted"]))
+        found = _proved(spec := made({"test-shapes": text}))
+    elif found["wanted"]:
+        found = _proved(spec := made({"require": found["wanted"]}))
     derivation = derive(spec)
     for path, text in render(spec, derivation, Directories()).items():
         (directory / path).write_text(text)

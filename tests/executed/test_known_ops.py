@@ -11,6 +11,7 @@ Run over everything, which takes most of an hour of one core, with a line for ea
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def make():
 
 
 def known_spec(
-    case: Case, setting: str, require: tuple[str, ...] = (), samples: str = ""
+    case: Case, setting: str, said: Mapping[str, Any], samples: str = ""
 ) -> OpSpec:
     raw: dict[str, Any] = {
         "inputs": case.inputs,
@@ -54,23 +55,21 @@ def known_spec(
         "forward": case.forward,
         "derive": True,
         **SETTINGS[setting],
+        **said,
     }
-    raw |= {"require": list(require)} if require else {}
     raw |= {"samples": "@samples.py:make"} if samples else {}
     return build(case.name.lower(), raw, locate, read=lambda path: samples)
 
 
 def write_known(directory: Path, case: Case, setting: str) -> dict[str, Any]:
     """As a user does: where the run says that the tests want inputs of one's own, these are given."""
-    found = write_op(directory, lambda require: known_spec(case, setting, require))
+    found = write_op(directory, lambda said: known_spec(case, setting, said))
     if found["failure"] or any(map(UNFIT.search, found["notes"])):
         torch.manual_seed(7)
         path = directory / "samples.pt"
         torch.save(case.samples(), path)
         text = SAMPLES.format(path=str(path))
-        found = write_op(
-            directory, lambda require: known_spec(case, setting, require, text)
-        )
+        found = write_op(directory, lambda said: known_spec(case, setting, said, text))
     return found
 
 

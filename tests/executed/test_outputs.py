@@ -152,7 +152,7 @@ def test_generated_tests_pass(
     name: str, style: str, tmp_path: Path, suites: Suites
 ) -> None:
     raw = (OPS | WHOLE)[name] | STYLES[style]
-    proof = write_op(tmp_path, lambda require: spec_of(name=name, **raw))
+    proof = write_op(tmp_path, lambda said: spec_of(name=name, **raw))
     assert not proof["missing"]
     assert not (proof["failure"] or proof["notes"])
     report = suites.run(tmp_path, "--tb=short")
@@ -162,7 +162,7 @@ def test_generated_tests_pass(
 
 def test_a_mask_is_tried_without_a_true(tmp_path: Path, suites: Suites) -> None:
     raw = OPS["masked_mean_or_zero"]
-    write_op(tmp_path, lambda require: spec_of(name="some_op", **raw))
+    write_op(tmp_path, lambda said: spec_of(name="some_op", **raw))
     report = suites.run(tmp_path, "-k", "test_gradcheck")
     assert (
         report.outcomes["test_some_op::test_gradcheck[closed-mask-clone]"] == "passed"
@@ -173,7 +173,7 @@ def test_of_what_has_no_value_without_a_true_nothing_is_said(
     tmp_path: Path, suites: Suites
 ) -> None:
     raw = OPS["masked_mean"]
-    write_op(tmp_path, lambda require: spec_of(name="some_op", **raw))
+    write_op(tmp_path, lambda said: spec_of(name="some_op", **raw))
     report = suites.run(tmp_path, "-k", "test_gradcheck")
     assert (
         report.outcomes["test_some_op::test_gradcheck[closed-mask-clone]"] == "skipped"

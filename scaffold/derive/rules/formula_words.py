@@ -523,8 +523,13 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
         return x
     if x.shape.rank == count:
         return make.unsqueeze(x, make.const(0))
-    last = (size(make, x, make.const(at)) for at in range(-count, 0))
-    return in_shape(make, x, make.program.op("list", (make.const(-1), *last)))
+    program = make.program
+    ndim = program.op("rank", (), OfShape(x.shape))
+    several = program.python("compare", ">", ndim, rank)
+    first, *last = (size(make, x, make.const(at)) for at in (0, *range(-count, 0)))
+    # Not -1, which is ambiguous where there are no elements.
+    number = program.python("conditional", "", several, first, make.const(1))
+    return in_shape(make, x, program.op("list", (number, *last)))
 
 
 @word

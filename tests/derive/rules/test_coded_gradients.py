@@ -177,3 +177,12 @@ def test_of_attention_with_a_mask_that_may_be_absent(mask: str, causal: str) -> 
         (*values, item) for item in ((None,) if causal == "True" else (given, None))
     ]
     check_forward(inputs, forward, calls, derive=True)
+
+
+@pytest.mark.parametrize("mode", ["conv1d", "conv2d", "conv3d"])
+def test_a_convolution_of_no_channels_and_undeclared_rank(mode: str) -> None:
+    spatial = (4,) * int(mode[4])
+    whole = tensor(2, 3, *spatial), tensor(2, 3, *(2,) * len(spatial))
+    alone = tensor(3, *spatial), tensor(2, 3, *(2,) * len(spatial))
+    empty = tensor(2, 0, *spatial), tensor(2, 0, *(2,) * len(spatial))
+    check_forward("x, w", f"F.{mode}(x, w).sin()", [whole, alone, empty])

@@ -187,7 +187,7 @@ def test_a_rule_for_what_autograd_takes_for_a_constant_is_proven_by_differences(
     """Autograd neither tells what the gradient is, nor differentiates it: a rule of the built-in table, or of the team's."""
     forward = "torch.special.bessel_j0(x) * x"
     spec = replace(spec_of("x[N]", forward=forward, derive=True), rules=rules)
-    found = write_op(tmp_path, lambda require: spec)
+    found = write_op(tmp_path, lambda said: spec)
     assert not found["failure"] and not found["notes"]
     assert not derive(spec).notes
     text = draft_of(spec)

@@ -71,7 +71,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
 def told(name: str, directory: Path) -> None:
     """The proof fails, and says which test it is."""
     raw, words, _ = UNFIT[name]
-    found = write_op(directory, lambda require: spec_of(name=name, derive=True, **raw))
+    found = write_op(directory, lambda said: spec_of(name=name, derive=True, **raw))
     wanted = "give the tests inputs of your own: --samples '@file.py:function'"
     failure = found["failure"]
     if name == "own":  # that is told alone
@@ -97,7 +97,7 @@ def test_a_test_that_is_told_fails(name: str, tmp_path: Path, suites: Suites) ->
 
 def test_nothing_is_said_of_tests_that_pass(tmp_path: Path) -> None:
     raw: dict[str, Any] = {"inputs": "x[N], w[N]", "forward": "x * 1e3 * w"}
-    found = write_op(tmp_path, lambda require: spec_of(**raw))
+    found = write_op(tmp_path, lambda said: spec_of(**raw))
     assert not found["notes"] and found["failure"] is None
 
 
@@ -111,7 +111,7 @@ def test_rounding_that_is_small_by_luck_is_no_limit(
         "rows = (G.unsqueeze(-1) * x[I]).reshape(-1, x.shape[-1])\n"
         "return torch.zeros_like(x).index_add(0, I.reshape(-1), rows)",
     }
-    found = write_op(tmp_path, lambda require: spec_of(**raw, derive=True))
+    found = write_op(tmp_path, lambda said: spec_of(**raw, derive=True))
     assert not found["notes"]
     assert not suites.run(tmp_path, "-k", "autocast").named("failed")
 
@@ -120,7 +120,7 @@ def test_a_gradient_that_is_off_whatever_the_numbers_is_found(
     tmp_path: Path, suites: Suites
 ) -> None:
     raw: dict[str, Any] = {"inputs": "x[N, D], w[D]", "forward": "x @ w"}
-    write_op(tmp_path, lambda require: spec_of(name="op", derive=True, **raw))
+    write_op(tmp_path, lambda said: spec_of(name="op", derive=True, **raw))
     file = tmp_path / "op.py"
     text = file.read_text()
     assert "return grad_x, grad_w" in text
@@ -131,7 +131,7 @@ def test_a_gradient_that_is_off_whatever_the_numbers_is_found(
 
 def test_what_autograd_makes_no_number_of_may_be_one_here(tmp_path: Path) -> None:
     raw: dict[str, Any] = {"inputs": "x[N]", "forward": "(x.cumsum(0) * 0).pow(1.5)"}
-    found = write_op(tmp_path, lambda require: spec_of(**raw))
+    found = write_op(tmp_path, lambda said: spec_of(**raw))
     assert not found["notes"] and found["failure"] is None
 
 
@@ -142,7 +142,7 @@ def test_a_case_that_is_not_finite_is_a_failure(tmp_path: Path) -> None:
         "forward": "for i in range(s.shape[0] - 1):\n    x = x * torch.log(s[i])\nreturn x * 2",
         "derive": True,
     }
-    failure = write_op(tmp_path, lambda require: spec_of(**raw))["failure"]
+    failure = write_op(tmp_path, lambda said: spec_of(**raw))["failure"]
     assert failure["subject"] == "tests"
     assert failure["words"] == "the forward is not finite in the case 'base'"
     assert failure["hint"] == "say in --inputs where the values lie: 's[...; unit]'"
