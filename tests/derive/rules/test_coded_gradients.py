@@ -186,3 +186,11 @@ def test_a_convolution_of_no_channels_and_undeclared_rank(mode: str) -> None:
     alone = tensor(3, *spatial), tensor(2, 3, *(2,) * len(spatial))
     empty = tensor(2, 0, *spatial), tensor(2, 0, *(2,) * len(spatial))
     check_forward("x, w", f"F.{mode}(x, w).sin()", [whole, alone, empty])
+
+
+@pytest.mark.parametrize("dim", ["0", "(-3, -2, -1)"])
+def test_a_transform_of_two_dims_that_is_given_others_is_left_to_autograd(
+    dim: str,
+) -> None:
+    forward = f"torch.fft.rfft2(x, dim={dim}).abs()"
+    assert "vjp(" in check_forward("x[A, B, C]", forward, [(tensor(2, 3, 4),)])
