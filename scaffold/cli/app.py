@@ -356,6 +356,10 @@ MEANT = {
     **dict.fromkeys(("--out", "--output-dir", "--dir"), "--out-dir DIR"),
     **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
 }
+# Options that went, and what to do instead.
+GONE = {
+    "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
+}
 # What commands are called elsewhere, or at a first guess.
 MEANT_COMMANDS = {
     "version": "--version",
@@ -382,10 +386,13 @@ def _refusal(error: Any) -> ScaffoldError | None:
     hint = f"see {path} --help"
     known_here = _options(context)
     option = MEANT.get(message.removeprefix("no such option: "), "")
+    gone = GONE.get(message.removeprefix("no such option: "))
     command = MEANT_COMMANDS.get(message.removeprefix("no such command ").strip("'"))
     single = [word for word in sys.argv if f"-{word}" in known_here]  # -forward
     if command and path == "scaffold":
         hint = f"write: scaffold {command}; or {hint}"
+    elif gone:
+        hint = gone
     elif option.partition(" ")[0] in known_here:
         hint = f"write: {option}"
     elif single and message.startswith("no such option"):

@@ -1,9 +1,8 @@
-"""`scaffold verify`: whether the generated tests pass, or with --mutants how many planted mistakes they find.
+"""`scaffold verify`: whether the generated tests pass.
 
-In: ops of the manifest, or test files. Out: a table on stdout, one line a file or a mutant, then the failures or the score; an exit code.
+In: ops of the manifest, or test files. Out: a table on stdout, one line a file, then the failures; an exit code.
 Invariant: whatever is named and is not there is an error, all of them together. What could not be run, failed or is not written yet
-is never said to have passed; exit 0 means that all passed, or that every mutant was killed. No file is changed; what passes
-goes on record.
+is never said to have passed; exit 0 means that all passed. No file is changed; what passes goes on record.
 """
 
 import sys
@@ -27,8 +26,6 @@ from scaffold.errors import ConflictError, Location, ScaffoldError, raise_all
 from scaffold.project.console import from_here
 from scaffold.project.interpreter import OPTION, Interpreter, need_interpreter
 from scaffold.verify import processes_for
-from scaffold.verify.mutants import Mutant, Outcome, planted, score
-from scaffold.verify.subjects import find_subject, read_module
 from scaffold.verify.suites import Report, Suite, run_suites
 
 if (
@@ -45,20 +42,6 @@ OPS = Annotated[
         autocompletion=offer_ops,
     ),
 ]
-MUTANTS = Annotated[
-    bool,
-    typer.Option(
-        "--mutants", help="Plant mistakes in the op, and see the tests find them."
-    ),
-]
-OP = Annotated[
-    str | None,
-    typer.Option(
-        "--op",
-        help="With --mutants: the file with the op (default: the one that the tests import).",
-        metavar="FILE",
-    ),
-]
 JOBS = Annotated[
     int | None,
     typer.Option("--jobs", help="How many test files run at a time.", metavar="NUMBER"),
@@ -73,38 +56,27 @@ LIMIT = Annotated[
 
 def verify(
     ops: OPS = None,
-    mutants: MUTANTS = False,
-    op: OP = None,
     python: PYTHON = None,
     jobs: JOBS = None,
     limit: LIMIT = 600,
     format_: FORMAT = "text",
 ) -> None:
-    """Run the tests of ops; see how many planted mistakes they find.
+    """Run the tests of ops.
 
-    They run in a process of their own; the files stay as they are. What passes is on record as proven, in .scaffold/. Exit code 1: some test failed, or some part of a skeleton is not written. With --mutants the tests run on the op
-    with a mistake planted, one after the other: a missing sum, a wrong transpose, a factor, a sign, a tensor on ctx.
-    Exit code 1 then: some mutant survived.
+    They run in a process of their own; the files stay as they are. What passes is on record as proven, in .scaffold/. Exit code 1: some test failed, or some part of a skeleton is not written.
 
     Example: scaffold verify linear
     """
     problems = check_choice("--format", format_, FORMATS)
     problems += _numbers(limit, jobs)
-    if op is not None and not mutants:
-        message = "names the file that mistakes are planted in"
-        problems.append(ScaffoldError(message, Location("--op"), "add --mutants"))
     raise_all(problems)
     for_programs = format_ == "json"
-    interpreter = _interpreter(python, mutants)
+    interpreter = _interpreter(python)
     if not for_programs and python is None:
         show_notes(interpreter.note("run"))
     used = interpreter.path
     found = find_tests(tuple(ops or ()))
-    if mutants:
-        tests = for_mutants(found, Path(op) if op else None)
-        score_files(tests, Planted(limit, used, for_programs))
-    else:
-        show_proofs(found, Asked(used, jobs, limit, for_programs))
+    show_proofs(found, Asked(used, jobs, limit, for_programs))
 
 
 def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
@@ -118,11 +90,11 @@ def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
     return found
 
 
-def _interpreter(python: str | None, mutants: bool) -> Interpreter:
+def _interpreter(python: str | None) -> Interpreter:
     """The one that runs the tests; what one that is given lacks it says itself, once it is started."""
     if python is not None:
         return Interpreter(python, OPTION)
-    return need_interpreter(None, "--mutants" if mutants else "verify")
+    return need_interpreter(None, "verify")
 
 
 APART = frozenset({"orphaned", "lost"})  # no test runs them
@@ -138,8 +110,6 @@ class Tested(NamedTuple):
     directory: Path  # that it is run from
     test: Path | None  # None: the op has no tests
     there: bool = True
-    op: Path | None = None  # its file
-    place: Location | None = None  # of the op's table
     project: "Project | None" = None  # that the op is of
     # Paths of files that are not ok, and why.
     standing: tuple[tuple[str, str], ...] = ()
@@ -166,21 +136,6 @@ def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
             problems.append(error)
     raise_all(problems)
     return tuple(found[name] for name in dict.fromkeys(names or found))
-
-
-def for_mutants(
-    found: Iterable[Tested], op: Path | None
-) -> list[tuple[Path, Path | None]]:
-    """Test files, each with the file of its op where that is known; all of them must be there."""
-    problems = []
-    for item in found:
-        if item.test is None or not item.there:
-            lacks = "no tests" if item.test is None else "no test file yet"
-            what = f"op '{item.name}' has {lacks}"
-            hint = "scaffold sync" if item.test else "its table says: test = false"
-            problems.append(ScaffoldError(what, item.place, hint))
-    raise_all(problems)
-    return [(item.test, op or item.op) for item in found if item.test]
 
 
 def _is_path(name: str) -> bool:
@@ -220,8 +175,6 @@ def _tested(project: "Project", op: str, roles: "dict[str, Checked]") -> Tested:
         project.root,
         Path(from_here(project.root, test.path)) if test else None,
         there=test is None or test.status != "missing",
-        op=Path(from_here(project.root, file.path)) if file else None,
-        place=project.listed[op].entry.locate((), key=True),
         project=project,
         standing=tuple(
             (from_here(project.root, item.path), item.status)
@@ -406,109 +359,3 @@ def _show_json(proofs: Sequence[Proof], unproven: Mapping[str, str]) -> None:
             }
         )
     show_object({"tests": rows})
-
-
-# --- How many planted mistakes they find.
-
-
-SURVIVED = 1  # exit code
-
-
-class Planted(NamedTuple):
-    """How the tests are to be run, and what is said of it."""
-
-    limit: int
-    python: str
-    for_programs: bool
-
-
-class Subject(NamedTuple):
-    """A test file, the file that it is about, and the mutants of that."""
-
-    test: Path
-    op: Path
-    mutants: tuple[Mutant, ...]
-
-
-def score_files(tests: Sequence[tuple[Path, Path | None]], asked: Planted) -> None:
-    """Say what became of every mutant, and exit with 1 where one survived."""
-    subjects = _subjects(tests)
-    results: list[tuple[Subject, list[Outcome]]] = []
-    for subject in subjects:
-        if not asked.for_programs:
-            typer.echo(
-                f"{subject.test}: {len(subject.mutants)} mutants of {subject.op}"
-            )
-        outcomes = []
-        for outcome in _scored(subject, asked):
-            outcomes.append(outcome)
-            if not asked.for_programs:
-                _show_mutant(outcome)
-        results.append((subject, outcomes))
-        if not asked.for_programs:
-            _show_score(outcomes)
-    if asked.for_programs:
-        _show_scores(results)
-    if not all(item.killed for _, outcomes in results for item in outcomes):
-        sys.exit(SURVIVED)
-
-
-def _subjects(tests: Sequence[tuple[Path, Path | None]]) -> list[Subject]:
-    """What the tests are about; all problems of all files together."""
-    found, problems = [], []
-    for test, named in tests:
-        try:
-            read_module(test)
-            op = named or _from_here(find_subject(test))
-            found.append(Subject(test, op, planted(op)))
-        except ScaffoldError as error:
-            problems.append(error)
-    raise_all(problems)
-    return found
-
-
-def _from_here(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def _scored(subject: Subject, asked: Planted) -> Iterator[Outcome]:
-    """The outcomes, with the number of the mutant on a terminal until it is known."""
-    outcomes = score(
-        subject.test, subject.op, subject.mutants, asked.limit, asked.python
-    )
-    shown = is_terminal()
-    total = len(subject.mutants)
-    for number in range(total):
-        if shown:
-            text = bar(number, total, f"mutant {number + 1} of {total} ...")
-            typer.echo(text, nl=False, err=True)
-        outcome = next(outcomes)
-        if shown:
-            typer.echo("\r\x1b[K", nl=False, err=True)
-        yield outcome
-
-
-def _show_mutant(outcome: Outcome) -> None:
-    verb = "killed" if outcome.killed else "survived"
-    mistake = outcome.mistake.replace("_", " ")
-    typer.echo(f"{verb:8}  {outcome.function}  {mistake}: {outcome.place}")
-
-
-def _show_score(outcomes: list[Outcome]) -> None:
-    killed = sum(item.killed for item in outcomes)
-    share = 100 * killed // len(outcomes)  # 100 only where all are
-    typer.echo(f"score: {killed} of {len(outcomes)} mutants killed ({share}%)")
-
-
-def _show_scores(results: list[tuple[Subject, list[Outcome]]]) -> None:
-    files = [
-        {
-            "test": str(subject.test),
-            "op": str(subject.op),
-            "killed": sum(item.killed for item in outcomes),
-            "mutants": [item._asdict() for item in outcomes],
-        }
-        for subject, outcomes in results
-    ]
-    show_object({"files": files})

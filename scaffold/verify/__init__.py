@@ -1,6 +1,6 @@
-"""The only place that starts processes: proves an op, and measures how good its tests are.
+"""The only place that starts processes: proves an op, and runs its tests.
 
-In: the texts of an op and of what verification calls, or a test file. Out: a `Verdict`, or what became of each mutant.
+In: the texts of an op and of what verification calls, or a test file. Out: a `Verdict`, or a `Report` of each file.
 Invariant: what runs there can neither hang, crash nor change this process, and nothing is written where the user works.
 """
 

@@ -1,4 +1,4 @@
-"""`new-op --verify` and `verify --mutants` as a user sees them."""
+"""`new-op --verify` as a user sees it."""
 
 import json
 import os
@@ -18,8 +18,7 @@ from scaffold.project import rendering as generating
 from scaffold.project.interpreter import Proving
 from scaffold.verify import Failure, Verdict
 from tests.cli.projects import contents, project
-from tests.cli.running import Outcome, environment, listing, new_op, run, scaffold
-from tests.verify.written import KILLED, RELU, VALUES
+from tests.cli.running import Outcome, environment, listing, new_op, run
 
 PRODUCT = ("--inputs", "x, y", "--forward", "x * y", "--grad", "x=grad_output * y")
 RIGHT = (*PRODUCT, "--grad", "y=grad_output * x", "--no-module")
@@ -215,7 +214,7 @@ def without_torch(directory: Path, *arguments: str) -> Outcome:
     ("option", "arguments"),
     [
         ("--verify", ("new-op", "foo", *RIGHT, "--verify")),
-        ("--mutants", ("verify", "--mutants", "test_foo.py")),
+        ("verify", ("verify", "test_foo.py")),
     ],
 )
 def test_without_torch_it_cannot_be_asked_for(
@@ -236,41 +235,6 @@ def test_a_terminal_sees_that_it_is_verified(tmp_path: Path) -> None:
         with patch.object(sys, "stderr", terminal), shown:
             assert seen.read(100) == b"\rverifying foo ..."
         terminal.flush()
-
-
-@pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hand-written op with poor tests."""
-    directory = tmp_path_factory.mktemp("scored")
-    (directory / "relu.py").write_text(RELU)
-    (directory / "test_relu.py").write_text(VALUES.format(module="relu"))
-    return directory
-
-
-def test_survivors_are_told(scored: Path) -> None:
-    outcome = scaffold(scored, "verify", "--mutants", "test_relu.py")
-    assert (outcome.code, outcome.err) == (1, "")
-    assert outcome.out.splitlines() == [
-        "test_relu.py: 7 mutants of relu.py",
-        "killed    Relu  wrong transpose: grad_x",
-        "survived  Relu  detach: grad_output",
-        "survived  Relu  view for reshape: forward, x",
-        "survived  Relu  grad output view: grad_output",
-        "survived  Relu  tensor on ctx: x",
-        "killed    Relu  factor 2: grad_x",
-        "killed    Relu  sign: grad_x",
-        "score: 3 of 7 mutants killed (42%)",
-    ]
-
-
-def test_programs_get_the_score(scored: Path) -> None:
-    options = ("--op", "relu.py", "--limit", "60", "--format", "json")
-    outcome = scaffold(scored, "verify", "--mutants", "test_relu.py", *options)
-    answer = json.loads(outcome.out)
-    (file,) = answer["files"]
-    assert (answer["version"], outcome.code) == (1, 1)
-    assert (file["test"], file["op"], file["killed"]) == ("test_relu.py", "relu.py", 3)
-    assert {item["mistake"]: item["killed"] for item in file["mutants"]} == KILLED
 
 
 def test_a_proof_that_takes_too_long_ends(tmp_path: Path) -> None:

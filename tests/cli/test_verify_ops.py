@@ -65,14 +65,6 @@ def test_failures_edits_and_missing_files_are_told(tmp_path: Path) -> None:
     assert "test_" in told[3] and ": " in told[3]
 
 
-@pytest.mark.each_commit
-def test_mistakes_are_planted_in_an_op_by_name(ops: Path) -> None:
-    outcome = scaffold(ops, "verify", "--mutants", "scale")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("tests/test_scale.py: ")
-    assert outcome.out.splitlines()[-1].endswith("(100%)")
-
-
 def test_another_interpreter_runs_the_tests(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(): pass\n")
     python = tmp_path / "python"

@@ -27,8 +27,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 PLAYED = [name for name in NAMES if read_steps(read_page(name))]
 # They prove many ops, or run the tests of one again and again: a second or more each.
 SLOW = {
-    f"docs/{name}.md"
-    for name in ("assistants", "first-day", "first-op", "gradients", "mutants")
+    f"docs/{name}.md" for name in ("assistants", "first-day", "first-op", "gradients")
 }
 SLOW |= {"docs/old-functions.md", "docs/projects.md", "docs/python.md"}
 SLOW |= {"docs/templates.md"}

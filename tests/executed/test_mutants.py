@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from scaffold.verify.mutants import MISTAKES, Mutant, mutants
 from tests.examples.examples import EXAMPLES, Example
 from tests.executed.generation import new_op
 from tests.executed.suites import Suites
 from tests.sweeps import one_of_each
+from tests.verify.mutants import MISTAKES, Mutant, mutants
 
 PLANTED = (
     "linear",

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from scaffold.verify.op_tree import Op, expression, is_none, slots
+from tests.verify.op_tree import Op, expression, is_none, slots
 
 LINEAR = Path(__file__).parents[2] / "generated_examples/linear/linear.py"
 PLAIN = """\

@@ -103,10 +103,10 @@ def _prepare(file: str) -> None:
     if "torch._dynamo" in sys.modules:
         return
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
-        compile_once(opened.read())
+        _compile_once(opened.read())
 
 
-def compile_once(text: str) -> None:
+def _compile_once(text: str) -> None:
     """Compile something, if the text of a test file does: importing the compiler takes seconds, and each run would do it."""
     if "torch.compile" in text or "OpTests" in text:
         torch = sys.modules["torch"]
@@ -126,7 +126,7 @@ def _run(request: dict[str, str], tell: Tell) -> int:
             sys.path.insert(0, request["directory"])  # as `python -m pytest` does
             import pytest
 
-            options = (*OPTIONS, *alone(), request["file"])
+            options = (*OPTIONS, *_alone(), request["file"])
             code = pytest.main([*options], plugins=[Reporter(tell)])
             tell(finished=int(code))
         finally:
@@ -135,8 +135,8 @@ def _run(request: dict[str, str], tell: Tell) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def alone() -> tuple[str, ...]:
-    """No processes of pytest-xdist's, whatever the project is configured for: the reports come from one, and mutants are put in place in this one."""
+def _alone() -> tuple[str, ...]:
+    """Refuse processes of pytest-xdist's, whatever the project is configured for: the reports come from one."""
     loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
     return ("-n0",) if loads and find_spec("xdist") else ()
 
