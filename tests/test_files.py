@@ -57,7 +57,7 @@ def test_a_file_without_end(tmp_path: Path) -> None:
 
 
 COMMANDS = [
-    *(["check"], ["list"], ["stats"], ["rules", "list"], ["remove", "foo"]),
+    *(["check"], ["list"], ["rules", "list"], ["remove", "foo"]),
     ["new-op", "bar", "--inputs", "x", "--forward", "@maths.py:f", "--no-verify"],
     ["new-op", "bar", "--spec", "spec.toml", "--no-verify"],
     ["lint", "ops/extra.py"],

@@ -40,7 +40,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "lint": "Find mistakes in hand-written autograd.Functions.",
         "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
         "adopt": "Write the specification of a hand-written Function, as TOML.",
-        "stats": "Count the autograd.Functions of a code base, by their traits.",
     },
     "Look up and adapt": {
         "help": "Show help: scaffold help new-op.",

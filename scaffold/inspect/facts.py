@@ -123,7 +123,7 @@ class Returned(NamedTuple):
 
 
 class Facts:
-    """Everything that rules, stubs and statistics ask about one Function."""
+    """Everything that rules and stubs ask about one Function."""
 
     def __init__(self, function: Function, module: Module) -> None:
         self.function, self.module = function, module

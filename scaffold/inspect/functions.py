@@ -1,6 +1,6 @@
 """What was found in a file: `Function`s, their methods, and the calls of them.
 
-In: `inspect.classes` and its siblings fill it. Out: the rules of `lint`, test stubs and statistics read it.
+In: `inspect.classes` and its siblings fill it. Out: the rules of `lint` and test stubs read it.
 Invariant: every field is a fact of the syntax; what the syntax does not tell is None or absent, never assumed.
 """
 

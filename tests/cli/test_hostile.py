@@ -82,7 +82,6 @@ PLAIN = [
     ["list", "--format", "json"],
     ["lint", "."],
     ["lint", "--fix", "--diff", "ops", "hand.py"],
-    ["stats", "."],
     ["schema"],
     ["config"],
     ["templates", "list"],

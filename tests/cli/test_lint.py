@@ -1,4 +1,4 @@
-"""`scaffold lint` and `scaffold stats` as a user runs them."""
+"""`scaffold lint` as a user runs it."""
 
 import json
 import sys

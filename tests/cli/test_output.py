@@ -31,7 +31,6 @@ BAD = {
     "examples": ("nope",),
     "show": ("foo", "--inputs", "x[, y"),
     "lint": ("--select", "AF99"),
-    "stats": ("nope",),
     "verify": ("--limit", "0"),
     "config": ("nope",),
     "rules show": ("nope",),
