@@ -357,6 +357,7 @@ MEANT = {
 # Options that went, and what to do instead.
 GONE = {
     "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
+    "--configuration": "scaffold config shows the keys of [tool.scaffold]",
 }
 # What commands are called elsewhere, or at a first guess.
 MEANT_COMMANDS = {

@@ -3,16 +3,10 @@
 Out: JSON on stdout. Invariant: the same version prints the same bytes.
 """
 
-from typing import Annotated
-
 import typer
 
-CONFIGURATION = Annotated[
-    bool, typer.Option("--configuration", help="That of [tool.scaffold] instead.")
-]
 
-
-def schema(configuration: CONFIGURATION = False) -> None:
+def schema() -> None:
     """Print the JSON Schema of a file of ops.
 
     Editors find it by a comment in the first line of the file: #:schema ./scaffold.schema.json
@@ -21,4 +15,4 @@ def schema(configuration: CONFIGURATION = False) -> None:
     """
     from scaffold.spec.json_schema import schema_text
 
-    typer.echo(schema_text(configuration), nl=False)
+    typer.echo(schema_text(), nl=False)

@@ -15,7 +15,6 @@ from scaffold.files import read_text
 from scaffold.spec import config_values as values
 from scaffold.spec.config_values import Stated
 from scaffold.spec.keys import DEFAULTS as ALLOWED
-from scaffold.spec.keys import KEYS as OP_KEYS
 from scaffold.spec.keys import SAVE_POLICY, STYLE, check_key
 from scaffold.spec.kinds import (
     ANY_TABLE,
@@ -29,21 +28,14 @@ from scaffold.spec.kinds import (
     choice,
     choices,
 )
-from scaffold.spec.lint_settings import LINT, read_lint
-from scaffold.spec.names import DEFAULT, NAMES
+from scaffold.spec.lint_settings import read_lint
+from scaffold.spec.names import DEFAULT
 from scaffold.spec.op_spec import RuleFile
 from scaffold.spec.other_tools import LINE_LENGTH, SHORTEST
 from scaffold.spec.requirements import WANTED
-from scaffold.spec.testing_settings import TESTING, read_testing
+from scaffold.spec.testing_settings import read_testing
 
 ABOVE = ("style", "save-policy")
-DEFAULTS = ANY_TABLE._replace(
-    schema={
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {key: OP_KEYS[key].kind.schema for key in ALLOWED},
-    }
-)
 
 
 def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
@@ -144,7 +136,7 @@ KEYS: dict[str, Key] = {
         "Raise where a declared shape is broken that the backward relies on.",
     ),
     "defaults": Key(
-        DEFAULTS,
+        ANY_TABLE,
         {},
         read_defaults,
         "Keys of every op that does not state them.",
@@ -184,7 +176,7 @@ KEYS: dict[str, Key] = {
         "rules = ['rules.toml']",
     ),
     "names": Key(
-        NAMES,
+        ANY_TABLE,
         dict(DEFAULT._asdict()),
         values.read_names,
         "What files and classes are called.",
@@ -222,10 +214,7 @@ KEYS: dict[str, Key] = {
         "What formats generated files.",
     ),
     "line-length": Key(
-        NUMBER._replace(
-            what=f"a number from {SHORTEST} up",
-            schema={"type": "integer", "minimum": SHORTEST},
-        ),
+        NUMBER._replace(what=f"a number from {SHORTEST} up"),
         LINE_LENGTH,
         values.read_length,
         "The length of lines; else that of [tool.black] or [tool.ruff].",
@@ -238,14 +227,14 @@ KEYS: dict[str, Key] = {
         "python = '.venv/bin/python'",
     ),
     "testing": Key(
-        TESTING,
+        ANY_TABLE,
         {},
         read_testing,
         "What the tests of the project share.",
         "testing = { devices = ['cpu', 'cuda'] }",
     ),
     "lint": Key(
-        LINT,
+        ANY_TABLE,
         {},
         read_lint,
         "Which rules of the linter run where.",

@@ -1,10 +1,11 @@
 """Types of the values of TOML keys: how to call one, how to tell it, what JSON Schema says of it.
 
-In: a value, as TOML gives it. Out: whether it is of a kind, and the problem where it is not. Invariant: a value that a kind accepts
-validates against the kind's schema.
+In: a value, as TOML gives it. Out: whether it is of a kind, and the problem where it is not. Invariant: a value that a kind of an op's key
+accepts validates against the kind's schema.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from scaffold.errors import did_you_mean
@@ -21,7 +22,7 @@ class Kind(NamedTuple):
 
     what: str
     accepts: Callable[[Any], bool]
-    schema: Schema
+    schema: Schema = MappingProxyType({})  # of keys of an op alone
     choices: tuple[str, ...] = ()
     metavar: str = "TEXT"  # what help of an option calls the value
 
@@ -68,9 +69,7 @@ def _is_numbers(value: Any) -> bool:
     )
 
 
-# No file can hold half a character, and no editor shows a control character.
-PRINTABLE = r"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029]*$"
-_STRING: Schema = {"type": "string", "pattern": PRINTABLE}
+_STRING: Schema = {"type": "string"}
 _STRINGS: Schema = {"type": "array", "items": _STRING}
 
 TEXT = Kind("a string", _is_text, _STRING)
@@ -78,25 +77,17 @@ SWITCH = Kind("true or false", _is_bool, {"type": "boolean"})
 EITHER = Kind(
     "true, false or a string", _is_either, {"anyOf": [{"type": "boolean"}, _STRING]}
 )
-NUMBER = Kind("a number", _is_number, {"type": "integer"})
+NUMBER = Kind("a number", _is_number)
 TEXTS = Kind("a list of strings", _is_texts, _STRINGS)
 NAMES = TEXTS._replace(metavar="NAMES")  # of inputs
-TEXT_OR_TEXTS = Kind(
-    "a string or a list of strings",
-    _is_text_or_texts,
-    {"anyOf": [_STRING, _STRINGS]},
-)
+TEXT_OR_TEXTS = Kind("a string or a list of strings", _is_text_or_texts)
 TABLE = Kind(
     "a table of strings",
     _is_table,
     {"type": "object", "additionalProperties": _STRING},
 )
-ANY_TABLE = Kind("a table", _is_any_table, {"type": "object"})
-TABLES = Kind(
-    "a list of tables",
-    _is_tables,
-    {"type": "array", "items": {"type": "object", "additionalProperties": _STRING}},
-)
+ANY_TABLE = Kind("a table", _is_any_table)
+TABLES = Kind("a list of tables", _is_tables)
 NUMBERS = Kind("a table of numbers", _is_numbers, {"type": "object"})
 
 
@@ -108,8 +99,7 @@ def choice(what: str, choices: tuple[str, ...]) -> Kind:
 
 def choices(what: str, words: tuple[str, ...]) -> Kind:
     """A list of some words."""
-    schema = {"type": "array", "items": {"enum": list(words)}}
-    return Kind(what, _is_texts, schema, words)
+    return Kind(what, _is_texts, choices=words)
 
 
 # --- A value against its kind.

@@ -9,22 +9,9 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import did_you_mean
 from scaffold.spec.config_values import Stated
-from scaffold.spec.kinds import ANY_TABLE, TEXTS
 from scaffold.spec.problems import Problems
 
 KEYS = ("select", "ignore", "per-file-ignores")
-_CODES = TEXTS.schema
-LINT = ANY_TABLE._replace(
-    schema={
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "select": _CODES,
-            "ignore": _CODES,
-            "per-file-ignores": {"type": "object", "additionalProperties": _CODES},
-        },
-    }
-)
 
 
 class LintConfiguration(NamedTuple):

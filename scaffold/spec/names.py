@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
-from scaffold.spec.kinds import ANY_TABLE
 from scaffold.spec.problems import KeyPath, Problems
 
 # --- How a project calls the files and classes of its ops.
@@ -55,17 +54,17 @@ def registered_name(op: str) -> str:
     return f"{op}_op"
 
 
-END = r"$(?!\n)"  # in Python, `$` matches before a last line end too
+_END = r"$(?!\n)"  # in Python, `$` matches before a last line end too
 _IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _DIRECTORIES = r"(?:(?:[A-Za-z0-9_-]|\{op\})+/)*"
 _FILE = rf"(?!test_)(?:{_IDENTIFIER})?\{{op\}}(?!\w*_test\.py$)[A-Za-z0-9_]*\.py"
 _TEST = r"(?:test_[A-Za-z0-9_]*\{op\}[A-Za-z0-9_]*|[A-Za-z0-9_]*\{op\}[A-Za-z0-9_]*_test)\.py"
 _CLASS = rf"(?:{_IDENTIFIER})?\{{Op\}}[A-Za-z0-9_]*"
 EXPRESSIONS = {
-    "file": rf"^{_FILE}{END}",  # not what pytest takes for a test
-    "test": rf"^{_DIRECTORIES}{_TEST}{END}",  # nothing else
-    "function": rf"^{_CLASS}{END}",
-    "module": rf"^{_CLASS}{END}",
+    "file": rf"^{_FILE}{_END}",  # not what pytest takes for a test
+    "test": rf"^{_DIRECTORIES}{_TEST}{_END}",  # nothing else
+    "function": rf"^{_CLASS}{_END}",
+    "module": rf"^{_CLASS}{_END}",
 }
 EXAMPLES = {
     "file": "'{op}.py' or '{op}_op.py'",
@@ -73,17 +72,6 @@ EXAMPLES = {
     "function": "'{Op}Function'",
     "module": "'{Op}' or '{Op}Module'",
 }
-
-NAMES = ANY_TABLE._replace(
-    schema={
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            key: {"type": "string", "pattern": pattern}
-            for key, pattern in EXPRESSIONS.items()
-        },
-    }
-)
 
 
 def read_patterns(

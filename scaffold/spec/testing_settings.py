@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from scaffold.errors import did_you_mean
 from scaffold.spec.config_values import Stated
-from scaffold.spec.kinds import ANY_TABLE
 from scaffold.spec.names import INSTALLED
 
 FILE = "op_testing.py"
@@ -19,22 +18,6 @@ CHECKS = ("checkpoint", "cuda_graphs", "deterministic", "channels_last")
 KEYS = ("file", "devices", "dtypes", "checks")
 _DEVICE = r"^(?!meta\b)[a-z]+(?::[0-9]+)?$(?!\n)"
 _FILE = r"^(?:[^/\0]+/)*(?!test_)[A-Za-z_][A-Za-z0-9_]*(?<!_test)\.py$(?!\n)"
-TESTING = ANY_TABLE._replace(
-    schema={
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "file": {"type": "string", "pattern": _FILE},
-            "devices": {
-                "type": "array",
-                "items": {"type": "string", "pattern": _DEVICE},
-                "minItems": 1,
-            },
-            "dtypes": {"type": "array", "items": {"enum": [*DTYPES]}},
-            "checks": {"type": "array", "items": {"enum": [*CHECKS]}},
-        },
-    }
-)
 
 
 class Testing(NamedTuple):

@@ -1,6 +1,5 @@
-"""`scaffold schema`: JSON on stdout, of a file of ops or of the configuration."""
+"""`scaffold schema`: JSON on stdout."""
 
-import json
 from pathlib import Path
 
 from tests.cli.running import ROOT, scaffold
@@ -12,9 +11,3 @@ def test_the_schema_of_a_file_of_ops_is_the_one_of_the_documents(
     outcome = scaffold(tmp_path, "schema")
     assert outcome.code == 0 and outcome.err == ""
     assert outcome.out == (ROOT / "docs/ops.schema.json").read_text()
-
-
-def test_that_of_the_configuration_is_another(tmp_path: Path) -> None:
-    outcome = scaffold(tmp_path, "schema", "--configuration")
-    assert outcome.code == 0
-    assert "line-length" in json.loads(outcome.out)["properties"]

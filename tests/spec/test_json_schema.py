@@ -1,35 +1,31 @@
-"""The JSON Schemas and the loaders: what one takes the other takes, in structure."""
+"""The JSON Schema and the loader: what one takes the other takes, in structure."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator as Validator  # type: ignore[import-untyped]
 
-from scaffold.errors import Location, ScaffoldError
+from scaffold.errors import Location
 from scaffold.spec.build import build
-from scaffold.spec.config import read_configuration
-from scaffold.spec.config_keys import KEYS as CONFIGURATION
-from scaffold.spec.json_schema import configuration_schema, ops_schema, schema_text
-from scaffold.spec.keys import DEFAULTS, KEYS, TOLERANCES, check_keys
+from scaffold.spec.json_schema import ops_schema, schema_text
+from scaffold.spec.keys import KEYS, TOLERANCES, check_keys
 from scaffold.spec.problems import KeyPath, Problems
-from scaffold.spec.toml import read_ops, toml_text
+from scaffold.spec.toml import read_ops
 from tests.cli.running import ROOT, scaffold
 from tests.properties.budgets import searched
 from tests.properties.specs import Raw, raws, toml
 
 OPS = Validator(ops_schema())
-TABLE = Validator(configuration_schema())
 EXAMPLES = sorted(ROOT.glob("generated_examples/*/*.toml"))
 
+# What no editor shows the loader alone refuses.
+SHOWN = st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])
 TEXTS = st.one_of(
-    st.text(max_size=8),
-    st.sampled_from(["x", "combined", "balanced", "a\x07", "\u2028", "tab\tand\nline"]),
-    st.characters(categories=["Cc", "Zl", "Zp"]),
+    st.text(SHOWN, max_size=8),
+    st.sampled_from(["x", "combined", "balanced", "tab\tand\nline"]),
 )
 NUMBERS = st.one_of(
     st.integers(-3, 400), st.floats(-1, 1), st.sampled_from([0, 1e-6, 0.0])
@@ -42,7 +38,9 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     st.booleans(),
     NUMBERS,
     st.lists(st.one_of(TEXTS, st.integers()), max_size=3),
-    st.dictionaries(st.text(max_size=4), st.one_of(TEXTS, st.integers()), max_size=3),
+    st.dictionaries(
+        st.text(SHOWN, max_size=4), st.one_of(TEXTS, st.integers()), max_size=3
+    ),
     TOLERANCE,
 )
 OP_TABLES = st.one_of(
@@ -80,15 +78,6 @@ def test_the_examples_validate(path: Path) -> None:
     OPS.validate({"ops": {entry.name: entry.raw for entry in entries}})
 
 
-@given(st.one_of(st.text(max_size=6), st.sampled_from(["größe", "RMSNorm", "_a", "ñ"])))
-def test_a_name_that_the_loader_accepts_validates(name: str) -> None:
-    try:
-        build(name, {"inputs": "x"}, locate)
-    except ScaffoldError:
-        return
-    assert OPS.is_valid({"ops": {name: {"inputs": "x"}}})
-
-
 @pytest.mark.parametrize(
     ("data", "valid"),
     [
@@ -96,9 +85,6 @@ def test_a_name_that_the_loader_accepts_validates(name: str) -> None:
         ({"ops": {}}, True),
         ({"ops": []}, False),
         ({"ops": {"foo": "x"}}, False),
-        ({"ops": {"foo bar": {"inputs": "x"}}}, False),
-        ({"ops": {"2d": {"inputs": "x"}}}, False),
-        ({"ops": {"foo\n": {"inputs": "x"}}}, False),
         ({"op": {"foo": {"inputs": "x"}}}, False),
     ],
 )
@@ -106,80 +92,8 @@ def test_the_file_around_the_ops(data: Any, valid: bool) -> None:
     assert OPS.is_valid(data) == valid
 
 
-def accepted(table: dict[str, Any]) -> bool:
-    lines = (f"{key} = {toml_text(value)}\n" for key, value in table.items())
-    text = f"[tool.scaffold]\n{''.join(lines)}"
-    try:
-        read_configuration(text, "pyproject.toml", str(ROOT))
-    except ScaffoldError:
-        return False
-    return True
-
-
-# Words that reach further than the type of a value.
-LIKELY: dict[str, st.SearchStrategy[Any]] = {
-    "require": st.lists(st.sampled_from(["doc", "reason", "docs"]), max_size=2),
-    "docstrings": st.sampled_from(["google", "numpy", "epydoc"]),
-    "formatter": st.sampled_from(["ruff", "yapf"]),
-    "line-length": st.sampled_from([39, 40, 120]),
-    "defaults": st.dictionaries(
-        st.sampled_from([*DEFAULTS, "style", "doc"]), VALUES, max_size=2
-    ),
-    "names": st.dictionaries(
-        st.sampled_from(["file", "test", "function", "module", "tests"]),
-        st.sampled_from(
-            [
-                *("{op}.py", "{op}_op.py", "test_{op}.py", "{op}_test.py", "x.py"),
-                *("{op}/test_{op}.py", "../test_{op}.py", "{Op}Fn", "{Op}", "Op"),
-                *("2{Op}", "{op}", "test_{op}", "a-{op}.py", "test_{op}_of.py"),
-            ]
-        ),
-        max_size=2,
-    ),
-    "lint": st.one_of(
-        VALUES, st.just({"select": ["AF01"], "per-file-ignores": {"a": ["AF02"]}})
-    ),
-}
-
-
-def have_one_name(names: Any) -> bool:
-    """Whether the two classes are called the same, which no schema can tell."""
-    both = {"function": "{Op}Function", "module": "{Op}"} | dict(names)
-    return bool(both["function"] == both["module"])
-
-
-# What only the loader can know: directories, other files, interpreters, names of Python.
-DEEPER = {
-    "package",
-    "namespace",
-    "parameter-names",
-    "conventions",
-    "rules",
-    "template-dirs",
-} | {"python"}
-
-
-@searched(150, st.data())
-def test_the_configuration_and_its_schema_hold_together(data: st.DataObject) -> None:
-    key = data.draw(st.sampled_from([*CONFIGURATION, "sources"]))
-    value = data.draw(LIKELY.get(key, VALUES))
-    valid, taken = TABLE.is_valid({key: value}), accepted({key: value})
-    assert valid or not taken
-    paths = {"source", "tests", "manifest"}  # an empty one, one that leads outside
-    known = key not in DEEPER | paths and not isinstance(value, float)
-    if known and not (key == "names" and have_one_name(value)):
-        assert taken == valid
-
-
-@pytest.mark.parametrize("check", [ops_schema, configuration_schema])
-def test_a_schema_is_one(check: Callable[[], dict[str, Any]]) -> None:
-    Validator.check_schema(check())
-
-
-def test_every_default_validates() -> None:
-    for key, row in CONFIGURATION.items():
-        if row.default is not None:
-            TABLE.validate({key: row.default})
+def test_a_schema_is_one() -> None:
+    Validator.check_schema(ops_schema())
 
 
 def test_the_command_prints_it(tmp_path: Path) -> None:
@@ -187,8 +101,6 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == schema_text()
     assert json.loads(outcome.out) == ops_schema()
-    other = scaffold(tmp_path, "schema", "--configuration").out
-    assert json.loads(other) == configuration_schema()
 
 
 def test_the_committed_schema_is_the_printed_one() -> None:
