@@ -1,7 +1,7 @@
-"""`scaffold templates`: which templates apply, a start for one of your own, what yours change, what is wrong with them.
+"""`scaffold templates`: which templates apply, a start for one of your own, what yours change, whether they render.
 
 In: the configuration and `--template-dir`. Out: text on stdout, or one JSON object; `eject` writes one file.
-Invariant: exit 0 of `lint` means that every template renders every kind of op to Python. Each problem is told once, whichever op
+Invariant: exit 0 of `lint` means that the templates render the sample ops to Python. Each problem is told once, whichever op
 shows it.
 """
 
@@ -23,19 +23,13 @@ from scaffold.cli.options import (
     completing,
 )
 from scaffold.cli.output import TERMINAL, as_problem, show_object, tell
-from scaffold.errors import (
-    ConflictError,
-    Location,
-    ScaffoldError,
-    did_you_mean,
-    raise_all,
-)
+from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import read_bytes
 from scaffold.project.configuration import configuration_here
 from scaffold.project.places import Places, configured_directories, find_templates
 from scaffold.project.rendering import Setting, make, start_rendering
 from scaffold.project.writing import Known, look, undisturbed, write_once
-from scaffold.render.blocks import Outline, outline, parent_of, unshown
+from scaffold.render.blocks import Outline, outline, parent_of
 from scaffold.render.file_style import House
 from scaffold.render.layout import Directories
 from scaffold.render.op_testing import op_testing_draft
@@ -141,10 +135,7 @@ def diff_templates(template_dir: TEMPLATE_DIR = None) -> None:
 
 @templates.command("lint")
 def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") -> None:
-    """Check templates: their syntax, their blocks, and what they make of every kind of op.
-
-    Exit code 1: a block overrides nothing; 2: a template cannot be rendered, or not to Python.
-    """
+    """Check that templates render sample ops to Python."""
 
     check_format(format_)
     found = _templates(template_dir)
@@ -152,7 +143,7 @@ def lint_templates(template_dir: TEMPLATE_DIR = None, format_: FORMAT = "text") 
     if format_ == "json":
         data = [as_problem(problem) for problem in problems]
         show_object({"problems": data})
-        raise typer.Exit(max((item.exit_code for item in problems), default=0))
+        raise typer.Exit(ScaffoldError.exit_code if problems else 0)
     raise_all(problems)
     count = len(found.sources)
     typer.echo(f"{count} template{'s' * (count != 1)}, no problem")
@@ -295,28 +286,12 @@ def _difference(before: str, after: str, source: Source, block: str) -> str:
 
 
 def problems_of(templates: Templates) -> list[ScaffoldError]:
-    """Syntax, blocks that override nothing, and what does not render to Python."""
+    """What does not render to Python, each problem once, whichever op shows it."""
     start_rendering()
-    found = _of_syntax(templates)
-    if not any(problem.exit_code == ScaffoldError.exit_code for problem in found):
-        found += _of_rendering(templates)
     told: dict[tuple[Location | None, str], ScaffoldError] = {}
-    for problem in found:  # what follows a comma is of one op
+    for problem in _of_rendering(templates):  # what follows a comma is of one op
         told.setdefault((problem.location, problem.message.split(",")[0]), problem)
     return sorted(told.values(), key=lambda item: item.location or Location(""))
-
-
-def _of_syntax(templates: Templates) -> list[ScaffoldError]:
-    found: list[ScaffoldError] = []
-    for layer, sources in enumerate(templates.layers):
-        for source in sources:
-            try:
-                shape = outline(source, templates)
-                for place, message, hint in unshown(shape, layer, templates):
-                    found.append(ConflictError(message, place, hint))
-            except ScaffoldError as error:
-                found.append(error)
-    return found
 
 
 def _of_rendering(templates: Templates) -> list[ScaffoldError]:

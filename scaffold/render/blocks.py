@@ -3,10 +3,9 @@
 In: `Templates`. Out: facts of their syntax; nothing is rendered. Invariant: a template that does not parse is an error at its line.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from scaffold.errors import Location, did_you_mean
 from scaffold.render.templates import (
     BUILT_IN_NAME,
     WRITTEN,
@@ -88,38 +87,3 @@ def parent_of(found: Outline, layer: int, templates: Templates) -> Source | None
         return next(item for item in templates.layers[position] if item.name == name)
     own = name.removeprefix(BUILT_IN_NAME)
     return built_in(own) if own in WRITTEN else None
-
-
-def inherited_blocks(
-    found: Outline, layer: int, templates: Templates
-) -> tuple[str, ...] | None:
-    """The blocks that a template can override; None where it extends nothing that is known."""
-    names: dict[str, None] = {}
-    seen = {found.source.path}
-    parent = parent_of(found, layer, templates)
-    if parent is None:
-        return None
-    while parent is not None and parent.path not in seen:
-        seen.add(parent.path)
-        below = outline(parent, templates)
-        names |= dict.fromkeys(block.name for block in below.blocks)
-        parent = parent_of(below, templates.layer_of(parent), templates)
-    return tuple(names)
-
-
-def unshown(
-    found: Outline, layer: int, templates: Templates
-) -> Iterator[tuple[Location, str, str]]:
-    """Blocks that override nothing and stand in none that does: place, message, hint."""
-    known = inherited_blocks(found, layer, templates)
-    if known is None:
-        return
-    shown = [block for block in found.blocks if block.name in known]
-    for block in found.blocks:
-        if not any(
-            one.first <= block.first and block.last <= one.last for one in shown
-        ):
-            place = Location(found.source.path, block.first)
-            hint = did_you_mean(block.name, known) or f"they are: {', '.join(known)}"
-            words = f"there is no block '{block.name}' to override; nothing shows it"
-            yield place, words, hint

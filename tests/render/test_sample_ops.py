@@ -13,10 +13,10 @@ from scaffold.render.file_style import House
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_view
 from scaffold.render.reference import reference_lines
-from scaffold.render.sample_ops import sample_ops
 from scaffold.render.templates import BUILT_IN, built_in
 from scaffold.render.testdomains import with_domains
 from scaffold.render.testfile import view
+from tests.render.specimens import specimens
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = (ROOT / "docs" / "templates.md").read_text()
@@ -38,10 +38,10 @@ def fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 @cache
 def values() -> dict[str, dict[str, list[Any]]]:
-    """The values of each field over all sample_ops, by template."""
+    """The values of each field over all specimens, by template."""
     found: dict[str, dict[str, list[Any]]] = {"op": {}, "test": {}}
     houses = (House(), House(licence=("# L",), header="# H"))
-    for number, spec in enumerate(sample_ops()):
+    for number, spec in enumerate(specimens()):
         house = houses[number % 2]
         derivation = derive(spec)
         views = {"op": op_view(spec, derivation, 88, house)}
