@@ -105,7 +105,7 @@ class Derived:
         return found
 
     def explain(self, sizes: str = "") -> str:
-        """How it came about: the forward as primitives, the rules, what is saved, and its bytes; `sizes`: 'N=32, D=512'."""
+        """How it came about: the rules, what is saved, and its bytes; `sizes`: 'N=32, D=512'."""
         from scaffold.project.explanation import explained, read_sizes
 
         generated = self._generated

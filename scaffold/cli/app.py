@@ -357,6 +357,7 @@ MEANT = {
 # Options that went, and what to do instead.
 GONE = {
     "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
+    "--explain": "scaffold derive NAME --explain shows how a backward came about",
     "--configuration": "scaffold config shows the keys of [tool.scaffold]",
 }
 # What commands are called elsewhere, or at a first guess.

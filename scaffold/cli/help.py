@@ -135,7 +135,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
             "Files",
             (
                 *("--spec", "--test-dir", "--template-dir", "--on-conflict"),
-                *("--diff", "--explain", "--format"),
+                *("--diff", "--format"),
             ),
             common=False,
         ),

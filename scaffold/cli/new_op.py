@@ -121,20 +121,12 @@ def _for_people(
     from scaffold.cli.output import show_notes, show_proven, show_texts, tell
 
     show_notes(generated.notes)
-    if settings.get("explain"):
-        print(_steps(generated))
     if settings.get("stdout"):
         show_texts(generated)
         return
     settled = refused or _settle(generated, settings)
     tell(settled, with_diff=bool(settings.get("diff")))
     show_proven(generated.proven)
-
-
-def _steps(generated: "Generated") -> str:
-    from scaffold.project.explanation import explained
-
-    return explained(generated.spec, generated.derivation, {})
 
 
 def _for_programs(
@@ -189,10 +181,6 @@ def _problems(settings: "Values") -> list[ScaffoldError]:
             message = f"--{key} says what a run would do, --stdout prints the files"
             place = Location(f"--{key}")
             found.append(ScaffoldError(message, place, "keep one of them"))
-    if settings.get("explain") and settings.get("format") == "json":
-        hint = "write: scaffold derive ... --explain --format json"
-        message = "the steps are no part of what became of files"
-        found.append(ScaffoldError(message, Location("--explain"), hint))
     return found
 
 

@@ -77,7 +77,7 @@ TEMPLATE_DIR = Option(
     list,
     metavar="DIR",
 )
-EXPLAIN = Option("--explain", "Show the steps before the Function.", bool)
+EXPLAIN = Option("--explain", "Show the rules that were used and what is saved.", bool)
 SETTINGS = (
     Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     Option(
@@ -103,7 +103,6 @@ SETTINGS = (
     Option("--dry-run", "Say what would be written, and write nothing.", bool),
     Option("--diff", "Show the difference to what is there, and write nothing.", bool),
     Option("--stdout", "Print the files, and write nothing.", bool),
-    EXPLAIN._replace(help="Show how the gradients came about."),
     FORMAT,
 )
 OF_THE_FUNCTION = tuple(

@@ -65,7 +65,7 @@ class _Drawing:
         self.spec, self.derivation, self.bytes_of = spec, derivation, bytes_of
         self.items: list[Item] = []
         self.latest: dict[str, int] = {}  # name -> the item that wrote it last
-        self.shapes = {step.name: step.shape for step in found.steps} if found else {}
+        self.shapes = found.shapes if found else {}
         self.sizes: dict[str, Tensors] = (
             {item.name: tensors for item, tensors in found.saved} if found else {}
         )

@@ -1,37 +1,27 @@
-"""How gradients were derived, for people: the graph, the rules, what plain autograd would save.
+"""How gradients were derived, for people: the rules, what is saved, what plain autograd would save.
 
 In: an `OpSpec` with a forward, and its `Derivation`. Out: an `Explanation`. Invariant: it tells of what `derive` does, and
 changes nothing of it; sizes are those of the declared shapes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scaffold.derive.derivation import Derivation, Saved
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program, SizeOf, tensors
+from scaffold.derive.graph.op import Op, Program, tensors
 from scaffold.derive.graph.shapes import Dim, LeadingDims, NamedSize, Shape, UnnamedSize
-from scaffold.derive.graph.static_values import UnsupportedError, static_node
+from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.autograd_saved import retained, storage
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Rule
 from scaffold.derive.rules.team_tables import table_of
-from scaffold.formula import emit
 from scaffold.spec import OpSpec
 
 BYTES = {"real": 4, "complex": 8, "int": 8, "bool": 1}  # in single precision
-
-
-class Step(NamedTuple):
-    """One primitive of the forward."""
-
-    name: str  # of its value: a local of the forward, or %3
-    code: str  # the rule and its arguments
-    shape: str
-    active: bool  # whether a gradient passes through it
 
 
 class Used(NamedTuple):
@@ -51,9 +41,9 @@ class Tensors(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The steps of a derivation."""
+    """How a derivation came about."""
 
-    steps: tuple[Step, ...]
+    shapes: Mapping[str, str]  # of locals of the forward
     rules: tuple[Used, ...]
     saved: tuple[tuple[Saved, Tensors], ...]
     eager: tuple[Tensors, ...]  # what plain autograd keeps
@@ -88,14 +78,13 @@ class _Explainer:
             for op in sorted(found, key=lambda op: op.serial)
             if op.kind != "static" and op.rule not in ("list", "range", "input")
         ]
+        self.shapes = {
+            self.names[op]: _shape(op) for op in self.ops if op in self.names
+        }
         unnamed = [op for op in self.ops if op not in self.names]
-        self.names |= {op: f"%{at}" for at, op in enumerate(unnamed, 1)}
+        self.names |= {op: f"{op.rule}_{at}" for at, op in enumerate(unnamed, 1)}
 
     def explanation(self, derivation: Derivation) -> Explanation:
-        steps = [
-            Step(self.names[op], self._code(op), self._shape(op), op.active)
-            for op in self.ops
-        ]
         by_name = {name: op for op, name in self.names.items()}
         by_name |= dict(
             zip(
@@ -112,7 +101,7 @@ class _Explainer:
         kept = {storage(self.applier.table, op) for op in self._retained()}
         eager = [self._tensor(op) for op in sorted(kept, key=lambda op: op.serial)]
         return Explanation(
-            tuple(steps),
+            self.shapes,
             tuple(dict.fromkeys(self._rules())),
             tuple(saved),
             tuple(eager),
@@ -136,46 +125,6 @@ class _Explainer:
     def _rule(self, op: Op) -> Rule | None:
         return self.applier.table.of_op(op.rule)
 
-    def _code(self, op: Op) -> str:
-        args = ", ".join(self._argument(arg) for arg in op.args)
-        if op.rule == "item":
-            return f"{args}[{op.position}]"
-        if op.rule == "call":
-            graph = self.program.graph
-            filled = {
-                hole: graph.name(self._argument(arg))
-                for hole, arg in op.template.filled(op.args).items()
-            }
-            return emit(graph.rewrite(op.template.node, filled.get))
-        if op.rule == "cond":
-            body, orelse = map(self._argument, op.args)
-            return f"{body} if {emit(static_node(self.program, op.test))} else {orelse}"
-        rule = self._rule(op)
-        return f"{rule.name if rule else op.rule}({args})"
-
-    def _argument(self, op: Op) -> str:
-        if op in self.names:
-            return self.names[op]
-        if op.rule == "list":
-            return f"({', '.join(map(self._argument, op.args))})"
-        if op.rule == "range":
-            return ":".join(
-                (
-                    ""
-                    if part.rule == "const" and part.value is None
-                    else self._argument(part)
-                )
-                for part in op.args[:2]
-            )
-        if op.rule == "size":
-            return _dim(op.data.dim) if isinstance(op.data, SizeOf) else "?"
-        if op.rule == "shape":
-            return shown(op.asked)
-        return emit(static_node(self.program, op))
-
-    def _shape(self, op: Op) -> str:
-        return shown(op.shape) if op.is_tensor else "several"
-
     def _tensor(self, op: Op) -> Tensors:
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
 
@@ -190,9 +139,10 @@ class _Explainer:
         return f"numel({self.names[op]})"
 
 
-def shown(shape: Shape) -> str:
+def _shape(op: Op) -> str:
     """A shape as far as it is known."""
-    return "?" if shape.dims is None else f"[{', '.join(map(_dim, shape.dims))}]"
+    dims = op.shape.dims if op.is_tensor else None
+    return "?" if dims is None else f"[{', '.join(map(_dim, dims))}]"
 
 
 def _sizes(shape: Shape) -> list[str]:

@@ -1,4 +1,4 @@
-"""How the Function of an op came about, as text: the forward as primitives, the rules, what is saved and its bytes.
+"""How the Function of an op came about, as text: the rules, what is saved and its bytes.
 
 In: an `OpSpec`, its `Derivation`, sizes for its dims. Out: sections of text. Invariant: bytes are those of single precision, written
 out with the names of the dims where a size is not given.
@@ -38,7 +38,6 @@ def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
     if found is None:
         return "# the forward is not understood piece by piece\n"
     sections = [
-        ("the forward as primitives; * carries a gradient", _graph(found)),
         ("rules", _rules(found)),
         ("kept for the backward", _kept(derivation, found)),
         ("bytes in single precision", _bytes(found, sizes)),
@@ -47,14 +46,6 @@ def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
         "\n".join([f"# {title}", *lines, ""]) for title, lines in sections if lines
     )
     return "\n".join(shown)
-
-
-def _graph(found: Explanation) -> list[str]:
-    rows = [
-        ("*" if step.active else " ", step.name, f"= {step.code}", step.shape)
-        for step in found.steps
-    ]
-    return _columns(rows)
 
 
 def _rules(found: Explanation) -> list[str]:

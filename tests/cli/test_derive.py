@@ -50,14 +50,6 @@ def test_the_steps_come_before_the_function(tmp_path: Path) -> None:
     steps, function = outcome.out.split("\nclass ")
     assert function.startswith("FooFunction")
     assert [" ".join(line.split()) for line in steps.splitlines()] == [
-        "# the forward as primitives; * carries a gradient",
-        "* %1 = mul(x, x) [..., D]",
-        "* %2 = mean(%1, -1, True) [..., 1]",
-        "* %3 = add(%2, eps) [..., 1]",
-        "* rstd = rsqrt(%3) [..., 1]",
-        "* %4 = mul(x, rstd) [..., D]",
-        "* output = mul(%4, weight) [..., D]",
-        "",
         "# rules",
         "mul grad.x = grad * conj(y)",
         "mul grad.y = grad * conj(x)",
@@ -93,7 +85,6 @@ def test_leading_dims_with_a_name_count_as_one_size(tmp_path: Path, name: str) -
     forward = "x.exp().sum(-1) * y.sin().sum(-1)"
     sizes = ("--explain", "--sizes", f"S=2, T=5, {name}=3")
     lines = derive(tmp_path, *maths, forward, *sizes).out.splitlines()
-    assert "*  %1      = exp(x)              [*batch, S]" in lines
     start = lines.index("# bytes in single precision")
     assert "4 * (batch*S + batch*T) " in lines[start + 1]
     assert lines[start + 1].endswith(" = 84")
@@ -103,7 +94,7 @@ def test_for_programs(tmp_path: Path) -> None:
     outcome = derive(tmp_path, *SWISH, "--format", "json", "--explain")
     found = json.loads(outcome.out)
     assert found["function"].startswith("class FooFunction")
-    assert found["steps"].startswith("# the forward")
+    assert found["steps"].startswith("# rules")
     assert (found["derived"], found["missing"], found["notes"]) == (["x"], [], [])
     outcome = derive(tmp_path, "--inputs", "x[", "--format", "json")
     assert outcome.code == 2
@@ -132,10 +123,7 @@ def test_why_nothing_is_derived_is_a_note(
     [
         ((), "# no forward is stated"),
         (("--forward", "torch.frexp(x)[0]"), "# the forward is not"),
-        (
-            ("--forward", "torch.special.airy_ai(2 * x) + 1"),
-            "   %2      = torch.special.airy_ai(%1)  ?",
-        ),
+        (("--forward", "torch.special.airy_ai(2 * x) + 1"), "x_shape   on ctx "),
     ],
 )
 def test_the_steps_or_why_there_are_none(

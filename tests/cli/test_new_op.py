@@ -144,14 +144,6 @@ def for_programs(directory: Path, *arguments: str) -> tuple[Outcome, dict[str, A
     return outcome, result
 
 
-def test_the_steps_are_shown_before_what_is_written(tmp_path: Path) -> None:
-    maths = ("--inputs", "x, y", "--forward", "x * y", "--no-verify", "--explain")
-    outcome = new_op(tmp_path, *maths)
-    steps, _, files = outcome.out.rpartition("\n\n")
-    assert "mul  grad.x  = grad * conj(y)" in steps
-    assert files == "create  foo.py\ncreate  test_foo.py\n"
-
-
 def test_json_of_a_run(tmp_path: Path) -> None:
     outcome, result = for_programs(tmp_path, *PAIR)
     assert (outcome.code, outcome.err) == (0, "")
