@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from itertools import count
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -129,14 +130,29 @@ class Derived:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the notes, and the Function."""
-        from scaffold.project.html import as_html
         from scaffold.render.opfile import function_text
 
         made = self._generated
         places = made.specified.places
         length = places.directories.line_length
         text = function_text(made.spec, made.derivation, length, places.house)
-        return as_html(f"{self.name}({self.inputs})", text, self.notes)
+        said = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        title = escape(f"{self.name}({self.inputs})")
+        return (
+            f"<details open><summary><code>{title}</code></summary>"
+            f"{said and f'<ul>{said}</ul>'}{_coloured(text)}</details>"
+        )
+
+
+def _coloured(code: str) -> str:
+    """Return Python code as HTML, in colours that are legible on light and on dark pages."""
+    from pygments import highlight  # type: ignore[import-untyped]
+    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+    from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+
+    options = {"noclasses": True, "nobackground": True, "style": "solarized-light"}
+    found: str = highlight(code, PythonLexer(), HtmlFormatter(**options))
+    return found
 
 
 def _module(name: str, source: str) -> ModuleType:

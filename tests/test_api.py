@@ -1,7 +1,9 @@
 """The Python interface: what a forward becomes, and that nothing heavy is imported before it is asked for."""
 
+import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from types import FunctionType
 
@@ -107,8 +109,17 @@ def test_what_was_derived_says_all_of_itself(
     assert "def test_" in made.test_source
     assert made.notes == ()
     assert "here            4 * (N)    = 128" in made.explain("N=32")
-    assert "class</span> DerivedFunction" in made._repr_html_()
+    assert "DerivedFunction</span>" in made._repr_html_()
     assert scaffold.derive("x * 2", test=False).test_source == ""
+
+
+def test_a_notebook_shows_the_whole_function_and_the_notes_escaped() -> None:
+    html = scaffold.derive("torch.where(x < 0, x, 2 * x)")._repr_html_()
+    text = unescape(re.sub(r"<[^>]*>", "", html))
+    assert text.startswith("derived(x)inputs taken from the forward: xclass Derived")
+    assert "return torch.where(x < 0, x, 2 * x)\n" in text
+    assert "x < 0" not in html and "http" not in html
+    assert html.count("<li>") == 1
 
 
 def test_keys_are_those_of_the_command(

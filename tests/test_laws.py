@@ -58,10 +58,11 @@ LIBRARIES = {
     "cli": {"typer"},
     "render": {"black", "jinja2"},
     "lint": {"libcst"},
+    "api": {"pygments"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
 # Where what is imported only sometimes is required: by an extra.
-EXTRAS = {"lint": {"fix"}, CHILD: {"torch", "test"}}
+EXTRAS = {"lint": {"fix"}, "api": {"notebook"}, CHILD: {"torch", "test"}}
 MADE = {"verified_op"}  # by the run itself
 PURE = {"primitives", "formula", "spec", "derive", "render", "inspect", "lint"}
 

@@ -110,7 +110,7 @@ def test_a_real_kernel_runs_it(tmp_path: Path) -> None:
     assert shown[0] == []
     (made,) = shown[1]
     assert made.data["text/plain"] == "<scaffold.Derived swish(x)>"
-    assert "class</span> SwishFunction" in made.data["text/html"]
+    assert "SwishFunction</span>" in made.data["text/html"]
     assert shown[2][0].data["text/plain"] == "0.0"
     assert shown[4][0].data["text/plain"] == "<scaffold.Derived scaled(x, w)>"
     (error,) = shown[5]
