@@ -15,14 +15,6 @@ class GatedRecurrenceFunction(Function):
 
     @staticmethod
     def forward(gate: Tensor, x: Tensor, read: Tensor) -> Tensor:
-        if gate.ndim != 3:
-            raise ValueError(f"gate[B, T, D] has shape {[*gate.shape]}, not 3-D")
-        if x.shape != gate.shape:
-            raise ValueError(f"x[B, T, D] has shape {[*x.shape]}, not {[*gate.shape]}")
-        if read.shape != gate.shape:
-            raise ValueError(
-                f"read[B, T, D] has shape {[*read.shape]}, not {[*gate.shape]}"
-            )
         h = torch.zeros_like(x[:, 0])
         outputs = []
         for t in range(x.shape[1]):
@@ -39,31 +31,27 @@ class GatedRecurrenceFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         gate, x, read = ctx.saved_tensors
         grad_gate = grad_x = grad_read = None
-        h = torch.zeros_like(x[:, 0])
-        hs = [h]
-        for t in range(x.shape[1]):
-            h = gate[:, t] * h + x[:, t]
-            hs.append(h)
-        grad_h = torch.zeros_like(hs[-1])
-        grads_gate = []
-        grads_x = []
-        grads_read = []
-        for t in reversed(range(x.shape[1])):
-            grad_output_t = grad_output[:, t]
-            grad_h = grad_h + grad_output_t.unsqueeze(-1) * read[:, t]
-            if ctx.needs_input_grad[0]:
-                grads_gate.append(grad_h * hs[t])
-            if ctx.needs_input_grad[1]:
-                grads_x.append(grad_h)
-            if ctx.needs_input_grad[2]:
-                grads_read.append(grad_output_t.unsqueeze(-1) * hs[t + 1])
-            grad_h = grad_h * gate[:, t]
+        needed = {}
         if ctx.needs_input_grad[0]:
-            grad_gate = torch.stack(grads_gate[::-1], 1)
+            needed["gate"] = gate
         if ctx.needs_input_grad[1]:
-            grad_x = torch.stack(grads_x[::-1], 1)
+            needed["x"] = x
         if ctx.needs_input_grad[2]:
-            grad_read = torch.stack(grads_read[::-1], 1)
+            needed["read"] = read
+        # autograd differentiates the forward as a whole
+        pullback = torch.func.vjp(
+            lambda some: GatedRecurrenceFunction.forward(
+                some.get("gate", gate), some.get("x", x), some.get("read", read)
+            ),
+            needed,
+        )[1]
+        (pulled,) = pullback(grad_output)
+        if ctx.needs_input_grad[0]:
+            grad_gate = pulled["gate"]
+        if ctx.needs_input_grad[1]:
+            grad_x = pulled["x"]
+        if ctx.needs_input_grad[2]:
+            grad_read = pulled["read"]
         return grad_gate, grad_x, grad_read
 
 

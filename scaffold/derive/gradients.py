@@ -33,7 +33,6 @@ from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
-from scaffold.derive.lower.loop_lowering import DeriveStep
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
@@ -87,8 +86,6 @@ class Question(NamedTuple):
     wanted: tuple[str, ...]  # the inputs that want a gradient
     taken: frozenset[str]  # names that the backward finds outside
     shapes: Mapping[str, Shape] = {}  # of inputs, beside those that are declared
-    derive_step: DeriveStep | None = None  # for the step of a loop
-    of_step: bool = False  # of a loop, whose lines stand in a method of no other
 
 
 class Walked(NamedTuple):
@@ -171,8 +168,7 @@ def differentiated(
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
-        shapes, derive_step = question.shapes, question.derive_step
-        lowered = lower(spec, question.forward, applier, wanted, shapes, derive_step)
+        lowered = lower(spec, question.forward, applier, wanted, question.shapes)
         found = replace(found, results=lowered.results)
         if other and other.walked and _broadcasts_more(program, other.walked):
             return found
@@ -246,7 +242,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         of=of,
         via=walked.back.via,
         taken=question.taken,
-        indent=0 if question.of_step else autocast.indent,
+        indent=autocast.indent,
     )
 
 

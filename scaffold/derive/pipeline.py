@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from scaffold.derive.double_backward import Fast
     from scaffold.derive.gradients import Differentiated
     from scaffold.derive.graph.shapes import Shape
-    from scaffold.derive.lower.loop_lowering import Step
 
 Shapes = Mapping[str, "Shape"]
 NO_SHAPES: Shapes = {}
@@ -190,10 +189,6 @@ def _unknown(other: OpSpec) -> None:
 
 def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     """The passes that read what the user wrote; `shapes` are known of inputs that nobody declares."""
-    looped = _with_loops(spec, shapes)
-    if isinstance(looped, Source):
-        return looped
-    spec = _with_reason(spec, looped)
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -207,72 +202,6 @@ def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     # After the formulas, since only what these do not state is derived.
     gradients, refused = _differentiated(spec, graph, forward, stated, shapes)
     return Source(graph, place, forward, versions, stated, gradients, refused)
-
-
-def _with_reason(spec: OpSpec, why: str) -> OpSpec:
-    """The op, of whose loop it is said what is not understood."""
-    if not why or spec.forward is None or spec.forward.kept is None:
-        return spec
-    kept = spec.forward.kept
-    told = replace(kept, reason=f"{kept.reason}: {why}")
-    return replace(spec, forward=replace(spec.forward, kept=told))
-
-
-def _with_loops(spec: OpSpec, shapes: Shapes) -> Source | str:
-    """The passes over a forward each of whose loops is one assignment; where such a forward is not understood, why, or ''."""
-    stated = spec.gradients or spec.backward or spec.surrogate or not spec.derive
-    if spec.kept is None or spec.kept.straight is None or stated:
-        return ""
-    if (
-        spec.forward_ad or spec.once_differentiable
-    ):  # which save what this forward does not hand over
-        return ""
-    drawn = (is_random(node) for node in spec.kept.straight.expressions())
-    if any(drawn):  # where the loop is run again, it would be drawn again
-        return ""
-    assert spec.forward is not None
-    write_forward(spec, spec.forward)  # the forward as it stands may be refused
-    try:
-        found = _before_style(replace(spec, forward=spec.kept.straight), shapes)
-    except ScaffoldError:  # it may do what one that is derived may not
-        return ""
-    understood = found.gradients is not None and found.gradients.walked is not None
-    if understood:
-        return found
-    return found.gradients.why if found.gradients else found.refused or ""
-
-
-def _step(spec: OpSpec, shapes: Shapes) -> "Step":
-    """The step of a loop: what it results in, and the lines of its gradients over its inputs."""
-    from scaffold.derive.graph.op import StepGradient
-    from scaffold.derive.graph.static_values import UnsupportedError
-    from scaffold.derive.lower.loop_lowering import Step, lines_of_step
-
-    source = _before_style(spec, shapes)
-    found = source.gradients
-    if found is None or found.walked is None:
-        raise UnsupportedError(
-            (found.why if found else source.refused) or "a step of a loop"
-        )
-    found = replace(found, question=found.question._replace(of_step=True))
-    source = source._replace(gradients=found)
-
-    def gradient() -> StepGradient:
-        maths = _with_derived(spec, source)
-        reuse, once, lines = _lines_before_ctx(spec, source, maths)
-        statements = tuple(line.statement for line in lines)
-        coming = {
-            grad_name(spec, item.name): f"grad_{item.name}" for item in spec.outputs
-        }
-        statements = rewritten(source.graph, statements, renaming(source.graph, coming))
-        plain = lines_of_step(source.graph, statements)
-        if once or reuse.plan.saved or plain is None:
-            raise UnsupportedError("a step of a loop has choices, or draws")
-        read = frozenset(read.name for read, _ in free_reads(statements))
-        named = tuple((name, of) for name, of in maths.origins if name in read)
-        return StepGradient(plain, read, named)
-
-    return Step(found.results, gradient)
 
 
 def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
@@ -293,7 +222,7 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
-    reuse, once, lines = _with_guarded_loops(spec, source, maths)
+    reuse, once, lines = _lines_before_ctx(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
@@ -345,40 +274,12 @@ def _lines_before_ctx(
     once = once_differentiable(spec, maths, reuse.cut_off, program)
     # Before lines get names and places: what only dead lines read gets neither.
     program = _without_dead(source.graph, program, wanted)
-    if spec.kept is not None:
-        from scaffold.derive.write.loop_backward import (
-            settled_loops,  # the engine, as below
-        )
-
-        # With dead lines gone, it is known what of a loop is read; before names are given to what stands twice.
-        ends = frozenset(f"grad_{name}" for name in wanted)
-        program = settled_loops(source.graph, program, ends, _outside(spec))
-        program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
     lines = lines_of(with_repeats_named(spec, maths, program), wanted)
     if maths.derived.issuperset(wanted):
         # Before ctx, where it is decided what is saved under which test.
         lines = guarded_as_a_whole(spec, lines)
     return reuse, once, lines
-
-
-def _with_guarded_loops(
-    spec: OpSpec, source: Source, maths: Maths
-) -> tuple[Reuse, bool, tuple[Line, ...]]:
-    """The gradients with loops that ask which of them are wanted; not where the lines become those of another op."""
-    reuse, once, lines = _lines_before_ctx(spec, source, maths)
-    if spec.kept is None or spec.is_library or spec.double_backward:
-        return reuse, once, lines
-    from scaffold.derive.write.loop_backward import guarded_loops  # as above
-
-    # After each line has its gradients: lines of a loop get them of what it leaves.
-    return reuse, once, guarded_loops(spec, source.graph, lines)
-
-
-def _outside(spec: OpSpec) -> frozenset[str]:
-    """The names that are taken in an op before any line of it: inputs, outputs, imports."""
-    named = (item.name for item in (*spec.inputs, *spec.outputs))
-    return frozenset((*named, *(item.binding for item in spec.imports)))
 
 
 def _double_backward(
@@ -480,7 +381,7 @@ def _differentiated(
     from scaffold.derive.gradients import Question, differentiated
 
     taken = outer_names(spec, forward) | there
-    question = Question(graph, forward, wanted, taken, shapes, _step)
+    question = Question(graph, forward, wanted, taken, shapes)
     return differentiated(spec, question, other), None
 
 

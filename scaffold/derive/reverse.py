@@ -16,10 +16,8 @@ from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import (
-    LoopGradient,
     OfShape,
     Op,
-    Position,
     SummedTo,
     is_number,
     tensors,
@@ -54,7 +52,7 @@ from scaffold.derive.simplify.joined_terms import (
     sure_of_one,
 )
 from scaffold.derive.simplify.rewrites import sums_to_zero
-from scaffold.formula import Node, written
+from scaffold.formula import Node
 
 Pairs = list[tuple[Op, Op]]
 
@@ -401,8 +399,6 @@ class Reverse:
                 return self._chosen(
                     g, [self._of_parts(op, s) if s else None for s in sides]
                 )
-        if op.rule == "loop":
-            return self._of_loop(op, arrived)
         rule = self._rule(op)
         if rule.results[0].startswith("*"):
             if not are_all_taken(self.make.applier, op, arrived):
@@ -428,50 +424,6 @@ class Reverse:
         self.calls.append(op)
         return pulled_back(self.make.applier, op, g)
 
-    def _of_loop(self, op: Op, arrived: Mapping[int, Op]) -> Pairs:
-        """The gradients of what a loop reads, by a loop the other way round."""
-        loop, program = op.loop, self.program
-        first = len(loop.carries)
-        known = tuple(sorted(arrived))
-        names = (loop.collected[at - first].element for at in known if at >= first)
-        step = loop.step(frozenset(names))
-        results = {of.removeprefix("next_") for _, of in step.results}
-        before = tuple(name for name in loop.carries if name in step.reads | results)
-        lists = program.items_of(op)
-        start = first + len(loop.collected)
-        values = [lists[start + loop.carries.index(name)] for name in before]
-        data = LoopGradient(op, known, step, before)
-        reads = list(op.args[: len(loop.tensors)])
-        for at, part in enumerate(loop.parts, first):
-            reads[at] = part.whole  # of which each step reads its part
-        args = (*(arrived[at] for at in known), *reads, *values)
-        given = written(*step.lines)  # nothing for what is read for its shape
-        pulled = program.op("loop_backward", args, data, kind="group")
-        return [
-            (
-                arg,
-                program.op(
-                    "item", (pulled,), Position(at), kind=arg.kind, shape=arg.shape
-                ),
-            )
-            for at, arg in enumerate(op.args[: len(loop.tensors)])
-            if arg.active and f"grad_{loop.tensors[at]}" in given
-        ] + self._of_firsts(op, arrived)
-
-    def _of_firsts(self, op: Op, arrived: Mapping[int, Op]) -> Pairs:
-        """The gradients of what a loop has collected before its first step."""
-        loop, found = op.loop, Pairs()
-        firsts = iter(op.args[len(loop.tensors) :])
-        for at, result in enumerate(loop.collected, len(loop.carries)):
-            for position in range(result.firsts):
-                arg = next(firsts)
-                if at in arrived:
-                    place = -1 - position if result.flipped else position
-                    index = map(self.make.const, (result.dim, place))
-                    part = self.make.applier.named("select", arrived[at], *index)
-                    found.append((arg, exactly(self.make, part, arg)))
-        return found
-
 
 def _of_tensors(shape: Shape) -> Shape:
     """The shape that a value has in those calls where it is a tensor, and no number."""
@@ -486,14 +438,11 @@ def _of_tensors(shape: Shape) -> Shape:
 def _fitted(make: Maker, g: Op, op: Op) -> Op:
     """A cotangent in the shape of what it has reached.
 
-    Of a choice between a tensor and a number the tensor: only where that is chosen does a cotangent go on. So it is with what a loop
-    leaves that begins with a number: where there is a step it is a tensor.
+    Of a choice between a tensor and a number the tensor: only where that is chosen does a cotangent go on.
     """
     if not isinstance(op.shape.origin, OrScalar):
         return sum_to(make, g, op)
     if _of_tensors(g.shape) == op.shape.origin.base and g.kind == op.kind:
         return g
-    if op.rule == "item":
-        raise UnsupportedError("a loop of no step leaves a number")
     several = op.args if op.rule == "cond" else ()
     return sum_to(make, g, next((item for item in several if item.is_tensor), op))

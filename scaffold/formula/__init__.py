@@ -22,8 +22,6 @@ A formula takes this way; a module imports only from those above it:
     emit                   a node as text
     definite_assignment    names that only some ways through the statements assign
     statements             straight-line statements -> a formula
-    loop_forms             loops as people write them -> loops of one form
-    loop_parsing           a forward with loops -> a formula in which each is one assignment
     verbatim               a forward with loops -> a formula that keeps the text
     own_text               what was written, as a function that Python runs: for a proof to compare with
     parse                  which of the two a text is for
@@ -55,7 +53,6 @@ from scaffold.formula.effects import (
     copied,
     holds_several,
     keywords,
-    names_of_loops,
     same_memory,
     same_tensor,
     sharing,
@@ -143,7 +140,6 @@ __all__ = [
     "keywords",
     "literal_value",
     "meant",
-    "names_of_loops",
     "newer",
     "of_math",
     "opposite_of",

@@ -297,56 +297,6 @@ def folded(
     return done
 
 
-def with_nones_settled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements without choices whether a name is None that the lines above settle: `y = None`, then `if y is None: ...`."""
-    return _settled(body, {})
-
-
-def _settled(body: Sequence[ast.stmt], known: dict[str, bool]) -> list[ast.stmt]:
-    """The same where of some names it is known whether they are None; it learns of those that the statements assign."""
-    done: list[ast.stmt] = []
-    for item in body:
-        if done and isinstance(done[-1], ast.Return):
-            break  # what follows never runs
-        nones = frozenset(name for name, is_none in known.items() if is_none)
-        there = frozenset(known) - nones
-        truth = truth_of(item.test, there, nones) if isinstance(item, ast.If) else None
-        if isinstance(item, ast.If) and truth is not None:
-            done += _settled(item.body if truth else item.orelse, known)
-            continue
-        nodes = (node for node in ast.walk(item) if isinstance(node, ast.Name))
-        written = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
-        match item:
-            case ast.Assign([ast.Name(name)], value) if written == {name}:
-                done += folded([item], there, nones)
-                is_none = _is_none(value, known)
-                known.pop(name, None)
-                if is_none is not None:
-                    known[name] = is_none
-            case _:  # in which a name that it assigns may be either
-                done += folded([item], there - written, nones - written)
-                for name in written:
-                    known.pop(name, None)
-    return done
-
-
-def _is_none(value: ast.expr, known: Mapping[str, bool]) -> bool | None:
-    """Whether a value is None; the text does not tell of a call, unless it is one of torch."""
-    match value:
-        case ast.Constant(None):
-            return True
-        case ast.Name(name):
-            return known.get(name)
-        case ast.Constant() | ast.BinOp() | ast.UnaryOp() | ast.Tuple() | ast.List():
-            return False
-        case ast.Call(ast.Attribute(inner)):
-            while isinstance(inner, ast.Attribute):
-                inner = inner.value
-            of = inner.id if isinstance(inner, ast.Name) else ""
-            return False if of in ("torch", "F") or known.get(of) is False else None
-    return None
-
-
 def without_empty(item: ast.If) -> list[ast.stmt]:
     """A choice that has statements in its first branch, or nothing."""
     if item.body:

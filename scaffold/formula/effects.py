@@ -35,16 +35,6 @@ def _written_by(item: Statement) -> frozenset[str]:
     return bound(item.target).union(changed_in_place(item.value))
 
 
-@lru_cache(maxsize=4096)  # as above
-def names_of_loops(item: Statement) -> frozenset[str]:
-    """The names of a statement's loops, which stand for something else after it than before."""
-    nodes = (node for value in expressions(item) for node in value.walk())
-    loops = (node for node in nodes if node.kind == "loop")
-    return frozenset(
-        part.label for loop in loops for part in loop.walk() if part.kind == "own"
-    )
-
-
 def bound(target: Node) -> frozenset[str]:
     """The names that a target assigns; for `h[0]` that of the container."""
     if target.kind == "subscript":

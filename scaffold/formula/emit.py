@@ -50,8 +50,6 @@ def _statement(item: Statement) -> list[str]:
     above = [f"# {comment}" if comment else "#" for comment in item.comments]
     if isinstance(item, If):
         return above + _choice(item, "if")
-    if item.value.kind == "loop":
-        return [*above, *_loop(item.target, item.value)]
     if item.target.kind == "absent":
         return [*above, emit(item.value)]
     return [*above, f"{_bare(item.target)} {item.operator}= {_bare(item.value)}"]
@@ -65,36 +63,6 @@ def _choice(item: If, keyword: str) -> list[str]:
         case ():
             return lines
     return [*lines, "else:", *_indented(item.orelse)]
-
-
-def _loop(target: Node, loop: Node) -> list[str]:
-    """A loop, and its results under other names where the targets have others."""
-    before, index, items, body, after, results = loop.args
-    several = target.args if target.kind == "tuple" else (target,)
-    return [
-        *_assignments(item.args for item in before.args),
-        f"for {_bare(index)} in {emit(items)}:",
-        *(f"    {line}" for item in body.args for line in _line_of_loop(item)),
-        *_assignments(item.args for item in after.args),
-        *_assignments(zip(several, results.args, strict=True)),
-    ]
-
-
-def _line_of_loop(item: Node) -> list[str]:
-    if item.kind != "choice":
-        return _assignments([item.args])
-    test, *lines = item.args
-    under = _assignments(line.args for line in lines)
-    return [f"if {emit(test)}:", *(f"    {line}" for line in under)]
-
-
-def _assignments(pairs: Iterable[tuple[Node, ...]]) -> list[str]:
-    """The lines of assignments, without those of a name to itself."""
-    return [
-        _bare(value) if target.kind == "absent" else f"{_bare(target)} = {_bare(value)}"
-        for target, value in pairs
-        if target.kind == "absent" or emit(target) != emit(value)
-    ]
 
 
 def _indented(statements: Lines) -> list[str]:
@@ -233,7 +201,6 @@ WRITERS: dict[str, Callable[[Node], str]] = {
     "lambda": _lambda,
     "comprehension": lambda node: f"[{node.label} {_within(node.args[0], CONDITIONAL + 1)}]",
     "body": lambda node: node.label,
-    "own": lambda node: node.label,
     "check": lambda node: f"{node.label} {_elements(node).removesuffix(',')}",
     "words": lambda node: with_words(node, emit),
 }

@@ -35,11 +35,6 @@ Kind = Literal[
     "check",  # label: "assert" or "raise"; args: the test and the words, or the error
     "words",  # label: an f-string; args: the values in it
     "body",  # label: a whole forward as it stands; args: every expression in it
-    "loop",  # args: the lines before, the target, what it goes over, the lines of a step, those after it, what it leaves
-    "lines",  # args: assignments
-    "assign",  # args: the target and the value
-    "choice",  # a line of a loop; args: the test, the assignments under it
-    "own",  # label: a name that is a loop's own
 ]
 
 
@@ -225,9 +220,6 @@ class Kept:
     value: str  # what that returns
     statements: Lines  # a sketch: what the code does to its names
     returned: tuple[Node, ...]  # of every return, the last one of the code last
-    straight: "Formula | None" = None  # the same with each loop as one assignment
-    # What in a loop makes that impossible, where it is a known thing.
-    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # nodes are the same or they are not

@@ -25,7 +25,7 @@ from scaffold.formula.definitions import (
     resolve,
 )
 from scaffold.formula.desugar import choice_of_mode, with_one_return
-from scaffold.formula.loop_unrolling import elements_of, is_map
+from scaffold.formula.loop_unrolling import elements_of
 from scaffold.formula.names import take
 from scaffold.formula.substitution import (
     changes,
@@ -613,9 +613,6 @@ class Sites(ast.NodeTransformer):
         return found
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        listed = self._written_out(node) if is_map(node) else None
-        if listed is not None:
-            return listed
         function = self.inliner.called(node.func, self.known)
         earlier = list(self.seen)
         # Of a call that stays, the callee is evaluated before the arguments; of one that is replaced, nothing is.

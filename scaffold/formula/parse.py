@@ -16,16 +16,10 @@ from scaffold.formula.desugar import (
     without_dicts,
 )
 from scaffold.formula.graph import Formula, Graph
-from scaffold.formula.loop_forms import as_plain_loops
-from scaffold.formula.loop_parsing import obstacle, with_loops_as_assignments
-from scaffold.formula.loop_unrolling import (
-    unrolled,
-    with_loops_alone,
-    with_maps_written_out,
-)
+from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.operators import not_operators, with_functions
 from scaffold.formula.own_text import own_text
-from scaffold.formula.program import Program, program_of
+from scaffold.formula.program import program_of
 from scaffold.formula.statements import StatementParser
 from scaffold.formula.substitution import stored
 from scaffold.formula.text import Scope, Text
@@ -65,38 +59,13 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
             straight = _straight(program.body, scope)
         found = _reason(straight)
         if found is not None:
-            program = program._replace(
-                body=with_maps_written_out(program.body, scope.names)
-            )
             whole = VerbatimParser(text, program, scope, graph)
             whole.refuse(named)
-            formula = whole.kept(REASONS[type(found)], found)
-            assert formula.kept is not None
-            rolled, why = _rolled(text, program, scope, graph)
-            kept = replace(formula.kept, straight=rolled, obstacle=why)
-            return replace(formula, kept=kept)
+            return whole.kept(REASONS[type(found)], found)
         program = program._replace(body=straight)
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)
     return straight_body.formula()
-
-
-def _rolled(
-    text: Text, program: Program, scope: Scope, graph: Graph
-) -> tuple[Formula | None, str]:
-    """The formula in which each loop is one assignment, with short loops beside it as they are, or written out; or what a step has that none may have."""
-    why = ""
-    for alone in (True, False):
-        body = with_loops_alone(program.body, scope.names, alone)
-        straight = _straight(body, scope)
-        plain = as_plain_loops(straight, scope.names, scope.whole)
-        found = with_loops_as_assignments(
-            text, program._replace(body=plain), scope, graph
-        )
-        if found is not None:
-            return found, ""
-        why = why or obstacle(straight)
-    return None, why
 
 
 def _straight(body: Sequence[ast.stmt], scope: Scope) -> list[ast.stmt]:

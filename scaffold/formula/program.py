@@ -21,7 +21,6 @@ from scaffold.formula.definitions import (
     statements_of,
 )
 from scaffold.formula.inline import Inliner, Report, constant
-from scaffold.formula.loop_unrolling import with_arrangements_listed
 from scaffold.formula.substitution import (
     named,
     names_in,
@@ -130,7 +129,6 @@ def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
     inliner = Inliner(definitions, readable, there, taken, report)
     done = inliner.block(body, {})
     done = _with_functions_named(done, names | own)
-    done = with_arrangements_listed(done, definitions.imports, names)
     check_depth(ast.Module(done, []), file)
     parts = [statements_of(item) for item in definitions.functions.values()]
     bodies = [function.body] if origin.function is None else parts

@@ -262,11 +262,6 @@ class _Reader:
             choices=self.choices,
             meanings=self._meanings(),
             sizes=self.sizes,
-            whole=frozenset(
-                item.name
-                for item in self.arguments.inputs
-                if isinstance(item, Attribute) and item.annotation == "int"
-            ),
         )
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 

@@ -1,18 +1,13 @@
 """Random forwards: each gradient is the derivative, has the input's shape, and is None where nobody needs it."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from scaffold.derive import derive
-from tests.derive.building import draft_of, load, reference, spec_of
+from tests.derive.building import draft_of, load, spec_of
 from tests.derive.checking import check_needs
 from tests.derive.random_forwards import drawn
-from tests.derive.random_loops import drawn_loop
 
 DEFAULT, EXHAUSTIVE, CHUNK = 50, 5000, 25
-LOOPS = 1000
-FOUND = (68, 176)  # programs with loops whose gradients were wrong
 
 
 def check(seed: int) -> bool:
@@ -57,44 +52,3 @@ def test_random_programs(first: int) -> None:
 @pytest.mark.parametrize("first", range(DEFAULT, EXHAUSTIVE, CHUNK))
 def test_many_random_programs(first: int) -> None:
     check_all(range(first, first + CHUNK))
-
-
-def check_loop(seed: int) -> bool:
-    """Check the loop of a seed; whether it was derived."""
-    program = drawn_loop(seed)
-    outputs = {"outputs": program.outputs} if ", " in program.outputs else {}
-    spec = spec_of(program.inputs, forward=program.forward, derive=True, **outputs)
-    derivation = derive(spec)
-    assert not derivation.missing, derivation.notes
-    module = load(draft_of(spec, derivation))
-    function, wrapper = getattr(module, spec.function_name), module.some_op
-    plain = reference([item.name for item in spec.inputs], program.forward)
-    count = len(program.values)
-    alone = [tuple(at == only for at in range(count)) for only in range(count)]
-    for needs in ((True,) * count, *alone):
-        check_needs(function, wrapper, plain, program.values, needs, False, False)
-    return not any("as a whole" in note for note in derivation.notes)
-
-
-def check_loops(seeds: Sequence[int]) -> None:
-    derived = 0
-    for seed in seeds:
-        try:
-            derived += check_loop(seed)
-        except Exception as error:
-            program = drawn_loop(seed)
-            error.add_note(f"seed {seed}: {program.inputs}\n{program.forward}")
-            raise
-    assert derived >= len(seeds) * 0.7
-
-
-@pytest.mark.one_of(2)
-@pytest.mark.parametrize("seeds", [(*FOUND, *range(3)), range(3, 8)])
-def test_random_loops(seeds: Sequence[int]) -> None:
-    check_loops(seeds)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("first", range(0, LOOPS, CHUNK))
-def test_many_random_loops(first: int) -> None:
-    check_loops(range(first, first + CHUNK))

@@ -99,8 +99,6 @@ class ValueKinds:
                 return "array" if name in self.arrays else self.of_name(name)
             case Node("constant" | "slice" | "absent"):
                 return "scalar"
-            case Node("loop" | "own"):  # of a loop only what its lines say tells
-                return "tensor"
             case Node("tuple" | "list"):
                 return self._common_kind(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
@@ -239,24 +237,6 @@ class ValueKinds:
                 one: ValueKind = "tensor" if inner == "group" else inner
                 for name in target.names():
                     self.names[name] = "group" if star and one == "tensor" else one
-            if item.value.kind == "loop":
-                left = frozenset(self._left_by_no_step(item))
-                self.numbers |= left
-                self.made_of |= dict.fromkeys(left, left)  # all are, or none
-
-    def _left_by_no_step(self, item: Assign) -> Iterator[str]:
-        """The numbers that a loop begins with and leaves where it has no step, which a `torch.stack` of nothing refuses."""
-        before, *_, after, results = item.value.args
-        begun = {line.args[0].label: line.args[1] for line in before.args}
-        empty = [
-            line.args[1].kind == "call" and not begun[line.args[1].args[1].label].args
-            for line in after.args
-            if line.args[1].kind == "call" and line.args[1].args[1].kind == "own"
-        ]
-        for target, own in zip(item.target.args, results.args, strict=True):
-            start = begun.get(own.label)
-            if start and not any(empty) and self.may_be_number(start):
-                yield target.label
 
 
 def is_of_module(node: Node) -> bool:
@@ -267,11 +247,11 @@ def is_of_module(node: Node) -> bool:
 
 
 def _surely_computed(node: Node) -> Iterator[Node]:
-    """The parts of an expression that are computed whatever a test or the steps of a loop are."""
+    """The parts of an expression that are computed whatever a test is."""
     yield node
     if node.kind in ("conditional", "boolean"):
         yield from _surely_computed(node.args[0])
-    elif node.kind not in ("loop", "lambda"):
+    elif node.kind != "lambda":
         for item in node.args:
             yield from _surely_computed(item)
 

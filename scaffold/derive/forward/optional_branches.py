@@ -53,8 +53,7 @@ class Unfolder:
 
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
         """The value with the droppable conditionals inside it, if always computed, under names of their own."""
-        if value.kind == "loop" or any(changed_in_place(value)):
-            # A step has names of its own, or the order of its parts matters.
+        if any(changed_in_place(value)):  # the order of its parts matters
             return (), value
         before: list[Statement] = []
 

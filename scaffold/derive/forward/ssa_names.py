@@ -22,7 +22,6 @@ from scaffold.formula import (
     Statement,
     emit,
     expressions,
-    names_of_loops,
     renaming,
     rewritten,
     written,
@@ -31,7 +30,6 @@ from scaffold.formula.names import fresh, take
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
 
-APART = frozenset({"lambda", "loop"})  # whose names are their own
 WIDTH = (
     LINE - METHOD - 2 * STEP
 )  # of a line below `with` and `if ctx.needs_input_grad[0]:`
@@ -281,11 +279,11 @@ def _is_same(item: Statement, one: str, two: str) -> bool:
 
 
 def names_inside(statements: Lines) -> set[str]:
-    """The names in loops, and in functions that are written out: those of the one may be parameters of the other."""
-    found = {name for item in statements for name in names_of_loops(item)}
+    """The names in functions that are written out: those of the one may be parameters of the other."""
+    found = set[str]()
     nodes = {node for item in statements for node in expressions(item)}
     for part in (part for node in nodes for part in node.walk()):
-        if part.kind in APART:
+        if part.kind == "lambda":
             found |= part.names()
     return found
 

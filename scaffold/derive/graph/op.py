@@ -29,7 +29,6 @@ from scaffold.derive.graph.shapes import (
 )
 from scaffold.formula import (
     UNKNOWN,
-    Assign,
     Graph,
     Node,
     NodeKind,
@@ -118,69 +117,6 @@ class Pullback(NamedTuple):
     args: tuple["Op", ...]
 
 
-class StepGradient(NamedTuple):
-    """The gradients of one step of a loop, as lines over what the step takes, the cotangents of its results and `next` carries."""
-
-    lines: tuple[Assign, ...]
-    reads: frozenset[str]  # what the lines read
-    results: tuple[tuple[str, str], ...]  # a name in the lines, the result that it is
-
-
-class LoopResult(NamedTuple):
-    """What a loop collects, stacked in the end."""
-
-    element: str  # what a step adds
-    dim: int
-    firsts: int  # how many are there before the first step: the last arguments of the loop are they
-    flipped: bool  # these come last in the end
-    may_be_empty: bool  # the forward works without any step
-    chosen: bool = False  # it is stacked in one way of a choice alone
-
-
-class LoopPart(NamedTuple):
-    """The part of a tensor that is a step's own."""
-
-    name: str
-    node: Node  # `x[:, t - 1]`
-    dim: int
-    whole: "Op"  # that `x`
-    # The index of what all steps read of it, `:, :-1`; None for all of it.
-    over: Node | None
-
-    @property
-    def shift(self) -> str:
-        """The sign of what is added to the index, '' where nothing is."""
-        index = self.node.args[1]
-        last = index.args[-1] if index.kind == "tuple" else index
-        return last.label if last.kind == "binary" else ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loop:
-    """A loop as the forward has it, what its step takes, and how that is differentiated."""
-
-    code: Node  # of kind `loop`
-    carries: tuple[str, ...]
-    parts: tuple["LoopPart", ...]
-    others: tuple[str, ...]  # tensors that each step reads
-    collected: tuple["LoopResult", ...]
-    step: Callable[[frozenset[str]], StepGradient]  # where those results are wanted
-
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """What the arguments of the loop are in a step."""
-        return (*self.carries, *(part.name for part in self.parts), *self.others)
-
-
-class LoopGradient(NamedTuple):
-    """The gradients of a loop's arguments by a loop the other way round."""
-
-    of: "Op"  # the loop
-    results: tuple[int, ...]  # whose cotangents come first among the arguments
-    step: StepGradient
-    before: tuple[str, ...]  # the carries whose values of each step come last
-
-
 Payload = (
     Named
     | Constant
@@ -193,8 +129,6 @@ Payload = (
     | Position
     | Template
     | Pullback
-    | Loop
-    | LoopGradient
     | None
 )
 # The ops that stand in no table, and what each carries beside its arguments. Those of the table carry nothing.
@@ -223,8 +157,6 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
     "call": (Template,),
     "vjp": (Pullback,),
     "jvp": (Pullback,),
-    "loop": (Loop,),
-    "loop_backward": (LoopGradient,),
     # indexing, dim by dim
     "slice": (NoneType,),
     "index": (NoneType,),
@@ -263,7 +195,7 @@ FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("reshaped", "unless_vector", "unless_scalar", "same"), _SPREAD),
     **dict.fromkeys(("summed_to", "fitted_to", "index"), _SPREAD),
     "contracted": Facts("graph", passes=8, dtype="uniform"),
-    **dict.fromkeys(("call", "vjp", "jvp", "loop", "loop_backward"), _DEAR),
+    **dict.fromkeys(("call", "vjp", "jvp"), _DEAR),
 }
 
 
@@ -332,18 +264,6 @@ class Op:
     def pullback(self) -> Pullback:
         """What a `vjp` or a `jvp` differentiates."""
         assert isinstance(self.data, Pullback), self.rule
-        return self.data
-
-    @property
-    def loop(self) -> Loop:
-        """What a `loop` runs."""
-        assert isinstance(self.data, Loop), self.rule
-        return self.data
-
-    @property
-    def loop_gradient(self) -> LoopGradient:
-        """What a `loop_backward` runs."""
-        assert isinstance(self.data, LoopGradient), self.rule
         return self.data
 
     @property

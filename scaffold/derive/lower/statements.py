@@ -27,7 +27,6 @@ from scaffold.derive.lower.expressions import (
     inputs_of,
 )
 from scaffold.derive.lower.forward_names import Place
-from scaffold.derive.lower.loop_lowering import DeriveStep, LoopLowering
 from scaffold.derive.lower.mutation import (
     CHANGES,
     ChangedView,
@@ -74,17 +73,14 @@ def lower(
     applier: Applier,
     wanted: frozenset[str],
     shapes: Mapping[str, Shape] = NO_SHAPES,
-    derive_step: DeriveStep | None = None,
 ) -> Lowered:
     """The graph of a forward; only the wanted inputs are active. `shapes` are known of inputs that nobody declares."""
     if spec.kept is not None:
-        kept = spec.kept
-        why = f" with {kept.obstacle}" if kept.obstacle else ""
-        raise UnsupportedError(f"{kept.reason}{why}")
+        raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
     inputs = inputs_of(spec, applier.program, wanted, shapes)
     writes, results = checked(spec, lines), len(forward.results)
-    lowering = Lowering(spec, applier, inputs, writes, lines, results, derive_step)
+    lowering = Lowering(spec, applier, inputs, writes, lines, results)
     graph = applier.program.graph
     for item in forward.statements:
         lowering.block(without_checks(graph, (item,)))
@@ -134,9 +130,7 @@ class Lowering:
         writes: Mapping[str, int],
         lines: Lines,
         results: int,
-        derive_step: DeriveStep | None,
     ) -> None:
-        self.derive_step = derive_step
         self.several_results = any(output.variadic for output in spec.outputs)
         self.applier, self.program, self.writes = applier, applier.program, writes
         self.lines = lines  # the results last
@@ -229,9 +223,6 @@ class Lowering:
             value = self.program.graph.node(
                 "binary", item.operator, (item.target, value)
             )
-        if value.kind == "loop":
-            self._loop(item)
-            return
         views = changes_of_views(item)
         if self._only_sets(item, views):
             self.env[views[0].views[-1].label] = self._changed_under(views[0])
@@ -252,26 +243,6 @@ class Lowering:
             item.value
         ]
         return whole and set_value(self.program.graph, item.value) is not None
-
-    def _loop(self, item: Assign) -> None:
-        """What a loop leaves."""
-        if self.derive_step is None:
-            raise UnsupportedError("there is a loop")
-        loop = LoopLowering(
-            self.expressions.spec,
-            self.applier,
-            self.env,
-            self.expressions.value,
-            self.derive_step,
-        )
-        numbers = frozenset(
-            at
-            for at, target in enumerate(item.target.args)
-            if self.writes.get(target.label) != 1 or target.label in self.numbers
-        )
-        ops = loop.results(item.value, numbers)
-        for target, op in zip(item.target.args, ops, strict=True):
-            self.env[target.label] = op
 
     def _changed_under(self, view: ChangedView) -> Op:
         """What the tensor of a name is once a view of it has changed: `h.t().add_(y)`."""

@@ -28,7 +28,6 @@ from scaffold.formula import (
     Statement,
     assignments,
     expressions,
-    names_of_loops,
     rewritten,
     same_memory,
     sharing,
@@ -136,7 +135,7 @@ class _Step:
         self.assigned = [
             name for item in assignments(statements) for name in written(item)
         ]
-        self.names |= {*self.assigned}.union(*map(names_of_loops, statements))
+        self.names |= {*self.assigned}
 
     def without_repeat(self, lines: Lines) -> Lines | None:
         """The lines without the second of two equal assignments: `h = x * y` again, where neither `h` nor `x` changed."""
@@ -305,7 +304,7 @@ def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
 
 
 def _inside(node: Node, sure: bool) -> Iterator[tuple[Node, bool]]:
-    if node.kind in ("lambda", "loop"):  # whose names are their own
+    if node.kind == "lambda":  # whose names are its own
         return
     if node.kind in OPERATIONS:
         yield node, sure

@@ -34,7 +34,6 @@ from scaffold.formula import (
     changed_in_place,
     emit,
     expressions,
-    names_of_loops,
     renaming,
     rewritten,
     sharing,
@@ -42,7 +41,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-OWN_NAMES = frozenset({"lambda", "loop"})  # whose names are their own
 ABOUT_A_NAME = "w.r.t. "  # a comment that says what a name does not
 
 
@@ -62,8 +60,6 @@ def composed(
     own = outer_names(spec, maths.forward)  # and what a gradient of a local is called
     fixed = {*own, *(f"grad_{name}" for name in own), *outside}
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
-    lines = tuple(item for block in blocks for item in block.statements)
-    fixed.update(*map(names_of_loops, lines))
     known = _Known(spec, maths, every, frozenset(fixed), autocast_of(spec).indent)
     while True:
         shorter = known.joined(known.renamed(blocks))
@@ -236,7 +232,7 @@ def _is_counted(name: str, role: str) -> bool:
 def _is_apart(value: Node) -> bool:
     """Whether it has names of its own, or is a call that `render` gives a line and a comment."""
     return any(
-        part.kind in OWN_NAMES or part.label == "broadcast_shapes"
+        part.kind == "lambda" or part.label == "broadcast_shapes"
         for part in value.walk()
     )
 

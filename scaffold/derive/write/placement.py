@@ -21,7 +21,6 @@ from scaffold.formula import (
     Statement,
     are_opposite,
     expressions,
-    names_of_loops,
     opposite_of,
     rewritten,
     written,
@@ -129,10 +128,7 @@ def depend(first: Statement, second: Statement) -> bool:
     """Whether two statements must stay in their order."""
     names_first = read_names(first) | written(first)
     names_second = read_names(second) | written(second)
-    return bool(
-        (written(first) | names_of_loops(first)) & names_second
-        or names_first & (written(second) | names_of_loops(second))
-    )
+    return bool(written(first) & names_second or names_first & written(second))
 
 
 def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
@@ -211,7 +207,7 @@ def settled(
         else:
             new = _settled_choice(graph, item, held)
         found += new
-        other = written(item) | names_of_loops(item)
+        other = written(item)
         held = frozenset(x for x in held if not x.names() & other)
     return tuple(found)
 

@@ -38,7 +38,6 @@ from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_p
 from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of
 from scaffold.derive.write.in_place import Temporaries
-from scaffold.derive.write.loop_backward import LoopWriter
 from scaffold.derive.write.placement import merged, under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import SHARED, Region, Safety, Schedule, Scheduler
@@ -469,8 +468,6 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
     ops = {op for root in roots.values() for op in root.walk()}
     pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
-    loops = [op for op in ops if op.rule == "loop_backward"]
-    below |= {arg for op in loops for arg in (op, *op.args)}  # read in each step
     below -= {op for op in roots.values() if op.rule == "jvp"}
     below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
     below |= {op.args[1] for op in ops if op.rule == "cast"}  # for its dtype
@@ -604,8 +601,6 @@ class _Writer:
         for op in several:
             if op.rule == "vjp":
                 self._name_pulled(op)
-            elif op.rule == "loop_backward":
-                self._name_gradients(op)
             elif op in self.emission.own:
                 self.names.setdefault(op, self.emission.own[op])
         rest = [op for op in several if op not in self.names]
@@ -639,13 +634,6 @@ class _Writer:
         self.pulled[op] = tuple(
             self.names[items[at]] if at in items else "_" for at in range(count)
         )
-
-    def _name_gradients(self, op: Op) -> None:
-        """Names for the gradients that a loop leaves, which are those of inputs where nothing is added."""
-        self.names[op] = "loop"
-        ends = {root: f"grad_{name}" for name, root in self.roots.items()}
-        for item in self.program.items_of(op).values():
-            self.names[item] = ends.get(item) or self.namer.name(item)
 
     def statements(self) -> Lines:
         """All statements, each value before its first use."""
@@ -699,16 +687,10 @@ class _Writer:
         target = self.graph.name(name)
         if op in self.names and self.names[op] != name:
             return [Assign(target, self.graph.name(self.names[op]))]
-        if (
-            op in self.names
-            and op.rule == "item"
-            and op.args[0].rule in ("loop_backward", "vjp")
-        ):
-            return []  # the loop or the pullback leaves it under that name
+        if op in self.names and op.rule == "item" and op.args[0].rule == "vjp":
+            return []  # the pullback leaves it under that name
         if op.rule == "vjp":
             return self._pulled_back(op, region)
-        if op.rule == "loop_backward":
-            return [self._of_loop(op, region)]
         if op.rule == "jvp":
             return self._pushed_forward(name, op, region)
         printer = self._at(region)
@@ -775,14 +757,6 @@ class _Writer:
                 graph.node("call", "", (pullback, printer.node(g))),
             ),
         ]
-
-    def _of_loop(self, op: Op, region: Region) -> Assign:
-        """The loop that goes back over the steps of a loop of the forward."""
-        items = self.program.items_of(op)
-        wanted = {at: self.names[item] for at, item in items.items()}
-        loop = LoopWriter(self.graph, op, self._at(region).node, wanted).code()
-        targets = tuple(self.graph.name(name) for _, name in sorted(wanted.items()))
-        return Assign(self.graph.node("tuple", "", targets), loop)
 
     def _pushed_forward(self, name: str, op: Op, region: Region) -> list[Statement]:
         """The tangent of one call: the gradient of its gradient, which is linear in the cotangent.

@@ -42,8 +42,6 @@ GRADIENT: dict[str, tuple[str, ...]] = {
     "unsliced": ("padded_grad",),
 }
 
-# Of the gradient of all parts `x[t + 1]` that the steps of a loop read.
-BESIDE, STEPS = {"+": "next_", "-": "previous_"}, "_steps"
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
 # Words that people put into their own names, which those of gradients and roots follow: `log_p` is the logarithm of `p`, `w_q` makes `q`.
 OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
@@ -213,16 +211,6 @@ class Namer:
         if op.rule == "item" and op.args[0].rule == "vjp":
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
-            return
-        if op.rule == "item" and op.args[0].rule == "loop_backward":
-            loop = op.args[0].loop_gradient.of
-            if op.position < len(loop.loop.carries):
-                yield f"grad_{loop.loop.carries[op.position]}"
-            word = self._word(loop.args[op.position]) or "of_loop"
-            yield f"grad_{word}"
-            for part in loop.loop.parts:
-                if part.name == loop.loop.tensors[op.position]:
-                    yield f"grad_{BESIDE.get(part.shift, '')}{word}{STEPS}"
             return
         if (half := _half(op)) and value not in self.held:
             yield f"g{half}"
