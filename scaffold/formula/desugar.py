@@ -6,10 +6,7 @@ are, and none is repeated: where one return would need that, they come back unch
 """
 
 import ast
-import builtins
-import copy
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
@@ -22,21 +19,16 @@ from scaffold.formula.substitution import (
     substituted,
 )
 from scaffold.primitives.calls import (
-    changes_in_place,
     constant_tensors,
-    draws_random,
     facts_of_attribute,
     is_in_place,
-    is_one_tensor,
     may_be_argument,
     may_be_several_tensors,
     may_compute_lower,
-    may_share_memory,
 )
 
 NAME = "result"  # what the branches assign
 DETACHED = "value.detach()"
-SETS = ("copy_", "fill_", "zero_")  # what a part is after these, they are given
 UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 
 
@@ -62,8 +54,6 @@ class _Plain:
                     pass
                 case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
                     pass  # what is not saved is freed
-                case ast.Assign(_, value) if choice := choice_of_mode(item, value):
-                    found += self.block([choice])
                 case ast.Assign(
                     [ast.Tuple(targets)], ast.Tuple(values)
                 ) if star := _sizes_among(targets, values):
@@ -266,35 +256,6 @@ def _closed_mode(item: ast.stmt, tests: set[str], chained: bool) -> ast.stmt:
     return ast.copy_location(ast.If(item.test, inner, orelse), item)
 
 
-def choice_of_mode(item: ast.stmt, value: ast.expr) -> ast.If | None:
-    """`y = {"a": x, "b": z}[mode]` as a statement, which raises where Python does; so is `{"a": f, "b": g}[mode](x)`."""
-    call = value if isinstance(value, ast.Call) else None
-    match call.func if call else value:
-        case ast.Subscript(ast.Dict(keys, several), ast.Name(name) as mode):
-            pass
-        case _:
-            return None
-    known = [key for key in keys if isinstance(key, ast.Constant)]
-    if not known or len(known) < len(keys) or not is_pure([value]):
-        return None
-    (found,) = ast.parse(UNKNOWN.format(name)).body
-    for node in ast.walk(found):
-        ast.copy_location(node, item)
-    pairs = zip(known, several, strict=True)
-    last = {key.value: (key, chosen) for key, chosen in pairs}  # of equal keys
-    for key, chosen in reversed(last.values()):
-        made = ast.Call(chosen, call.args, call.keywords) if call else chosen
-        part = copy.copy(item)
-        part.value = made  # type: ignore[attr-defined]
-        test = ast.Compare(mode, [ast.Eq()], [key])
-        found = ast.If(test, [part], [found])
-    for node in ast.walk(found):
-        if isinstance(node, ast.expr | ast.stmt) and not hasattr(node, "lineno"):
-            ast.copy_location(node, item)
-    assert isinstance(found, ast.If)
-    return copy.deepcopy(found)
-
-
 def _returns_in(item: ast.AST) -> list[ast.Return]:
     return [node for node in ast.walk(item) if isinstance(node, ast.Return)]
 
@@ -361,472 +322,51 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
     return done
 
 
-RANKS = ("{0}.ndim", "{0}.dim()", "len({0}.shape)", "len({0}.size())")
-BEHIND, BEFORE = (
-    "{0}.reshape(*{0}.shape, *[1] * {1})",
-    "{0}.reshape(*[1] * {1}, *{0}.shape)",
-)
-NEW_DIMS = {
-    **dict.fromkeys(("x.unsqueeze(-1)", "x.unsqueeze(dim=-1)", "x[..., None]"), BEHIND),
-    **dict.fromkeys(("x.unsqueeze(0)", "x.unsqueeze(dim=0)", "x[None]"), BEFORE),
-}
-BUILTINS = {"torch", "F", "math", *dir(builtins)}
 NUMBERS = ("float", "int", "len", "max", "min")  # functions of numbers
-GROWS = ("append", "extend", "insert")
 RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
 
 # --- Statements that no formula has, as assignments that say the same.
 
 
-def without_dicts(
-    body: Sequence[ast.stmt], taken: Collection[str] = ()
-) -> Sequence[ast.stmt]:
-    """The statements with a name for each entry of a dict whose keys are all written out: `out["rgb"]` is `out_rgb`."""
-    nodes = [node for item in body for node in ast.walk(item)]
-    made = {name for item in body for name, _ in _dicts(item)}
-    uses = Counter(node.id for node in nodes if isinstance(node, ast.Name))
-    stored_keys, read_keys = set[Entry](), set[Entry]()
-    key: object
-    for item in body:
-        for name, entries in _dicts(item):
-            stored_keys.update((name, key) for key, _ in entries)
-    for node in nodes:
-        match node:
-            case ast.Subscript(ast.Name(name), ast.Constant(key), ctx):
-                uses[name] -= 1
-                known = stored_keys if isinstance(ctx, ast.Store) else read_keys
-                known.add((name, key))
-    lost = {name for name, _ in read_keys - stored_keys}
-    lost |= {name for name in made if uses[name] != 1}
-    for item in body:  # of `a, b = {}, {}` both, or none
-        several = {name for name, _ in _dicts(item)}
-        lost |= several if several & lost else set()
-    names, own = dict[Entry, str](), {*taken, *uses}
-    for name, key in sorted(stored_keys, key=str):
-        if name in made - lost:
-            stem = f"{name}_{key!s}" if f"{name}_{key!s}".isidentifier() else name
-            names[name, key] = take(own, stem)
-    if not names:
-        return body
-    return [line for item in body for line in _Entries(names).lines(item)]
+def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements with plain assignments for modes and for lists that grow.
 
-
-Entry = tuple[str, object]  # the name of a dict, and a key of it
-
-
-def _dicts(item: ast.stmt) -> list[tuple[str, list[tuple[object, ast.expr]]]]:
-    """The dicts that a statement makes and names, each with its entries: `out = {"x": x}`, `a, b = {}, dict()`."""
-    match item:
-        case ast.Assign([ast.Name(name)], value):
-            entries = _entries(value)
-            return [] if entries is None else [(name, entries)]
-        case ast.Assign([ast.Tuple(parts)], ast.Tuple(values)):
-            several = [part.id for part in parts if isinstance(part, ast.Name)]
-            if len(several) == len(values) and all(_entries(x) == [] for x in values):
-                return [(name, []) for name in several]
-    return []
-
-
-def _entries(value: ast.expr) -> list[tuple[object, ast.expr]] | None:
-    match value:
-        case ast.Dict(keys, values):
-            named = [key.value for key in keys if isinstance(key, ast.Constant)]
-            whole = len(named) == len(values)
-            return list(zip(named, values, strict=True)) if whole else None
-        case ast.Call(ast.Name("dict"), [], words) if all(word.arg for word in words):
-            return [(word.arg, word.value) for word in words]
-    return None
-
-
-class _Entries(ast.NodeTransformer):
-    """Puts names in the place of the entries of dicts."""
-
-    def __init__(self, names: Mapping[Entry, str]) -> None:
-        self.names, self.dicts = names, {name for name, _ in names}
-
-    def lines(self, item: ast.stmt) -> list[ast.stmt]:
-        made = [part for part in _dicts(item) if part[0] in self.dicts]
-        if not made:
-            found: ast.stmt = self.visit(copy.deepcopy(item))
-            return [found]
-        return [
-            _assigned(item, _stored(value, self.names[name, key]), self.visit(value))
-            for name, entries in made
-            for key, value in copy.deepcopy(entries)
-        ]
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        match node:
-            case ast.Subscript(ast.Name(name), ast.Constant(key), context):
-                own = self.names.get((name, key))
-                if own is not None:
-                    return ast.copy_location(ast.Name(own, context), node)
-        return node
-
-
-def straightened(
-    body: Sequence[ast.stmt],
-    tensors: Collection[str] = (),
-    others: Collection[str] = (),
-) -> list[ast.stmt]:
-    """The statements with plain assignments for other statements that come to the same; `tensors` are inputs, as `others` are.
-
-    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, `rows.append(x)` is `rows = [*rows, x]`, `shape[0] = n` of
-    `shape = list(x.shape)` is `shape = [n, *shape[1:]]`,
-    `h[0].mul_(2)` is `h[0] = h[0].mul(2)`, and `y = (e := x.exp()) + 1` is `e = x.exp()` and `y = e + 1`.
+    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, and `rows.append(x)` is `rows = [*rows, x]`.
     """
-    nodes = [node for item in body for node in ast.walk(item)]
-    if any(isinstance(node, ast.NamedExpr) for node in nodes):
-        body = _with_named(body)
-    found = _straightened(body, _lists(nodes), _Replacing(nodes))
-    known = _Known({*tensors}, {*others} | BUILTINS, names_in(found))
-    rest = [names_in(found[at + 1 :]) for at in range(len(found))]
-    return [
-        line
-        for item, after in zip(found, rest, strict=True)
-        for line in known.lines(item, after)
-    ]
+    return _straightened(body, _lists(body))
 
 
-class _Known:
-    """What is known of the names of statements, one after another: which are tensors, and which are none."""
-
-    def __init__(self, tensors: set[str], others: set[str], taken: set[str]) -> None:
-        self.tensors, self.others, self.taken = tensors, others, taken
-        self.bound = tensors | others
-
-    def lines(self, item: ast.stmt, after: Collection[str]) -> list[ast.stmt]:
-        """The statement; `with torch.no_grad():` over more than assignments, a loop, as its lines, that read `x.detach()` of tensors above."""
-        match item:
-            case ast.With([ast.withitem(context, None)], inner):
-                if ast.unparse(context) == "torch.no_grad()":
-                    return self._constants(inner, after) or [item]
-            case ast.Assign([ast.Name(name)], value):
-                tensor, other = self._is_tensor(value), self._is_other(value)
-                self._forget([item])
-                self.tensors |= {name} if tensor else set()
-                self.others |= {name} if other else set()
-                return [item]
-            case ast.Assign([target], value) if self._is_other(value):
-                self._forget([item])
-                self.others |= {*stored([target])}
-                return [item]
-        self._forget([item])
-        return [item]
-
-    def _forget(self, body: Sequence[ast.stmt]) -> None:
-        self.bound.update(stored(body))
-        self.tensors.difference_update(stored(body))
-        self.others.difference_update(stored(body))
-
-    def _is_tensor(self, value: ast.expr) -> bool:
-        match value:
-            case ast.Name(name):
-                return name in self.tensors
-            case ast.BinOp(left, _, right):
-                return self._is_tensor(left) or self._is_tensor(right)
-            case ast.UnaryOp(_, inner) | ast.Subscript(inner):
-                return self._is_tensor(inner)
-            case ast.Call(ast.Attribute(inner, word)):
-                of = _root(inner) in ("torch", "F") or self._is_tensor(inner)
-                return of and is_one_tensor(word)
-        return False
-
-    def _is_other(self, value: ast.expr) -> bool:
-        """Whether it is surely a Python value: a constant, a size, what is computed of such."""
-        match value:
-            case ast.Constant():
-                return True
-            case ast.Name(name):
-                return name in self.others
-            case ast.BinOp(left, _, right):
-                return self._is_other(left) and self._is_other(right)
-            case ast.Subscript(inner):
-                return self._is_other(inner)
-            case ast.Attribute(_, word) | ast.Call(ast.Attribute(_, word)):
-                return word in ("shape", "ndim", "size", "dim", "numel")
-            case ast.Call(ast.Name(name)):
-                return name in ("len", "int", "float")
-        return False
-
-    def _constants(
-        self, inner: Sequence[ast.stmt], after: Collection[str]
-    ) -> list[ast.stmt] | None:
-        """The lines of a block under `no_grad` over `x_detached = x.detach()`; None where a name would leave it with a gradient all the same."""
-        nodes = [node for item in inner for node in ast.walk(item)]
-        own, loops = {*stored(inner)}, [x for x in nodes if isinstance(x, ast.For)]
-        above = names_in(inner) - own - self.others
-        again = own.difference(*(stored([loop.target]) for loop in loops)) & self.bound
-        given = list(_given(nodes))
-        changed = _changed_names(nodes)
-        doubtful, more = set[str](), {""}
-        while more:  # what may be a tensor from above under another name
-            more = {
-                name
-                for name, value in given
-                if name not in doubtful and not _is_new(value, own - doubtful)
-            }
-            doubtful |= more
-        made = {name: list[ast.expr]() for name, _ in given}
-        for name, value in given:
-            made[name].append(value)
-        sure = all(
-            made.get(name) and all(map(_is_fresh, made[name])) for name in changed
-        )
-        if again or doubtful & {*after} or not sure or not above <= self.tensors:
-            return None
-        if any(
-            isinstance(node, ast.With | ast.NamedExpr | ast.Return | ast.Lambda)
-            for node in nodes
-        ):
-            return None
-        self._forget(inner)
-        found, names = list[ast.stmt](), dict[str, ast.expr]()
-        for name in sorted(above):
-            outside = take(self.taken, f"{name}_detached", sign="")
-            names[name] = ast.copy_location(ast.Name(outside, ast.Load()), inner[0])
-            target = _stored(inner[0], outside)
-            value = ast.copy_location(ast.Name(name, ast.Load()), inner[0])
-            found.append(_constant(inner[0], target, value))
-        return [*found, *(substituted(copy.deepcopy(item), names) for item in inner)]
-
-
-def _given(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """The names that statements give a value, or put it into, each with that value; a part of several is the whole."""
-    row = ast.Subscript(ast.Name(""), ast.Constant(0), ast.Load())
-    for node in nodes:
-        match node:
-            case ast.Assign(targets, value):
-                for target in targets:
-                    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-                    for name in stored([target]):
-                        yield from ((name, part) for part in parts)
-            case ast.For(target, iterable):
-                inside = [
-                    x for x in ast.walk(iterable) if isinstance(x, ast.Tuple | ast.List)
-                ]
-                for name in stored([target]):
-                    yield name, inside[0] if inside else row
-            case ast.Call(ast.Attribute(ast.Name(name), word), args) if word in GROWS:
-                yield from ((name, value) for value in args)
-
-
-def _changed_names(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names of what statements change in place; "" is one that has none."""
-    found = set[str | None]()
-    for node in nodes:
-        match node:
-            case ast.Subscript(inner, ctx=ast.Store()):
-                found.add(_root(inner))
-            case ast.AugAssign(target):
-                found.add(_root(target))
-            case ast.Call(ast.Attribute(inner, word)) if is_in_place(word):
-                found.add(_root(inner))
-            case ast.Call(keywords=words) if any(
-                x.arg in ("out", "inplace") for x in words
-            ):
-                found.add(None)
-    return {name or "" for name in found}
-
-
-def _is_fresh(value: ast.expr) -> bool:
-    """Whether a value has memory of its own."""
-    match value:
-        case ast.Constant() | ast.BinOp() | ast.UnaryOp():
-            return True
-        case ast.List(items):
-            return not items
-        case ast.Call(ast.Attribute(_, word)):
-            return is_one_tensor(word) and not may_share_memory(word)
-    return False
-
-
-def _changed_part(item: ast.Expr, part: ast.Subscript, method: str) -> ast.stmt | None:
-    """The assignment of what a method in place makes of a part that is a view: of a slice or a row, not of what a tensor picks."""
-    call, parts = item.value, part.slice
-    places = parts.elts if isinstance(parts, ast.Tuple) else [parts]
-    plain = isinstance(part.value, ast.Name) and all(map(_is_place, places))
-    if not plain or not changes_in_place(method) or not isinstance(call, ast.Call):
-        return None
-    target = ast.copy_location(ast.Subscript(part.value, parts, ast.Store()), part)
-    if method in SETS:
-        # A number that is nowhere in the text ends on another line: what is on one line is read from there.
-        zero = ast.copy_location(ast.Constant(0), item)
-        zero.end_lineno = item.lineno + 1
-        value: ast.expr = call.args[0] if call.args else zero
-        known = len(call.args) < 2 and not call.keywords
-    else:
-        callee = ast.Attribute(part, method.removesuffix("_"), ast.Load())
-        value, known = ast.Call(callee, call.args, call.keywords), not draws_random(
-            method
-        )
-    made = ast.copy_location(ast.Assign([target], value), item)
-    return ast.fix_missing_locations(made) if known else None
-
-
-def _is_place(item: ast.expr) -> bool:
-    """Whether a part of an index is a number, a slice or an ellipsis, whatever the names in it are."""
-    match item:
-        case ast.UnaryOp(ast.USub(), ast.Constant()) | ast.Slice():
-            return True
-        case ast.Constant(value):
-            return value is ... or type(value) is int
-    return False
-
-
-def _with_named(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements with those that an expression assigns above them."""
-    found: list[ast.stmt] = []
-    for item in body:
-        names = _Named(_value_of(item))
-        found += names.lines
-        match item:
-            case ast.Assign(targets):
-                made: ast.stmt = ast.Assign(targets, names.value)
-            case ast.Return(value) if value:
-                made = ast.Return(names.value)
-            case ast.Expr():
-                made = ast.Expr(names.value)
-            case ast.If():
-                ways = (_with_named(way) for way in (item.body, item.orelse))
-                made = ast.If(names.value, *ways)
-            case ast.With(items, inner):
-                made = ast.With(items, _with_named(inner))
-            case _:
-                made = item
-        found.append(item if made is item else ast.copy_location(made, item))
-    return found
-
-
-def _value_of(item: ast.stmt) -> ast.expr:
-    """The expression of a statement that is computed first, and always."""
-    match item:
-        case (
-            ast.Assign(_, value) | ast.Return(value) | ast.If(value) | ast.Expr(value)
-        ) if value:
-            return value
-    return ast.Constant(None)
-
-
-class _Named(ast.NodeTransformer):
-    """Takes `name := value` out of the parts of an expression that are always computed, and that read no other value of it."""
-
-    def __init__(self, value: ast.expr) -> None:
-        self.lines: list[ast.stmt] = []
-        self.read = [node for node in ast.walk(value) if isinstance(node, ast.Name)]
-        named = any(isinstance(node, ast.NamedExpr) for node in ast.walk(value))
-        self.value = value
-        if named and is_pure([value]):
-            self.value = self.visit(copy.deepcopy(value))
-
-    def visit_NamedExpr(self, item: ast.NamedExpr) -> ast.expr:
-        name, place = item.target.id, (item.lineno, item.col_offset)
-        loads = (node for node in self.read if node.id == name)
-        if any((node.lineno, node.col_offset) < place for node in loads):
-            return item
-        line = ast.Assign([item.target], self.visit(item.value))
-        self.lines.append(ast.copy_location(line, item))
-        return ast.copy_location(ast.Name(name, ast.Load()), item)
-
-    def visit_IfExp(self, item: ast.IfExp) -> ast.expr:
-        item.test = self.visit(item.test)
-        return item
-
-    def visit_BoolOp(self, item: ast.BoolOp) -> ast.expr:
-        item.values[0] = self.visit(item.values[0])
-        return item
-
-    def visit_ListComp(self, item: ast.ListComp) -> ast.expr:
-        return item
-
-    def visit_GeneratorExp(self, item: ast.GeneratorExp) -> ast.expr:
-        return item
-
-
-def _straightened(
-    body: Sequence[ast.stmt], lists: Collection[str], replacing: "_Replacing"
-) -> list[ast.stmt]:
-    """The statements with plain ones for modes (`with torch.no_grad():`), for dims that a `while` adds, `xs.append(x)` and `x[0].add_(y)`."""
+def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for item in body:
         match item:
             case ast.With([ast.withitem(context, None)], inner):
-                mode = ast.unparse(context)
-                found += _of_mode(mode, inner, lists, replacing) or [item]
-            case ast.While(test, [line], []):
-                step = _own_dims(line, found) or line
-                found.append(_with_dims(item, test, step) or item)
+                found += _of_mode(ast.unparse(context), inner) or [item]
             case ast.If(test, inner, other):
-                ways = (_straightened(way, lists, replacing) for way in (inner, other))
+                ways = (_straightened(way, frozenset()) for way in (inner, other))
                 found.append(ast.copy_location(ast.If(test, *ways), item))
-            case ast.Expr(ast.Call(ast.Attribute(ast.Subscript() as part, method))):
-                found.append(_changed_part(item, part, method) or item)
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), [value], [])):
-                grown = name in lists and method in ("append", "extend")
-                found.append(_grown(item, name, method, value) if grown else item)
+            case ast.Expr(
+                ast.Call(ast.Attribute(ast.Name(name), "append"), [value], [])
+            ) if (name in lists):
+                found.append(_grown(item, name, value))
             case ast.AugAssign(ast.Name(name), ast.Add(), ast.List() as value) if (
                 name in lists
             ):
-                found.append(_grown(item, name, "extend", value))
-            case ast.Assign() | ast.AugAssign():
-                found.append(replacing.line(item))
+                more = ast.copy_location(ast.Starred(value, ast.Load()), value)
+                found.append(_grown(item, name, more))
             case _:
                 found.append(item)
     return found
 
 
-def _with_dims(item: ast.While, test: ast.expr, line: ast.stmt) -> ast.stmt | None:
-    """`while x.ndim < n: x = x.unsqueeze(-1)` as `x = x.reshape(*x.shape, *[1] * (n - x.ndim))`; of a new `x` also `x.unsqueeze_(-1)`."""
-    match test, line:
-        case (
-            ast.Compare(rank, [ast.Lt()], [wanted]),
-            ast.Assign([ast.Name(name) as target], value),
-        ):
-            places = NEW_DIMS.get(ast.unparse(value).replace(name, "x", 1))
-            ranks = (text.format(name) for text in RANKS)
-            if places is None or ast.unparse(rank) not in ranks:
-                return None
-            if name in names_in([ast.Expr(wanted)]):
-                return None
-            text = places.format(name, f"({ast.unparse(wanted)} - {name}.ndim)")
-            whole = ast.parse(text, mode="eval").body
-            for node in ast.walk(whole):
-                ast.copy_location(node, item)
-            return ast.copy_location(ast.Assign([target], whole), item)
-    return None
-
-
-def _own_dims(line: ast.stmt, above: Sequence[ast.stmt]) -> ast.stmt | None:
-    """`x.unsqueeze_(-1)` as `x = x.unsqueeze(-1)`, where the line above has made the tensor: it has no other name."""
-    match line, above[-1] if above else None:
-        case (
-            ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method), args, keys)),
-            ast.Assign([ast.Name(made)], value),
-        ) if (
-            made == name and is_in_place(method) and _is_new(value, ())
-        ):
-            inner = ast.Name(name, ast.Load())
-            callee = ast.Attribute(inner, method.removesuffix("_"), ast.Load())
-            call = ast.Call(callee, args, keys)
-            step = ast.Assign([ast.Name(name, ast.Store())], call)
-            return ast.fix_missing_locations(ast.copy_location(step, line))
-    return None
-
-
-def _of_mode(
-    mode: str,
-    inner: Sequence[ast.stmt],
-    lists: Collection[str],
-    replacing: "_Replacing",
-) -> list[ast.stmt] | None:
-    """The statements of a `with` that autograd takes for constants, or that are no other than those around it."""
+def _of_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
+    """Return the statements of a `with` that autograd takes for constants, or that it does not change."""
     if mode == "torch.enable_grad()" or _is_without_autocast(mode, inner):
-        return _straightened(inner, lists, replacing)
+        return _straightened(inner, frozenset())
     again = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
     if mode != "torch.no_grad()" or again:
         return None
-    return _constants(_straightened(inner, lists, replacing), set())
+    return _constants(_straightened(inner, frozenset()), set())
 
 
 def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
@@ -988,19 +528,24 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
     return ast.copy_location(ast.Assign([target], value), item)
 
 
-def _lists(nodes: Sequence[ast.AST]) -> frozenset[str]:
-    """The names of lists that are made here and that nothing else has."""
-    lists = set[str]()
-    for node in nodes:
-        match node:
-            case ast.Assign([ast.Name(name)], value) if _is_list(value):
-                lists.add(name)
+def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """Return the names of lists that are made here and that have no other name."""
+    nodes = [node for item in body for node in ast.walk(item)]
+    lists = {
+        node.targets[0].id
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.List)
+    }
     return frozenset(lists.difference(*map(_handed_on, nodes)))
 
 
 def _handed_on(node: ast.AST) -> Iterator[str]:
     """The names whose values something else has behind a node: `ys` of `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
     match node:
+        case ast.Assign([_, _, *_], value) if isinstance(value, ast.List):
+            yield from stored(node.targets)
         case ast.Assign(_, value) | ast.NamedExpr(_, value):
             yield from _parts_of(value)
         case ast.Call(ast.Attribute(_, "append"), [value]):
@@ -1020,185 +565,8 @@ def _parts_of(value: ast.expr) -> Iterator[str]:
             yield from chain.from_iterable(map(_parts_of, values))
 
 
-def _is_list(value: ast.expr) -> bool:
-    """Whether a value is a new list, whichever way a choice goes: `[x] if include_input else []`, `list(x.shape)`."""
-    if isinstance(value, ast.IfExp):
-        return _is_list(value.body) and _is_list(value.orelse)
-    match value:
-        case ast.List() | ast.Call(ast.Name("list"), [_], []):
-            return True
-    return False
-
-
-def _grown(item: ast.stmt, name: str, method: str, value: ast.expr) -> ast.stmt:
-    """A list with one element more, or with several."""
+def _grown(item: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
+    """Return the assignment of a list with one element more."""
     whole = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
-    more = ast.Starred(value, ast.Load()) if method == "extend" else value
-    grown = ast.Assign([_stored(item, name)], ast.List([whole, more], ast.Load()))
+    grown = ast.Assign([_stored(item, name)], ast.List([whole, value], ast.Load()))
     return ast.fix_missing_locations(ast.copy_location(grown, item))
-
-
-class _Replacing:
-    """Writes `shape[1] = n` as `shape = [*shape[:1], n, *shape[2:]]`, of lists that no other name has."""
-
-    def __init__(self, nodes: Sequence[ast.AST]) -> None:
-        bound, made, read, kept, sizes = (Counter[str]() for _ in range(5))
-        for node in nodes:
-            match node:
-                case ast.Name(name, ast.Load()):
-                    read[name] += 1
-                case ast.Name(name) | ast.arg(name):
-                    bound[name] += 1
-            match node:
-                case ast.Assign([ast.Name(name)], value) if _is_list(value):
-                    made[name] += 1
-                    sizes[name] += _is_of_sizes(value)
-                case ast.AugAssign(ast.Name(name), ast.Add(), ast.List()):
-                    made[name] += 1
-                case (
-                    ast.Subscript(ast.Name(name))
-                    | ast.Starred(ast.Name(name))
-                    | ast.comprehension(_, ast.Name(name))
-                    | ast.Attribute(ast.Name(name), "append" | "extend")
-                ):
-                    kept[name] += 1
-                case ast.Call(func, args) if _keeps_none(func):
-                    kept.update(arg.id for arg in args if isinstance(arg, ast.Name))
-        self.lists = {
-            name
-            for name, count in made.items()
-            if count == bound[name] and read[name] == kept[name]
-        }
-        self.sizes = {name for name, count in sizes.items() if count == made[name]}
-
-    def line(self, item: ast.Assign | ast.AugAssign) -> ast.stmt:
-        """The statement as one that assigns the list; what changes an element stays where that may be a tensor, which others may have."""
-        match item:
-            case ast.Assign([ast.Subscript(ast.Name(name), index)], value) if (
-                name in self.lists
-            ):
-                return _replaced(item, name, index, value) or item
-            case ast.AugAssign(
-                ast.Subscript(ast.Name(name), index) as part, sign, value
-            ) if (name in self.lists & self.sizes):
-                before = ast.Subscript(part.value, index, ast.Load())
-                before = ast.copy_location(before, part)
-                value = ast.copy_location(ast.BinOp(before, sign, value), item)
-                return _replaced(item, name, index, value) or item
-        return item
-
-
-def _is_of_sizes(value: ast.expr) -> bool:
-    """Whether it is `list(x.shape)` or `list(x.size())`."""
-    match value:
-        case ast.Call(_, [ast.Attribute(_, "shape")]):
-            return True
-        case ast.Call(_, [ast.Call(ast.Attribute(_, "size"), [], [])]):
-            return True
-    return False
-
-
-def _keeps_none(func: ast.expr) -> bool:
-    """Whether a function reads a list without keeping it."""
-    match func:
-        case ast.Attribute(_, name):
-            return name not in ("append", "extend", "insert")
-        case ast.Name(name):
-            return name in ("len", "list", "max", "min", "sum", "tuple")
-    return False
-
-
-def _replaced(
-    item: ast.stmt, name: str, index: ast.expr, value: ast.expr
-) -> ast.stmt | None:
-    """`shape[1] = n` as `shape = [*shape[:1], n, *shape[2:]]`."""
-    match index:
-        case ast.Constant(int(at)):
-            pass
-        case ast.UnaryOp(ast.USub(), ast.Constant(int(end))):
-            at = -end
-        case _:
-            return None
-    before = f"*{name}[:{at}], " if at else ""
-    after = f", *{name}[{at + 1}:]" if at != -1 else ""
-    whole = ast.parse(f"[{before}value{after}]", mode="eval").body
-    for node in ast.walk(whole):
-        ast.copy_location(node, item)
-        if isinstance(node, ast.Constant):  # which the text does not have
-            node.end_lineno = item.lineno + 1
-    return _assigned(item, _stored(item, name), substituted(whole, {"value": value}))
-
-
-# --- Optional inputs under other names, and other tests of them -> `a is None`, `a is not None`.
-
-
-def with_optionals_named(
-    body: Sequence[ast.stmt], optional: Collection[str]
-) -> Sequence[ast.stmt]:
-    """The statements with `a is not None` for `isinstance(a, torch.Tensor)` and `a != None`, and `a` for the `b` of `b = a`."""
-    nodes = [node for item in body for node in ast.walk(item)]
-    named = [node for node in nodes if isinstance(node, ast.Name)]
-    read = Counter(node.id for node in named if isinstance(node.ctx, ast.Load))
-    bound = Counter(node.id for node in named if isinstance(node.ctx, ast.Store))
-    bound.update(node.arg for node in nodes if isinstance(node, ast.arg))
-    kept = {name for name in optional if not bound[name]}
-    if not kept:
-        return body
-    names: dict[str, ast.expr] = {}
-    found: list[ast.stmt] = []
-    for item in body:
-        match item:
-            case ast.Assign([ast.Name(name)], ast.Name(of) as value) if of in kept and (
-                bound[name] == 1 or read[of] == 1
-            ):
-                names[name] = value
-            case _:
-                found.append(substituted(copy.deepcopy(item), names) if names else item)
-    body = found or body
-    told = _Told(kept)
-    if any(map(told.is_amiss, (node for item in body for node in ast.walk(item)))):
-        body = [told.visit(copy.deepcopy(item)) for item in body]
-    return body
-
-
-class _Told(ast.NodeTransformer):
-    """Writes tests of optional tensors as `is None` or `is not None`."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self.names = names
-
-    def is_amiss(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call | ast.Compare) and self._told(node) is not node
-
-    def _told(self, node: ast.Call | ast.Compare) -> ast.expr:
-        match node:
-            case ast.Compare(
-                ast.Name(name) as value,
-                [ast.Eq() | ast.NotEq() as operator],
-                [ast.Constant(None) as none],
-            ) if (
-                name in self.names
-            ):
-                test: ast.cmpop = (
-                    ast.Is() if isinstance(operator, ast.Eq) else ast.IsNot()
-                )
-            case ast.Call(
-                ast.Name("isinstance"),
-                [ast.Name(name) as value, ast.Attribute(ast.Name("torch"), "Tensor")],
-                [],
-            ) if (
-                name in self.names
-            ):
-                test, none = ast.IsNot(), ast.Constant(None)
-            case _:
-                return node
-        made = ast.Compare(value, [test], [none])
-        return ast.fix_missing_locations(ast.copy_location(made, node))
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        return self._told(node)
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        self.generic_visit(node)
-        return self._told(node)

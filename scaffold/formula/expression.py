@@ -108,7 +108,8 @@ class ExpressionParser:
 
     def refused(self, item: ast.expr) -> Node:
         """Complain of what cannot stand in a formula."""
-        self.fail(item, f"{_kind(item)} is not allowed in a formula", ELSEWHERE)
+        kind, hint = _words_on(item)
+        self.fail(item, f"{kind} is not allowed in a formula", hint)
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
@@ -370,21 +371,23 @@ def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
         yield from _passed_on(part)
 
 
-def _kind(item: ast.expr) -> str:
+def _words_on(item: ast.expr) -> tuple[str, str]:
+    """Return what an expression is called that no formula has, and the plain form."""
+    comprehension = ("a comprehension", "list the values: [f(a), f(b)]")
     return {
-        "Lambda": "a lambda",
-        "ListComp": "a comprehension",
-        "GeneratorExp": "a comprehension",
-        "SetComp": "a comprehension",
-        "DictComp": "a comprehension",
-        "JoinedStr": "an f-string",
-        "NamedExpr": "an assignment expression",
-        "Dict": "a dict",
-        "Set": "a set",
-        "Await": "await",
-        "Yield": "yield",
-        "YieldFrom": "yield",
-    }.get(type(item).__name__, type(item).__name__)
+        "Lambda": ("a lambda", "write what it returns in its place"),
+        "ListComp": comprehension,
+        "GeneratorExp": comprehension,
+        "SetComp": comprehension,
+        "DictComp": comprehension,
+        "JoinedStr": ("an f-string", ELSEWHERE),
+        "NamedExpr": ("an assignment expression", "assign the name on a line above"),
+        "Dict": ("a dict", "use names: weight_a = ..., or if and elif for modes"),
+        "Set": ("a set", "write a tuple"),
+        "Await": ("await", ELSEWHERE),
+        "Yield": ("yield", "return a list"),
+        "YieldFrom": ("yield", "return a list"),
+    }.get(type(item).__name__, (type(item).__name__, ELSEWHERE))
 
 
 # torch.batch_norm(input, weight, bias, running_mean, ...): not in the order of F.batch_norm.

@@ -24,7 +24,7 @@ from scaffold.formula.definitions import (
     parameters,
     resolve,
 )
-from scaffold.formula.desugar import choice_of_mode, with_one_return
+from scaffold.formula.desugar import with_one_return
 from scaffold.formula.loop_unrolling import elements_of
 from scaffold.formula.names import take
 from scaffold.formula.substitution import (
@@ -123,9 +123,6 @@ class Inliner:
                 | ast.Return()
                 | ast.Expr()
             ) if (item.value is not None):
-                choice = choice_of_mode(item, item.value)
-                if choice is not None:
-                    return self.statement(choice, known)
                 return self._with_value(item, item.value, known)
         return [item]
 

@@ -10,11 +10,7 @@ from functools import partial
 from itertools import chain
 
 from scaffold.formula.definitions import is_none
-from scaffold.formula.desugar import (
-    straightened,
-    with_optionals_named,
-    without_dicts,
-)
+from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.operators import not_operators, with_functions
@@ -47,16 +43,14 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     if scope.targets is not None:
         program = program._replace(body=_assigning(program.body, scope.targets))
     if scope.kept:
-        body = with_functions(program.body, scope.names)
-        body = [*with_optionals_named(body, scope.optional)]
-        program = program._replace(body=body)
+        program = program._replace(body=with_functions(program.body, scope.names))
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
-        straight = _straight(unrolled(program.body, scope.names), scope)
+        straight = straightened(unrolled(program.body, scope.names))
         if any(
             map(_grows_a_list, straight)
         ):  # of which no straight line says what is in it
-            straight = _straight(program.body, scope)
+            straight = straightened(program.body)
         found = _reason(straight)
         if found is not None:
             whole = VerbatimParser(text, program, scope, graph)
@@ -66,13 +60,6 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     straight_body = StatementParser(text, program, scope, graph)
     straight_body.refuse(named)
     return straight_body.formula()
-
-
-def _straight(body: Sequence[ast.stmt], scope: Scope) -> list[ast.stmt]:
-    """The statements as plain assignments, where they come to the same."""
-    tensors, others = scope.tensors - scope.optional, scope.names - scope.tensors
-    straight = straightened(without_dicts(body, scope.names), tensors, others)
-    return [*with_optionals_named(straight, scope.optional)]
 
 
 def _grows_a_list(item: ast.stmt) -> bool:

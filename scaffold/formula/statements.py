@@ -26,6 +26,10 @@ from scaffold.primitives.calls import is_in_place
 
 LONGEST = 40  # characters of a statement that is shown
 LOOP = ("a loop", "loops stand in a forward alone")
+PLAIN_FORMS = {  # Python that formulas do without
+    "map": "call the function on each value: a, b = f(x), f(y)",
+    "itertools": "list the values: for i, j in ((0, 1), (1, 0)): ...",
+}
 CHECK = "what an input has to be is checked in the forward"
 ASYNC = ("async", None)
 KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
@@ -318,6 +322,10 @@ class StatementParser:
             message = f"'{node.id}' of the file is no constant"
             self.fail(node, message, "make it an input")
             return
+        if node.id in PLAIN_FORMS:
+            message = f"'{node.id}' is not allowed in a formula"
+            self.fail(node, message, PLAIN_FORMS[node.id])
+            return
         message = f"unknown name '{node.id}'"
         if any(item.message == message for item in self.problems):
             return  # said where it is read first
@@ -389,6 +397,9 @@ def _of_expression(value: ast.expr) -> tuple[str, str | None]:
     match value:
         case ast.Call(ast.Name("print")):
             return "a print is not allowed in a formula", "take it out"
+        case ast.Call(ast.Attribute(ast.Name(name), "append" | "extend" | "insert")):
+            hint = f"assign the whole list: {name} = [...]"
+            return f"nothing takes what '{_short(value)}' returns", hint
         case ast.Call():
             return f"nothing takes what '{_short(value)}' returns", "write: name = ..."
     return f"'{_short(value)}' does nothing", "write: name = ..."

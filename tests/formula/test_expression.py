@@ -7,7 +7,8 @@ import pytest
 from scaffold.formula.expression import takes_none
 from tests.formula.parsing import again, problems
 
-HINT = "hint: put it into a function of your own and use --import 'module:name'"
+ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
+LISTED = "list the values: [f(a), f(b)]"
 
 
 @pytest.mark.parametrize(
@@ -49,39 +50,37 @@ def test_expressions_that_are_taken(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("source", "place", "kind", "hint"),
     [
-        ("lambda: x", "--forward:1:1: a lambda is not allowed in a formula"),
-        (
-            "[k for k in x]",
-            "--forward:1:1: a comprehension is not allowed in a formula",
-        ),
-        (
-            "sum(k for k in x)",
-            "--forward:1:4: a comprehension is not allowed in a formula",
-        ),
-        (
-            "{k for k in x}",
-            "--forward:1:1: a comprehension is not allowed in a formula",
-        ),
-        (
-            "{k: k for k in x}",
-            "--forward:1:1: a comprehension is not allowed in a formula",
-        ),
-        ("f'{x}'", "--forward:1:1: an f-string is not allowed in a formula"),
+        ("lambda: x", 1, "a lambda", "write what it returns in its place"),
+        ("[k for k in x]", 1, "a comprehension", LISTED),
+        ("sum(k for k in x)", 4, "a comprehension", LISTED),
+        ("{k for k in x}", 1, "a comprehension", LISTED),
+        ("{k: k for k in x}", 1, "a comprehension", LISTED),
+        ("f'{x}'", 1, "an f-string", ELSEWHERE),
         (
             "(h := x)",
-            "--forward:1:2: an assignment expression is not allowed in a formula",
+            2,
+            "an assignment expression",
+            "assign the name on a line above",
         ),
-        ("{1: x}", "--forward:1:1: a dict is not allowed in a formula"),
-        ("{x}", "--forward:1:1: a set is not allowed in a formula"),
-        ("await x", "--forward:1:1: await is not allowed in a formula"),
-        ("x + (yield)", "--forward:1:6: yield is not allowed in a formula"),
-        ("(yield from x)", "--forward:1:2: yield is not allowed in a formula"),
+        (
+            "{1: x}",
+            1,
+            "a dict",
+            "use names: weight_a = ..., or if and elif for modes",
+        ),
+        ("{x}", 1, "a set", "write a tuple"),
+        ("await x", 1, "await", ELSEWHERE),
+        ("x + (yield)", 6, "yield", "return a list"),
+        ("(yield from x)", 2, "yield", "return a list"),
     ],
 )
-def test_expressions_that_are_not(source: str, message: str) -> None:
-    assert problems(source)[0] == f"{message}\n{HINT}"
+def test_expressions_that_are_not(
+    source: str, place: int, kind: str, hint: str
+) -> None:
+    message = f"--forward:1:{place}: {kind} is not allowed in a formula"
+    assert problems(source)[0] == f"{message}\nhint: {hint}"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_an_expression_is_returned() -> None:
 def test_nothing_is_rewritten() -> None:
     text = (
         "with torch.no_grad():\n    m = torch.zeros_like(x)\n    m.add_(y)\n"
-        "s = (z := m.sin()) * 2\nfor i in range(2):\n    s += z\nreturn s"
+        "z = m.sin()\ns = z * 2\nfor i in range(2):\n    s += z\nreturn s"
     )
     assert lines(of_text(text)) == text
 

@@ -96,15 +96,54 @@ def test_an_example_leads_back_to_its_file(name: str, tmp_path: Path) -> None:
     assert made.out == f"identical  {name}.py\n"
 
 
+SCAN = """\
+class ScanFunction(Function):
+    @staticmethod
+    def forward(gate, x):
+        h = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            h = gate[:, t] * h + x[:, t]
+        return h
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        gate, x = inputs
+        ctx.save_for_backward(gate, x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        gate, x = ctx.saved_tensors
+        grad_gate = grad_x = None
+        hs = [torch.zeros_like(x[:, 0])]
+        for t in range(x.shape[1]):
+            hs.append(gate[:, t] * hs[t] + x[:, t])
+        grad_h = grad_output
+        grads_gate, grads_x = [], []
+        for t in reversed(range(x.shape[1])):
+            if ctx.needs_input_grad[0]:
+                grads_gate.append(grad_h * hs[t])
+            if ctx.needs_input_grad[1]:
+                grads_x.append(grad_h)
+            grad_h = grad_h * gate[:, t]
+        if ctx.needs_input_grad[0]:
+            grad_gate = torch.stack(grads_gate[::-1], 1)
+        if ctx.needs_input_grad[1]:
+            grad_x = torch.stack(grads_x[::-1], 1)
+        return grad_gate, grad_x
+
+
+def scan(gate, x):
+    return ScanFunction.apply(gate, x)
+"""
+
+
 def test_a_loop_that_asks_what_is_needed_is_code_without_the_question(
     tmp_path: Path,
 ) -> None:
-    name = "gated_recurrence"
-    shutil.copy(ROOT / "generated_examples" / name / f"{name}.py", tmp_path)
-    shutil.copy(ROOT / "generated_examples" / name / "recurrence.py", tmp_path)
-    adopted = scaffold(tmp_path, "adopt", f"{name}.py")
+    (tmp_path / "scan.py").write_text(HEAD + SCAN)
+    adopted = scaffold(tmp_path, "adopt", "scan.py")
     assert adopted.code == 0 and "the same values and gradients" in adopted.err
-    text = (tmp_path / f"{name}_code.py").read_text()
+    text = (tmp_path / "scan_code.py").read_text()
     assert "        grads_x.append(grad_h)\n" in text
     assert not re.search("needs_input_grad|if True", text)
 

@@ -183,7 +183,8 @@ with torch.no_grad():
     best, index = weight.topk(2)
     mask = torch.zeros_like(x)
     mask[:, 0] = 1.0
-if (rows := x.shape[0]) > 1:
+rows = x.shape[0]
+if rows > 1:
     weight = weight / rows
 parts = [weight * (x - t) ** 2]
 parts.append(mask * x * count)

@@ -118,16 +118,3 @@ def test_what_depends_on_how_many_parts_there_are_is_left_to_autograd(
     inputs: str, forward: str
 ) -> None:
     check_forward(inputs, forward, [(tensor(3, 8),)], derive=True)
-
-
-def test_parts_of_sizes_that_the_text_lists() -> None:
-    forward = """
-rows = [m[i % 2].exp() for i, m in enumerate(x.split([2, 1, 1], -1))]
-total = y
-for part in x.split([3, 1], dim=-1):
-    total = total * part.sum()
-return torch.cat(rows, -1) * total
-"""
-    inputs = "x[2, B, 4], y[B, 4]"
-    check_forward(inputs, forward, [(tensor(2, 3, 4), tensor(3, 4))], derive=True)
-    assert not derive(spec_of(inputs, forward=forward, derive=True)).notes

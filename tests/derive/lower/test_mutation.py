@@ -180,7 +180,7 @@ return h.sum()
     "in a chain": "h = x * y\nh[0] = k = y[-1].exp()\nreturn h * k",
     "at an index that changes": "h = x * y\ni = 0\nh[i], i = y[1], 2\nreturn h * i",
     "beside an expression": "h = torch.zeros_like(x)\nh = h.scatter_(1, index[:, None], 1.0) + p\nreturn h * x * y",
-    "in a loop": "h = x * y\nfor k in range(7):\n    h[0], h[1] = y[k % 3], h[2] * 2\nreturn h",
+    "in a loop": "h = x * y\nfor k in range(3):\n    h[0], h[1] = y[k % 3], h[2] * 2\nreturn h",
     "of a flat view": "h = x * y\nh.view(-1)[:: h.shape[1] + 1].fill_(-1)\nreturn h.sin() * y",
     "of a diagonal": "h = x @ x.t()\nh.diagonal().copy_(y[:, 0])\nh.t()[0].zero_()\nreturn h.sin()",
     "a whole number among integers": "k = index.clone()\nk[0] = 1.0\nreturn x * y * k[:, None]",
