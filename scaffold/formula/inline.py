@@ -11,7 +11,7 @@ from what it returns (`returned`), and puts the value where the call stood (`Sit
 
 import ast
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from scaffold.formula.constant_folding import folded, without_empty
 from scaffold.formula.definitions import (
@@ -252,15 +252,12 @@ class Inliner:
     ) -> tuple[Block, Block]:
         """Assignments of the arguments that need a name, and the body with the others put in."""
         pure = is_pure([*body, *arguments.values()])
-        several = [arguments[name] for name in _starred(function)]
-        last = [line for value in several for line in self._parts(value)]
         fixed = {
             name: value
             for name, value in arguments.items()
-            if name not in stored(body) and (value in several or self._is_plain(value))
+            if name not in stored(body) and self._is_plain(value)
         }
         body = [substituted(item, fixed) for item in body]
-        body = [_Several().visit(item) for item in body] if several else body
         body = folded(body, self.there)
         before: Block = []
         values: dict[str, ast.expr] = {}
@@ -280,19 +277,7 @@ class Inliner:
                 before.append(named(own, value))
                 values[name] = ast.Name(own, ast.Load())
             body = later or body
-        return [*before, *last], [substituted(item, values) for item in body]
-
-    def _parts(self, value: ast.expr) -> Block:
-        """Assignments of what is passed as one of `*args` or `**kwargs`, but for names and literals; they get names there."""
-        lines: Block = []
-        items = value.values if isinstance(value, ast.Dict) else []
-        items = value.elts if isinstance(value, ast.Tuple) else items
-        for at, part in enumerate(items):
-            if not is_simple(part):
-                own = self.free("value")
-                lines.append(named(own, part))
-                items[at] = ast.copy_location(ast.Name(own, ast.Load()), part)
-        return lines
+        return before, [substituted(item, values) for item in body]
 
     def _is_plain(self, value: ast.expr) -> bool:
         """Whether it may stand for its parameter; an unknown name is complained of where it is passed."""
@@ -337,22 +322,21 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
         own_name(item.arg): item.arg for item in (*known.args, *known.kwonlyargs)
     }
     hint = f"its parameters: {', '.join(map(own_name, _all(function)))}"
-    if len(call.args) > len(positional) and not known.vararg:
+    if known.vararg or known.kwarg:
+        message = f"'{shown}' takes any number of arguments"
+        raise Refusal(call, message, "give it a parameter for each")
+    if len(call.args) > len(positional):
         extra = call.args[len(positional)]
         count = f"{len(positional)} argument{'s' * (len(positional) != 1)}"
         raise Refusal(
             extra, f"'{shown}' takes {count}, and gets {len(call.args)}", hint
         )
     found = dict(zip(positional, call.args, strict=False))
-    others = dict[str, ast.expr]()  # what has no parameter of its own
     for item in [*call.args, *(word.value for word in call.keywords if not word.arg)]:
         if isinstance(item, ast.Starred) or item not in call.args:
             raise Refusal(item, f"the arguments of '{shown}' are not listed", hint)
     for word in call.keywords:
         name = by_name.get(word.arg or "")
-        if name is None and known.kwarg and word.arg not in others:
-            others[word.arg or ""] = word.value
-            continue
         if name is None:
             raise Refusal(word, f"'{shown}' takes no argument '{word.arg}'", hint)
         if name in found:
@@ -366,97 +350,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
             found[name] = constant(
                 preset[name], own_name(name), "pass it as an argument"
             )
-    return found | _bound_to_stars(call, known, len(positional), others)
-
-
-def _bound_to_stars(
-    call: ast.Call, known: ast.arguments, count: int, others: Mapping[str, ast.expr]
-) -> dict[str, ast.expr]:
-    """What `*args` and `**kwargs` have for a call: the arguments behind the first `count`, and the words without a parameter."""
-    found = dict[str, ast.expr]()
-    if known.vararg:
-        rest = ast.Tuple(call.args[count:], ast.Load())
-        found[known.vararg.arg] = ast.copy_location(rest, call)
-    if known.kwarg:
-        keys = [ast.copy_location(ast.Constant(key), call) for key in others]
-        entries = ast.Dict([*keys], [*others.values()])
-        found[known.kwarg.arg] = ast.copy_location(entries, call)
     return found
-
-
-def _starred(function: Function) -> list[str]:
-    """The parameters `*args` and `**kwargs` of a function."""
-    known = function.arguments
-    return [item.arg for item in (known.vararg, known.kwarg) if item]
-
-
-class _Several(ast.NodeTransformer):
-    """Reads what was put in for `*args` and `**kwargs`: `kwargs.get("p", 2)`, `"p" in kwargs`, `args[0]`, `f(*args, **kwargs)`."""
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        match node:
-            case ast.Call(
-                ast.Attribute(ast.Dict() as entries, "get"),
-                [ast.Constant(key), *preset],
-                [],
-            ):
-                return _entry(entries, key) or (*preset, _placed(None, node))[0]
-            case ast.Call(ast.Name("len"), [ast.Tuple(items) | ast.Dict(items)], []):
-                return _placed(len(items), node)
-        node.args = [part for item in node.args for part in _unpacked(item)]
-        words = [part for word in node.keywords for part in _unpacked_words(word)]
-        node.keywords = words
-        return node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        found: ast.expr | None = None
-        match node:
-            case ast.Subscript(ast.Tuple(items), ast.Constant(int(at))):
-                found = items[at] if at < len(items) else None
-            case ast.Subscript(ast.Dict() as entries, ast.Constant(key)):
-                found = _entry(entries, key)
-        return found or node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        self.generic_visit(node)
-        match node:
-            case ast.Compare(
-                ast.Constant(key),
-                [ast.In() | ast.NotIn() as order],
-                [ast.Dict() as entries],
-            ):
-                there = _entry(entries, key) is not None
-                return _placed(there is isinstance(order, ast.In), node)
-        return node
-
-
-def _placed(value: object, at: ast.expr) -> ast.expr:
-    """A constant that is nowhere in the text, so that it ends on another line."""
-    made = ast.copy_location(ast.Constant(value), at)  # type: ignore[arg-type]
-    made.end_lineno = at.lineno + 1
-    return made
-
-
-def _entry(entries: ast.Dict, wanted: object) -> ast.expr | None:
-    for key, value in zip(entries.keys, entries.values, strict=True):
-        if isinstance(key, ast.Constant) and key.value == wanted:
-            return value
-    return None
-
-
-def _unpacked_words(word: ast.keyword) -> list[ast.keyword]:
-    """`f(**{"a": b})` is `f(a=b)`."""
-    match word:
-        case ast.keyword(None, ast.Dict(keys, values)):
-            found = [key.value for key in keys if isinstance(key, ast.Constant)]
-            names = [key for key in found if isinstance(key, str)]
-            if len(names) == len(values):
-                pairs = zip(names, values, strict=True)
-                made = (ast.keyword(name, value) for name, value in pairs)
-                return [ast.copy_location(item, word) for item in made]
-    return [word]
 
 
 def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
@@ -697,13 +591,6 @@ class Sites(ast.NodeTransformer):
 
     def _written_out(self, node: ast.expr) -> ast.expr | None:
         """The elements, where they call functions of the file, as a list."""
-        match node:
-            case ast.ListComp(generators=[first, *_]) | ast.GeneratorExp(
-                generators=[first, *_]
-            ) if isinstance(first.iter, ast.Call) and self._functions_in(
-                first.iter.func
-            ):
-                first.iter = self._listed(self.visit(first.iter))
         calls = self._functions_in(node)
         if not calls:
             return None
@@ -717,16 +604,6 @@ class Sites(ast.NodeTransformer):
         assert isinstance(listed, ast.expr)
         return listed
 
-    def _listed(self, value: ast.expr) -> ast.expr:
-        """What a function returns, `x / n, y`, with names for its parts, so that each may stand in several places."""
-        if not isinstance(value, ast.Tuple | ast.List) or self.conditional:
-            return value
-        for at, part in enumerate(value.elts):
-            if not is_simple(part):
-                lines, value.elts[at] = self._named([], part)
-                self.before += lines
-        return value
-
     def _functions_in(self, node: ast.expr) -> list[ast.Name]:
         """The functions of the file that an expression names."""
         return [
@@ -735,28 +612,6 @@ class Sites(ast.NodeTransformer):
             if isinstance(item, ast.Name)
             and (item.id.startswith("@") or item.id in self.known)
         ]
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """`f(x).pow_(2).sum() + f(y).sum()`: what is on the left gets a name where the steps of a call would run before it."""
-        earlier, depth = self.seen[:], self.depth
-        node.left = self.visit(node.left)
-        if not self._functions_in(node.right):
-            node.right = self.visit(node.right)
-            return node
-        inliner, right = self.inliner, copy.deepcopy(node.right)
-        before, seen = self.before[:], self.seen[:]
-        taken, made = set(inliner.taken), inliner.made
-        try:
-            node.right = self.visit(node.right)
-        except Swapped:
-            if self.conditional:
-                raise
-            inliner.taken, inliner.made, self.depth = taken, made, depth
-            self.before, node.left = self._named(before, node.left)
-            # What was seen before this is still to run after the steps of the call.
-            self.seen = seen[: len(earlier)]
-            node.right = self.visit(right)
-        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """`halves(x)[0]`, where the function returns `a, b`, is `a`."""
