@@ -70,12 +70,6 @@ def has_shape(word: str, shape: str) -> bool:
 
 
 @cache
-def is_sized(word: str) -> bool:
-    """Whether a call gives a part for each of the sizes that it is given: `split`."""
-    return may_be(word, "sized")
-
-
-@cache
 def draws_random(word: str) -> bool:
     """Whether a call may draw random numbers, in place or not."""
     return may_be(word, "random") or may_be(word.removesuffix("_"), "random")

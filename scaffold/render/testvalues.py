@@ -2,7 +2,7 @@
 
 In: the inputs of an `OpSpec`. Out: for each the Python expression that makes one; for the proof further values of attributes, so that each
 branch of a forward that asks for them is run, and of the elements of tensors where a gradient is stated.
-Invariant: an expression reads only the sizes given to it, `torch`, and the makers that `makers_used` lists. A value that the forward
+Invariant: an expression reads only the sizes given to it, `torch`, and makers. A value that the forward
 refuses says nothing of the op; one that `require` or the bound of an index reads is not tried.
 """
 
@@ -69,13 +69,6 @@ def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> 
     if item.domain in MAKERS:
         return f"{item.domain}({', '.join(sizes)})"
     return PLAIN[item.domain].made.format(_spread(sizes))
-
-
-def makers_used(spec: OpSpec) -> frozenset[str]:
-    """The makers that the expressions of an op read."""
-    floats = (item for item in spec.tensors if item.dtype == "float")
-    masks = {MASK} if any(item.dtype == "bool" for item in spec.tensors) else set()
-    return frozenset(item.domain for item in floats) & frozenset(MAKERS) | masks
 
 
 def attribute_value(spec: OpSpec, item: Attribute) -> str:
