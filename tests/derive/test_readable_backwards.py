@@ -721,27 +721,6 @@ return x * cos + torch.cat((-x2, x1), dim=-1) * sin
     assert "grad_joined[..., : grad_output.shape[-1] // 2]" in text
 
 
-SUMMED_BY_NODE = """
-shape = list(x.shape)
-shape[0] = n
-return torch.zeros(shape, dtype=x.dtype, device=x.device).index_add(0, index, x)
-"""
-
-
-def test_a_list_of_sizes_may_change_before_it_is_used() -> None:
-    text = backward(
-        "x[E, D], index[E; index(4)], n: int = 4",
-        SUMMED_BY_NODE,
-        (tensor(3, 4), torch.tensor([1, 0, 1]), 4),
-        (tensor(0, 4), torch.empty(0, dtype=torch.long), 2),
-        (tensor(4, 3).t(), torch.tensor([3, 3, 0]), 5),
-    )
-    assert text == (
-        "(index,) = ctx.saved_tensors\n"
-        "return grad_output.index_select(0, index), None, None"
-    )
-
-
 def test_the_gradient_of_a_trace_is_a_diagonal() -> None:
     text = backward(
         "x[B, N, N]",

@@ -10,7 +10,7 @@ from scaffold.formula import desugar, inline, loop_unrolling
 from tests.verify.ops import judged, texts, verdict
 
 MASKED = "with torch.no_grad():\n    m = torch.zeros_like(x)\n    m.add_(y)\nx * m"
-NAMED = "y = (e := x.exp()) * e\ny + e"
+JOINED = "rows = [x]\nrows.append(x.exp())\ntorch.cat(rows) * 2"
 ROUNDS = "for i in range(2):\n    y = y * x\n    x = x + y\nx * y"
 NESTED = "def g(a, b):\n    return a - 2 * b\nreturn g(x, y)"
 Op = dict[str, Any]
@@ -23,7 +23,7 @@ def op(forward: str) -> Op:
     return {"inputs": inputs, "forward": forward, "derive": True}
 
 
-FORWARDS = [MASKED, NAMED, ROUNDS, NESTED]
+FORWARDS = [MASKED, JOINED, ROUNDS, NESTED]
 
 
 @pytest.mark.parametrize("forward", FORWARDS)
