@@ -10,30 +10,22 @@ import re
 from collections.abc import (
     Callable,
     Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from itertools import count, dropwhile, filterfalse
-from typing import Any, Literal, NamedTuple
+from itertools import filterfalse
+from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, raise_all
-from scaffold.formula import BUILTINS, Scope, Text
-from scaffold.formula.constant_folding import BINARY
+from scaffold.formula import Scope, Text
 from scaffold.formula.definitions import (
-    RESERVED,
     defaults,
-    dotted_name,
     parameters,
     resolve,
 )
 from scaffold.formula.module_forward import attribute_names, modules_named, starts
 from scaffold.formula.operators import (
-    ARRAYS,
-    is_tensor_word,
-    is_torch_word,
-    judged_value,
     not_operators,
     root_of,
 )
@@ -41,12 +33,8 @@ from scaffold.formula.program import Program, program_of
 from scaffold.formula.text import WELL_KNOWN, Meanings, Origin, place_in
 from scaffold.inspect.declarations import named_kind
 from scaffold.inspect.trial_inputs import NAMED
-from scaffold.primitives import normalized
-from scaffold.primitives.calls import facts_of_call, is_constant, is_made_of_numbers
-from scaffold.primitives.facts import MOVING
-from scaffold.primitives.python_values import ATTRIBUTES, METHODS, READ_OUT
-from scaffold.primitives.sections import built_in_primitives
-from scaffold.primitives.slots import Argument, Call, Slot, Taken, calls_of
+from scaffold.primitives.slots import Argument
+from scaffold.project.name_uses import BY_VALUE, WHOLE, NameUses, Takes, Use
 from scaffold.spec.config_keys import PARAMETERS
 from scaffold.spec.grammar import Entry, parse_entries
 from scaffold.spec.imports import parse_imports
@@ -58,6 +46,8 @@ from scaffold.spec.signature import parse_inputs
 
 Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
+ByKind = Mapping[Takes, Use]
+COMPARED = "it is only compared for equality, or turned into integers"
 OWNED = {"Parameter": "params", "Buffer": "buffers"}
 SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
 
@@ -133,9 +123,11 @@ def inferred_inputs(
 def _of_text(text: Text, imported: Names, write: str) -> Inferred:
     """The free names of an expression or of statements, in their order."""
     program = program_of(text, Scope(frozenset()))
-    uses = _Uses(imported)
+    uses = NameUses(imported)
     uses.block(program.body)
-    found = sorted(uses.of.items(), key=lambda item: min(map(_position, item[1])))
+    found = sorted(
+        uses.of.items(), key=lambda item: min(use.position for use in item[1])
+    )
     known = {name: _judged(name, used) for name, used in found}
     if all(": " in item.entry for item in known.values()):  # one of them is a tensor
         known = {name: _judged(name, used, by_name=False) for name, used in found}
@@ -154,14 +146,14 @@ def _of_function(
     named += arguments.kwonlyargs
     names = frozenset(item.arg for item in named)
     program = program_of(text, Scope(names))
-    uses = _Uses(imported, names)
+    uses = NameUses(imported, names)
     uses.block(program.body)
     known = {}
     of_class = "." in name
     own = _parameters_of_forward(origin, name) if of_class else names
     for item in named:
         stated = _declared(item, given.get(item.arg), item is arguments.vararg, origin)
-        found = uses.of.get(item.arg, [_Use("unclear", item, "")])
+        found = uses.of.get(item.arg, [Use("unclear", item, "")])
         default = given.get(item.arg)
         if item is arguments.vararg and stated is None:
             said = f"'*{item.arg}' does not say what it takes"
@@ -173,7 +165,7 @@ def _of_function(
                 entry = f"{item.arg}[; {elements.kind}]{many}"
                 stated = stated._replace(entry=entry, said=elements.said)
         if stated is None and default is not None:  # it is None
-            found = [*found, _Use("optional", item, "")]
+            found = [*found, Use("optional", item, "")]
         judged = stated or _judged(item.arg, found)
         if item.arg not in own and {use.takes for use in found} == {"value"}:
             judged = judged._replace(refused="")  # self.num_groups is no tensor there
@@ -393,803 +385,26 @@ def _source(default: ast.expr, origin: Origin) -> str:
     return shown if same else ast.unparse(default)
 
 
-# --- How the names of a forward are used.
+# --- What the uses of a name make of it.
 
 
-Takes = (
-    Taken
-    | Literal[
-        "index", "constant", "moved", "operand", "optional", "assigned", "unclear"
-    ]
-)
+def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
+    """Return the first use of each kind; doubtful ones prove nothing where the name is used by value, too.
 
-
-class _Use(NamedTuple):
-    """What is taken where a name stands, and by what."""
-
-    takes: Takes
-    node: ast.AST
-    where: str
-    type: str = ""
-    given: frozenset[str] = frozenset()  # the conditions under which it is used so
-
-
-ByKind = Mapping[Takes, _Use]
-Expected = Callable[[ast.expr], _Use]  # what is taken where an expression stands
-
-
-def _position(use: _Use) -> tuple[int, int]:
-    node = use.node
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _used(takes: Takes, where: str = "") -> Expected:
-    """What is taken by an expression that takes it wherever it stands."""
-    return lambda node: _Use(takes, node, where)
-
-
-_unclear, _tensor, _operand = _used("unclear"), _used("tensor"), _used("operand")
-_moved = _used("moved")  # a tensor, whatever its elements are: `x.shape`, `x.long()`
-_assigned = _used("assigned")  # what it is assigned to tells what it is
-_constant, _optional = _used("constant"), _used("optional")
-_index = _used("index", "an index")
-
-
-def _condition(node: ast.expr) -> _Use:
-    """What is true or not, as a number may be too."""
-    given = frozenset(("condition",))
-    return _Use("value", node, "it is a condition", "bool", given)
-
-
-def _value(kind: str, where: str) -> Expected:
-    return lambda node: _Use("value", node, where, kind)
-
-
-class _Meaning(NamedTuple):
-    """What a name may stand for: inputs themselves, or what has their elements, moved or computed with (`labels.view(-1)`).
-
-    Those of `sure` are integers or booleans if it is; of the others only one has to be. What it is computed of by an operator is
-    used by value there, and not again where the result is.
+    `x[i] if on else x * i`: `i` may be a float that has a gradient. But where `x[i]` always runs, `i` is none.
     """
-
-    itself: frozenset[str] = frozenset()
-    elements: frozenset[str] = frozenset()
-    sure: frozenset[str] = frozenset()
-    plain: frozenset[str] = frozenset()  # of the elements those as they were
-
-    @property
-    def moved(self) -> "_Meaning":
-        """What has its elements."""
-        return _Meaning(
-            frozenset(),
-            self.itself | self.elements,
-            self.sure,
-            self.itself | self.plain,
+    by_value = any(use.takes in BY_VALUE for use in uses)
+    left = [
+        use
+        for use in uses
+        if use.takes not in (*WHOLE, "value")
+        or not by_value
+        or any(
+            not one.doubtful and (one.takes in WHOLE) is (use.takes in WHOLE)
+            for one in uses
+            if one.takes in (*WHOLE, "value")
         )
-
-    @property
-    def doubted(self) -> "_Meaning":
-        return self._replace(sure=frozenset())
-
-
-def _itself(name: str) -> _Meaning:
-    """An input that nothing was assigned to."""
-    return _Meaning(frozenset((name,)), frozenset(), frozenset((name,)))
-
-
-def _all_of(parts: Iterable[_Meaning]) -> _Meaning:
-    """What is computed of several, which are of one kind."""
-    return _Meaning(*(frozenset().union(*sets) for sets in zip(*parts, strict=True)))
-
-
-def _one_of(ways: Sequence[_Meaning]) -> _Meaning:
-    """What is one of several."""
-    return _all_of(ways)._replace(
-        sure=ways[0].sure.intersection(*(way.sure for way in ways))
-    )
-
-
-class _Uses:
-    """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name.
-
-    Of what a condition chooses, a loop may leave out, or a function may never run, the use is noted with that.
-    """
-
-    def __init__(self, imported: Names, own: Names = ()) -> None:
-        self.known = {*imported, *BUILTINS}  # what may be called
-        self.own = {*own}
-        self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
-        self.of: dict[str, list[_Use]] = {}
-        self.means: dict[str, _Meaning] = {}  # of names that are assigned
-        self.rows = set[str]()  # what a name is unpacked to, which may be a tuple
-        self.given: frozenset[str] = frozenset()  # the conditions here
-        self.numbers = count()
-
-    def fresh(self) -> str:
-        """A condition of which nothing is known."""
-        return f"#{next(self.numbers)}"
-
-    def meaning(self, name: str) -> _Meaning:
-        if name in self.bound:
-            return self.means.get(name, _Meaning())
-        return self.means.get(name) or _itself(name)
-
-    def block(self, body: Sequence[ast.stmt]) -> None:
-        given = self.given
-        for item in body:
-            self.statement(item)
-            if not isinstance(item, ast.If) and _leaves(item, ast.Return):
-                self.given |= {self.fresh()}
-        self.given = given
-
-    def statement(self, item: ast.stmt) -> None:
-        match item:
-            case ast.Return(value) | ast.Expr(value) if value is not None:
-                self.expression(value, _tensor)
-            case ast.Assign(targets, value):
-                self.assign(targets, value)
-            case ast.AnnAssign(target, _, value):
-                if value is not None:
-                    self.assign([target], value)
-            case ast.AugAssign(target, operator, value):
-                both = ast.BinOp(_as_loaded(target), operator, value)
-                self.assign([target], ast.copy_location(both, target))
-            case ast.If(test, body, orelse):
-                self.expression(test, _condition)
-                self.choice(test, body, orelse)
-            case ast.While(test, body, orelse):
-                self.loop([], body, test)
-                self.block(orelse)
-            case ast.For(target, iterated, body, orelse):
-                self.expression(iterated, _unclear)
-                self.loop([target], body)
-                self.block(orelse)
-            case ast.With(items, body):
-                for one in items:
-                    self.expression(one.context_expr, _unclear)
-                    self.bind(*filter(None, [one.optional_vars]))
-                self.block(body)
-            case ast.Assert(test):
-                self.expression(test, _condition)
-            case _:  # of what a function or a `try` does only what it names is known
-                own = {i.arg for i in ast.walk(item) if isinstance(i, ast.arg)}
-                named = [i for i in ast.walk(item) if isinstance(i, ast.Name)]
-                made = own | {i.id for i in named if isinstance(i.ctx, ast.Store)}
-                for inner in named:
-                    if inner.id not in made or inner.id in self.own | self.of.keys():
-                        self.name(inner.id, _unclear(inner))
-                if isinstance(item, ast.FunctionDef):
-                    made = {item.name}
-                self.means |= dict.fromkeys(made, _Meaning())
-
-    def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        """Names that are assigned mean what they get; of a name that gets another nothing is noted yet."""
-        found = [pair for target in targets for pair in self.pairs(target, value)]
-        rows = {name for name, meaning in found if meaning.itself}
-        inside = any(isinstance(item, ast.Subscript) for item in targets)
-        plain = all(isinstance(item, ast.Name) for item in targets)
-        match targets, value:
-            case _, ast.Name() if plain:
-                rows = set()
-            case [ast.Tuple()], ast.Name():  # `row, col = edge_index`
-                pass
-            case [ast.Tuple(names)], ast.Tuple(values) if len(names) == len(values):
-                for one, item in zip(names, values, strict=True):  # `h, c = h0, c0`
-                    kept = not isinstance(one, ast.Subscript | ast.Attribute)
-                    if not (kept and isinstance(item, ast.Name)):
-                        self.expression(item, _assigned if kept else _tensor)
-                rows = set()
-            case _:
-                self.expression(value, _tensor if inside else _assigned)
-        self.bind(*targets)
-        self.means |= found
-        self.rows = self.rows - {name for name, _ in found} | rows
-
-    def pairs(
-        self, target: ast.expr, value: ast.expr, position: int | None = None
-    ) -> Iterator[tuple[str, _Meaning]]:
-        """The names of a target, and what each of them gets."""
-        match target, value:
-            case ast.Name(name), ast.Name(other):
-                yield name, self.meaning(other)
-            case ast.Name(name), _:
-                yield name, self.elements_of(value, position)
-            case ast.Tuple(items) | ast.List(items), ast.Tuple(values) | ast.List(
-                values
-            ) if len(items) == len(values) and not _starred((*items, *values)):
-                for one, part in zip(items, values, strict=True):
-                    yield from self.pairs(one, part)
-            case ast.Tuple(items) | ast.List(items), _:
-                for at, one in enumerate(items):
-                    if isinstance(one, ast.Name) and not _starred(items[:at]):
-                        yield from self.pairs(one, value, at)
-                        continue
-                    for name, meaning in self.pairs(_inner(one), value):
-                        yield name, meaning.doubted
-
-    def choice(
-        self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
-    ) -> None:
-        """Blocks of which one runs."""
-        before, given, condition = dict(self.means), self.given, self.condition(test)
-        blocks = {condition: body, f"not {condition}": orelse}
-        ways = dict[str, dict[str, _Meaning]]()
-        for word, block in blocks.items():
-            self.means, self.given = dict(before), given | {word}
-            self.block(block)
-            ways[word] = self.means
-        self.given = given
-        ends = [
-            word
-            for word, block in blocks.items()
-            if block and isinstance(block[-1], ast.Return | ast.Raise)
-        ]
-        self.means = self.joined(
-            [way for word, way in ways.items() if word not in ends] or [*ways.values()]
-        )
-        leaving = [
-            word
-            for word, block in blocks.items()
-            if any(_leaves(item, LEAVING) for item in block)
-        ]
-        if len(leaving) == 1 and leaving == ends:
-            self.given |= blocks.keys() - {*ends}
-        elif leaving:
-            self.given |= {self.fresh()}
-
-    def condition(self, test: ast.expr) -> str:
-        """A condition by its text, as long as it stays the same."""
-        names = [one.id for one in ast.walk(test) if isinstance(one, ast.Name)]
-        same = not self.means.keys() & {*names}
-        called = any(isinstance(one, ast.Call) for one in ast.walk(test))
-        return ast.unparse(test) if same and not called else self.fresh()
-
-    def loop(
-        self,
-        targets: Sequence[ast.expr],
-        body: Sequence[ast.stmt],
-        test: ast.expr | None = None,
-    ) -> None:
-        """What may run any number of times: until what its names mean stays the same."""
-        given = self.given
-        self.given |= {self.fresh()}
-        while True:
-            before = dict(self.means)
-            if test is not None:
-                self.expression(test, _condition)
-            self.bind(*targets)
-            self.block(body)
-            self.means = self.joined([before, self.means])
-            if self.means == before:
-                break
-        self.given = given
-
-    def joined(self, ways: Sequence[Mapping[str, _Meaning]]) -> dict[str, _Meaning]:
-        """What each name may mean after one of several blocks; a name that is no input has been assigned by then."""
-        inputs = self.own or self.of.keys()
-        names = {name for way in ways for name in way}
-        return {
-            name: _one_of(
-                [
-                    way.get(name) or _itself(name)
-                    for way in ways
-                    if name in way or name in inputs
-                ]
-            )
-            for name in names
-        }
-
-    def bind(self, *targets: ast.expr) -> None:
-        """Names that are assigned; in `y[i] = x` the names are read."""
-        for target in targets:
-            match target:
-                case ast.Name(name):
-                    self.means[name] = _Meaning()
-                case ast.Tuple(items) | ast.List(items):
-                    self.bind(*items)
-                case ast.Starred(inner):
-                    self.bind(inner)
-                case _:
-                    self.expression(target, _unclear)
-
-    def expression(self, node: ast.expr, expected: Expected) -> None:
-        """Note the names of an expression that stands where something is expected."""
-        use = expected(node)
-        self.parts(node, use, expected)
-        if isinstance(node, COMPUTED):
-            self.computed(node, use)
-
-    def parts(self, node: ast.expr, use: _Use, expected: Expected) -> None:
-        match node:
-            case ast.Name(name):
-                self.name(name, use)
-            case ast.Attribute():
-                self.attribute(node)
-            case ast.Call():
-                self.call(node)
-            case ast.BinOp(left, operator, right):
-                self.binary(left, right, BINARY[type(operator)], use, expected)
-            case ast.UnaryOp(ast.Invert(), inner):
-                self.expression(inner, _taken_by("~", inner))
-            case ast.UnaryOp(ast.Not(), inner):
-                self.expression(inner, _condition)
-            case ast.UnaryOp(_, inner):
-                plain = use.takes in ("tensor", "assigned", "moved") or use == _unclear(
-                    node
-                )
-                self.expression(inner, _operand if plain else expected)
-            case ast.Compare(left, operators, others):
-                self.compare([left, *others], operators)
-            case ast.BoolOp() | ast.IfExp():
-                self.chosen(node, expected)
-            case ast.NamedExpr(target, value):
-                self.assign([target], value)
-                self.name(target.id, use)
-            case ast.Subscript(value, index):
-                self.expression(value, _moved)
-                self.expression(index, _index)
-            case ast.Slice():
-                for part in (node.lower, node.upper, node.step):
-                    if part is not None:
-                        self.expression(part, _value("int", "it stands in a slice"))
-            case ast.Tuple(items) | ast.List(items):
-                for item in items:
-                    self.expression(item, _element_of(expected))
-            case ast.Starred(inner):
-                self.expression(inner, expected)
-            case _:
-                self.other(node)
-
-    def chosen(self, node: ast.BoolOp | ast.IfExp, expected: Expected) -> None:
-        """What is computed only if something else is so."""
-        given = self.given
-        if isinstance(node, ast.BoolOp):
-            for value in node.values:
-                self.expression(value, _condition)
-                self.given |= {self.fresh()}
-        else:
-            self.expression(node.test, _condition)
-            condition = self.condition(node.test)
-            for word, value in (
-                (condition, node.body),
-                (f"not {condition}", node.orelse),
-            ):
-                self.given = given | {word}
-                self.expression(value, expected)
-        self.given = given
-
-    def computed(self, node: ast.expr, use: _Use) -> None:
-        """Note what the elements of inputs are, where something is computed of them."""
-        takes: Takes = use.takes
-        if takes in WHOLE:
-            takes = "mask" if takes == "mask" else "index"
-        elif takes != "constant":
-            if takes in ("assigned", "moved", "value"):
-                return
-            if isinstance(node, ast.BinOp | ast.UnaryOp):
-                return  # which says itself what it takes
-            takes = "unclear"
-        meaning = self.elements_of(node)
-        for name in meaning.plain if takes == "unclear" else meaning.elements:
-            last = self.of.get(name, [use])[-1]
-            kind = "positions" if use.takes == "positions" else ""
-            noted = _Use(takes, last.node, use.where, kind, use.given)
-            self.note(name, noted, name in meaning.sure)
-
-    def name(self, name: str, use: _Use) -> None:
-        """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
-        if name in self.rows and use.takes == "operand" or use.takes == "assigned":
-            use = use._replace(takes="unclear")
-        meaning = self.meaning(name)
-        for meant in meaning.itself:
-            self.note(meant, use, meant in meaning.sure)
-        for meant in meaning.elements:
-            if use.takes == "positions":  # of a sum of several, one may be a number
-                use = use._replace(takes="index", type="positions")
-            if use.takes in (*WHOLE, "constant", "moved"):
-                self.note(meant, use, meant in meaning.sure)
-            elif meant in meaning.plain:
-                self.note(meant, use._replace(takes="unclear"), False)
-
-    def note(self, name: str, use: _Use, sure: bool) -> None:
-        """A use here; where it is not sure that what it says of a name is so, it speaks of no other use."""
-        given = self.given | use.given | (set() if sure else {self.fresh()})
-        self.of.setdefault(name, []).append(use._replace(given=given))
-
-    def elements_of(self, node: ast.expr, position: int | None = None) -> _Meaning:
-        """The inputs whose elements a value has, and what it computes of them gives no other kind of number; \
-of a call with several results those of one: the positions of a `topk` are not its values."""
-        match node:
-            case ast.Subscript(ast.Call() as call, ast.Constant(int(at))):
-                return self.elements_of(call, at)
-            case ast.Name(name):
-                return self.meaning(name).moved
-            case ast.Attribute(value, word) if word in MOVED:
-                return self.elements_of(value)
-            case ast.Subscript(value):
-                return self.elements_of(value)
-            case ast.UnaryOp(operator, value) if not isinstance(operator, ast.Not):
-                return self.elements_of(value)._replace(plain=frozenset())
-            case ast.Starred(value) | ast.NamedExpr(_, value):
-                return self.elements_of(value)
-            case ast.BinOp(left, operator, right) if not isinstance(operator, ast.Div):
-                both = _all_of([self.elements_of(left), self.elements_of(right)])
-                return both._replace(plain=frozenset())
-            case ast.IfExp(_, left, right):
-                return _one_of([self.elements_of(left), self.elements_of(right)])
-            case ast.Tuple(items) | ast.List(items):
-                return self.parts_of(items).doubted  # each is of its own kind
-            case ast.Call():
-                found = self.parsed(node)
-                return _all_of(
-                    [
-                        _Meaning(),
-                        *(
-                            (
-                                self.parts_of(_items(value))
-                                if sure
-                                else self.parts_of(_items(value)).doubted
-                            )
-                            for value, sure in (
-                                found.elements(position) if found else ()
-                            )
-                        ),
-                    ]
-                )
-        return _Meaning()
-
-    def parts_of(self, items: Sequence[ast.expr]) -> _Meaning:
-        """What is put together of parts."""
-        return _all_of([_Meaning(), *map(self.elements_of, items)])
-
-    def other(self, node: ast.expr) -> None:
-        """A comprehension or a lambda: what it binds is bound inside of it."""
-        before, given = dict(self.means), self.given
-        generators = getattr(node, "generators", ())
-        for part in generators[:1]:  # what stands for more is not known here
-            self.expression(part.iter, _unclear)
-        self.given |= {self.fresh()}
-        found = dict[str, _Meaning]()
-        for part in generators:
-            match part.target, part.iter:  # `x.view(...) for x in (q, k, v)`
-                case ast.Name(name), ast.Tuple(items) | ast.List(items):
-                    plain = [item.id for item in items if isinstance(item, ast.Name)]
-                    found[name] = _all_of([_Meaning(), *map(self.meaning, plain)])
-        for inner in ast.walk(node):
-            match inner:
-                case ast.Name(name, ast.Store()) | ast.arg(name):
-                    self.means[name] = found.get(name, _Meaning())
-        for child in ast.iter_child_nodes(node):
-            parts = ast.iter_child_nodes(child)
-            for part in [child, *parts] if not isinstance(child, ast.expr) else [child]:
-                first = generators and part is generators[0].iter
-                if isinstance(part, ast.expr) and not first:
-                    self.expression(part, _unclear)
-        self.means, self.given = before, given
-
-    def attribute(self, node: ast.Attribute) -> None:
-        """`x.shape`; what no tensor has is read of an object."""
-        if self._module(node) is None:
-            what: Expected = _moved if node.attr in (*MOVED, *NO_TENSOR) else _tensor
-            if not is_tensor_word(node.attr):
-                what = _value("object", f"'.{node.attr}' is read")
-            self.expression(node.value, what)
-
-    def _module(self, node: ast.expr) -> str | None:
-        """The dotted name of what a module has, as the table spells it."""
-        if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
-            return None
-        dotted = dotted_name(node)
-        root = (dotted or "").partition(".")[0]
-        return normalized(dotted) if dotted and root in self.bound & KNOWN else None
-
-    def binary(
-        self,
-        left: ast.expr,
-        right: ast.expr,
-        operator: str,
-        use: _Use,
-        expected: Expected,
-    ) -> None:
-        if use.takes in ("value", "index"):  # arithmetic with numbers
-            self.expression(left, expected)
-            self.expression(right, expected)
-            return
-        given: Arguments = {0: left, 1: right}
-        if operator == "^" and any(
-            isinstance(one, ast.Constant) for one in (left, right)
-        ):
-            for inner in (left, right):  # `x^2` is no mask, and is refused later
-                self.expression(inner, _operand)
-            return
-        for argument, inner in given.items():
-            self.expression(inner, _taken_by(operator, *given.values(), at=argument))
-
-    def compare(self, values: list[ast.expr], operators: list[ast.cmpop]) -> None:
-        literals = [item.value for item in values if isinstance(item, ast.Constant)]
-        equal = all(isinstance(item, ast.Eq | ast.NotEq) for item in operators)
-        what: Expected = _constant if equal else _operand
-        if any(isinstance(item, ast.In | ast.NotIn) for item in operators):
-            what = _unclear
-        elif any(isinstance(value, str) for value in literals):
-            what = _value("str", "it is compared with a string")
-        elif any(value is None for value in literals):
-            what = _optional
-        for value in values:
-            self.expression(value, what)
-
-    def parsed(self, node: ast.Call) -> "_Parsed | None":
-        """A call of PyTorch; None of any other."""
-        given: dict[Argument, ast.expr] = dict(enumerate(node.args))
-        function = self._module(node.func)
-        words = {str(word.arg): word.value for word in node.keywords}
-        kind, name, shown = "function", function or "", function or ""
-        if function is None:
-            if not isinstance(node.func, ast.Attribute):
-                return None
-            receiver, word = node.func.value, node.func.attr
-            if isinstance(receiver, ast.Name) and _is_of_module(receiver, word):
-                return None
-            kind, name, shown = "method", word, f"Tensor.{word}"
-            given = dict(enumerate([receiver, *node.args]))
-        calls = calls_of(kind, name, len(given), words)
-        calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
-        given.update(words)
-        if _starred(node.args) or "None" in words:
-            calls = tuple(call for call in calls if _is_spread(call, given))
-        return _Parsed(given, calls, shown)
-
-    def call(self, node: ast.Call) -> None:
-        found = self.parsed(node)
-        if found is None:
-            self.own_call(node)
-            return
-        for argument, value in found.given.items():
-            self.expression(value, found.taken(argument))
-
-    def own_call(self, node: ast.Call) -> None:
-        """A call of Python's or of the user's own: of a name that nobody knows others complain."""
-        name = (dotted_name(node.func) or "").partition(".")[0]
-        what: Expected = _unclear if name in self.known else _tensor
-        if name in ("range", "int", "round"):  # an int of a float too
-            what = _value("int" if name == "range" else "", f"{name} takes a number")
-        for value in (*node.args, *(word.value for word in node.keywords)):
-            self.expression(value, what)
-        match node.func:  # what a tensor has that nobody knows
-            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.own:
-                self.name(owner, _unclear(receiver))
-            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.means:
-                self.name(owner, _unclear(receiver))
-            case ast.Call() | ast.Subscript() | ast.Lambda() | ast.IfExp():
-                self.expression(node.func, _unclear)
-
-
-KNOWN = {"torch", "F", "math", "nn"}
-COMPARED = "it is only compared for equality, or turned into integers"
-OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # take nothing else
-MOVED = ("T", "mT", "data")  # attributes that have the elements of their tensor
-NO_TENSOR = (METHODS | ATTRIBUTES) - READ_OUT
-WHOLE = ("positions", "mask", "index")  # what takes integers or booleans alone
-BY_VALUE = ("tensor", "operand", "unclear")  # what may have a gradient
-COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
-EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls through which no gradient goes
-WHOLE_DTYPE = re.compile(r"torch\.(u?int\d*|long|bool)")
-
-
-class _Parsed(NamedTuple):
-    """A call of PyTorch: what it is given, of a method the receiver first, and what it may mean."""
-
-    given: Arguments
-    calls: Sequence[Call]
-    shown: str
-
-    @property
-    def word(self) -> str:
-        return self.shown.rpartition(".")[2]
-
-    def elements(self, position: int | None) -> Iterator[tuple[ast.expr, bool]]:
-        """The arguments whose elements, or what is computed of them in their own dtype, the result has; \
-and whether they are integers if it is."""
-        called = built_in_primitives().called  # of other functions nothing is known
-        known = called(self.word) or called(self.word.removesuffix("_"))
-        kinds = {
-            kind
-            for facts in known
-            for at, kind in enumerate(facts.kinds)
-            if position in (None, at) or len(facts.kinds) == 1
-        }
-        if kinds != {"kept"} or self.creates or self.converts():
-            return
-        said = {
-            slot.parameter
-            for slots in self.calls
-            for argument, slot in slots.items()
-            if argument in self.given
-        }
-        if "dtype" in {*self.given, *said}:
-            return
-        moving = any(facts.category in MOVING for facts in known)
-        others = {name for facts in known for _, name in facts.constants}
-        plain = set[str]() if is_constant(self.word) else others
-        for argument, value in self.given.items():
-            slots = [item[argument] for item in self.calls if argument in item]
-            takes = {slot.takes for slot in slots if slot.parameter not in plain}
-            if takes & {"tensor", "either"}:
-                yield value, takes == {"tensor"} and not (moving and argument != 0)
-
-    @property
-    def creates(self) -> bool:
-        return any("creates" in facts.flags for facts in facts_of_call(self.word))
-
-    def is_moved(self) -> bool:
-        """Whether nothing but the elements of the first argument is in the result, which are followed, or none of them."""
-        if self.creates or self.word in NO_TENSOR:
-            return True
-        followed = any(value is self.given[0] for value, _ in self.elements(None))
-        return followed and _is_of_any(self.word)
-
-    def converts(self) -> bool:
-        """Whether it gives integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`."""
-        values = map(ast.unparse, [*self.given.values()][1:])
-        return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
-
-    def taken(self, argument: Argument) -> Expected:
-        """What is taken where an argument stands."""
-        receiver = argument == 0 and self.shown.startswith("Tensor.")
-        slots = [item[argument] for item in self.calls if argument in item]
-        tensor = receiver or any(slot.takes == "tensor" for slot in slots)
-        if tensor and self.converts() and (argument == 0 or self.word in EQUAL):
-            return _constant
-        if tensor and argument == 0 and self.is_moved():
-            return _moved
-        if receiver:
-            return _tensor
-        return _taken(self.calls, argument, self.given, self.shown)
-
-
-LEAVING = (ast.Return, ast.Break, ast.Continue)
-
-
-def _leaves(item: ast.stmt, by: type[ast.stmt] | tuple[type[ast.stmt], ...]) -> bool:
-    """Whether what follows a statement may not run."""
-    inner = not isinstance(item, ast.FunctionDef | ast.ClassDef)
-    return inner and any(isinstance(node, by) for node in ast.walk(item))
-
-
-def _starred(items: Sequence[ast.expr]) -> bool:
-    return any(isinstance(item, ast.Starred) for item in items)
-
-
-def _is_spread(call: Call, given: Arguments) -> bool:
-    """Whether what stands where is known in spite of a star: in `x.view(*dims, n)` all are sizes."""
-    places = (at for at in given if isinstance(at, int))
-    rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
-    found = [call[at].parameter for at in rest]
-    return len(found) > 1 and len({*found}) == 1
-
-
-def _inner(target: ast.expr) -> ast.expr:
-    return target.value if isinstance(target, ast.Starred) else target
-
-
-def _items(value: ast.expr) -> Sequence[ast.expr]:
-    """The tensors of an argument: of `torch.cat([a, b])` two."""
-    return value.elts if isinstance(value, ast.Tuple | ast.List) else (value,)
-
-
-def _as_loaded(target: ast.expr) -> ast.expr:
-    """What an assignment changes, as it is read."""
-    read = ast.parse(ast.unparse(target), mode="eval").body
-    return ast.copy_location(read, target)
-
-
-def _is_of_module(receiver: ast.Name, word: str) -> bool:
-    """Whether what is called hangs on a module that nobody imported, rather than on a tensor."""
-    return (
-        receiver.id in ARRAYS or judged_value(word) is None and not is_tensor_word(word)
-    )
-
-
-def _is_of_any(word: str) -> bool:
-    """Whether what is called so says nothing of the elements of its tensor: `unsqueeze`."""
-    return all(
-        facts.category in MOVING or facts.memory == "same"
-        for facts in facts_of_call(word)
-    )
-
-
-def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
-    """What an operator takes; of integers `codes & 1` has the bits."""
-    if operator in ("&", "|", "^", "~") and any(
-        isinstance(item, ast.Constant) for item in values
-    ):
-        return _index
-    calls = calls_of("operator", operator, len(values), ())
-    return _taken(calls, at, dict(enumerate(values)), f"'{operator}'")
-
-
-def _element_of(expected: Expected) -> Expected:
-    """What is taken where an element of a tuple stands."""
-
-    def element(node: ast.expr) -> _Use:
-        use = expected(node)
-        inner = use.type.removeprefix("tuple[").partition(",")[0]
-        return use._replace(type=inner) if use.type.startswith("tuple[") else use
-
-    return element
-
-
-def _taken(
-    calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
-) -> Expected:
-    """What is taken where an argument stands, by all that the call may mean."""
-    numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
-    may_be = [
-        call
-        for call in calls
-        if not any(call[at].takes == "tensor" for at in numbers & call.keys())
     ]
-    fitting = may_be or calls
-    slots = [call[argument] for call in fitting if argument in call]
-    takes = {slot.takes for slot in slots}
-
-    def use(node: ast.expr) -> _Use:
-        value = next((slot for slot in slots if slot.takes == "value"), None)
-        if shown.startswith("math."):
-            return _Use("value", node, f"{shown} takes a number", "float")
-        if not slots:
-            made = is_made_of_numbers(shown.rpartition(".")[2])
-            where = f"{shown} takes numbers"
-            if made:  # a size, or perhaps a float: `torch.full((2,), value)`
-                size = shown.rpartition(".")[2] in OF_SIZES and argument != "dtype"
-                given = frozenset(("numbers",) * (not size))
-                return _Use("value", node, where, "int", given)
-            known = is_torch_word(shown.rpartition(".")[2])
-            return _unclear(node) if known else _tensor(node)  # others tell of it
-        if slots[0].takes == "either":
-            where = f"{shown} takes a tensor or a number"
-            return _Use("unclear", node, where, slots[0].type)
-        if value is slots[0] and len(takes) > 1:
-            where = f"{shown} takes a tensor, or '{value.parameter}'"
-            return _Use("unclear", node, where, value.type)
-        if value is slots[0]:
-            where = f"{shown} takes '{value.parameter}'"
-            return _Use("value", node, where, value.type)
-        if shown.startswith("'") and takes == {"tensor"}:
-            return _operand(node)
-        return _of_slots(slots, node, shown)
-
-    return use
-
-
-def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> _Use:
-    """What is taken by all of some slots; where positions are expected, perhaps something else in floats."""
-    soft = [slot for slot in slots if slot.soft]
-    if soft:
-        where = f"{shown} (a float tensor, if it is probabilities)"
-        return _Use(soft[0].takes, node, where, "", frozenset(("classes",)))
-    if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
-        return _unclear(node)
-    return _Use(slots[0].takes, node, shown)
-
-
-# --- What that makes of a name.
-
-
-def _proving(uses: Sequence[_Use]) -> dict[Takes, _Use]:
-    """The first use of each kind. What takes no floats proves nothing where the name is used by value without it.
-
-    `x[i] if on else x * i`: `i` may be a float that has a gradient. But wherever `x[i]` runs, `i` is none.
-    """
-    by_value = [use for use in uses if use.takes in BY_VALUE]
-    numbers = [use for use in uses if use.takes == "value"]
-    wholes = [use for use in uses if use.takes in WHOLE]
-    doubted = [
-        proofs
-        for proofs in (numbers, wholes)
-        if not all(any(one.given <= use.given for one in proofs) for use in by_value)
-    ]
-    left = [use for use in uses if not any(use in proofs for proofs in doubted)]
     return {use.takes: use for use in reversed(left)}
 
 
@@ -1201,7 +416,7 @@ class _Proven(NamedTuple):
     is_value: bool = False
 
 
-def _judged(name: str, uses: Sequence[_Use], by_name: bool = True) -> _Judged:
+def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     """The entry of one of the inputs, and why it cannot be taken for that, if so; `by_name`: `eps` is rather a number."""
     every = {use.takes: use for use in reversed(uses)}
     proving = _proving(uses)
@@ -1268,7 +483,7 @@ def _is_called_as_a_number(name: str) -> bool:
     return named_kind(name) != "object" and name not in PARAMETERS
 
 
-def _is_value(name: str, use: _Use) -> str:
+def _is_value(name: str, use: Use) -> str:
     return f"'{name}' is no tensor: {use.where}"
 
 
@@ -1379,7 +594,7 @@ def of_stated_names(
 def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
     """What is proven of the entries without a type."""
     every = frozenset(entry.name.text for entry in entries)
-    uses = _Uses((), every)
+    uses = NameUses((), every)
     uses.block(program_of(text, Scope(every)).body)
     kinds = dict[str, str]()
     if text.origin and text.origin.function:
@@ -1412,7 +627,7 @@ def _annotated(kind: str) -> _Proven | None:
     return _Proven("bool", said) if MASKS.fullmatch(kind) else None
 
 
-def _proven(name: str, uses: Sequence[_Use], annotation: str = "") -> _Proven | None:
+def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | None:
     """What is no floating tensor, though it is called one; None where it may be."""
     by_kind = _proving(uses)
     value = by_kind.get("value")

@@ -1,0 +1,647 @@
+"""Note how a forward uses its names: as tensors, as positions, as masks, as numbers.
+
+In: statements. Out: `NameUses.of`, the uses of each name that nothing before them binds; a local that is another name of an input, or a view of
+it, is followed. Invariant: a use that may not run, or may be of another value, is `doubtful`: beside a use by value it proves nothing.
+"""
+
+import ast
+import re
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import reduce
+from itertools import dropwhile
+from operator import or_
+from typing import Literal, NamedTuple
+
+from scaffold.formula import BUILTINS
+from scaffold.formula.constant_folding import BINARY
+from scaffold.formula.definitions import RESERVED, dotted_name
+from scaffold.formula.operators import (
+    ARRAYS,
+    is_tensor_word,
+    is_torch_word,
+    judged_value,
+)
+from scaffold.primitives import normalized
+from scaffold.primitives.calls import facts_of_call, is_made_of_numbers
+from scaffold.primitives.facts import MOVING
+from scaffold.primitives.python_values import ATTRIBUTES, METHODS, READ_OUT
+from scaffold.primitives.sections import built_in_primitives
+from scaffold.primitives.slots import Argument, Call, Slot, Taken, calls_of
+
+Arguments = Mapping[Argument, ast.expr]
+Names = Collection[str]
+KNOWN = {"torch", "F", "math", "nn"}
+OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # take nothing else
+MOVED = ("T", "mT", "data")  # attributes that have the elements of their tensor
+NO_TENSOR = (METHODS | ATTRIBUTES) - READ_OUT
+WHOLE = ("positions", "mask", "index")  # what takes integers or booleans alone
+BY_VALUE = ("tensor", "operand", "unclear")  # what may have a gradient
+EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls through which no gradient goes
+WHOLE_DTYPE = re.compile(r"torch\.(u?int\d*|long|bool)")
+COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
+
+Takes = (
+    Taken
+    | Literal[
+        "index", "constant", "moved", "operand", "optional", "assigned", "unclear"
+    ]
+)
+
+
+class Use(NamedTuple):
+    """What is taken where a name stands, and by what."""
+
+    takes: Takes
+    node: ast.AST
+    where: str
+    type: str = ""
+    doubtful: bool = False  # it may not run, or the name may stand for something else
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The line and column of the name."""
+        return getattr(self.node, "lineno", 0), getattr(self.node, "col_offset", 0)
+
+
+Expected = Callable[[ast.expr], Use]  # what is taken where an expression stands
+
+
+def _used(takes: Takes, where: str = "") -> Expected:
+    """Expect the same of every expression."""
+    return lambda node: Use(takes, node, where)
+
+
+_unclear, _tensor, _operand = _used("unclear"), _used("tensor"), _used("operand")
+_moved = _used("moved")  # a tensor, whatever its elements are: `x.shape`, `x.long()`
+_assigned = _used("assigned")  # what it is assigned to tells what it is
+_constant, _optional = _used("constant"), _used("optional")
+_index = _used("index", "an index")
+
+
+def _condition(node: ast.expr) -> Use:
+    """Expect what is true or not, as a number may be too."""
+    return Use("value", node, "it is a condition", "bool", doubtful=True)
+
+
+def _value(kind: str, where: str) -> Expected:
+    return lambda node: Use("value", node, where, kind)
+
+
+class _Meaning(NamedTuple):
+    """The inputs that a name may stand for: themselves, `moved` ones (`labels.view(-1)`), or what is `computed` of them."""
+
+    inputs: frozenset[str] = frozenset()
+    moved: bool = False
+    computed: bool = False
+    doubtful: bool = False
+
+    def __or__(self, other: "_Meaning") -> "_Meaning":
+        """One of two: which of them is not known."""
+        if self == other:
+            return self
+        moved, computed = self.moved or other.moved, self.computed or other.computed
+        doubtful = self.doubtful or other.doubtful or self.inputs != other.inputs
+        return _Meaning(self.inputs | other.inputs, moved, computed, doubtful)
+
+
+NOTHING = _Meaning()
+
+
+class NameUses:
+    """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name."""
+
+    def __init__(self, imported: Names, own: Names = ()) -> None:
+        self.known = {*imported, *BUILTINS}  # what may be called
+        self.own = {*own}
+        self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
+        self.of: dict[str, list[Use]] = {}
+        self.means: dict[str, _Meaning] = {}  # of names that are assigned
+        self.rows = set[str]()  # what a name is unpacked to, which may be a tuple
+        self.doubtful = False  # what stands here may not run
+
+    def meaning(self, name: str) -> _Meaning:
+        if name in self.bound or name in self.means:
+            return self.means.get(name, NOTHING)
+        return _Meaning(frozenset((name,)))
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        before = self.doubtful
+        for item in body:
+            self.statement(item)
+            self.doubtful |= _leaves(item)
+        self.doubtful = before
+
+    def doubted(self, body: Sequence[ast.stmt]) -> dict[str, _Meaning]:
+        """Go through statements that may not run; return what names mean after them, and know it no more."""
+        before, doubtful = dict(self.means), self.doubtful
+        self.doubtful = True
+        self.block(body)
+        self.doubtful = doubtful
+        after, self.means = self.means, before
+        return after
+
+    def statement(self, item: ast.stmt) -> None:
+        match item:
+            case ast.Return(value) | ast.Expr(value) if value is not None:
+                self.expression(value, _tensor)
+            case ast.Assign(targets, value):
+                self.assign(targets, value)
+            case ast.AnnAssign(target, _, value):
+                if value is not None:
+                    self.assign([target], value)
+            case ast.AugAssign(target, operator, value):
+                both = ast.BinOp(_as_loaded(target), operator, value)
+                self.assign([target], ast.copy_location(both, target))
+            case ast.If(test, body, orelse):
+                self.expression(test, _condition)
+                self.means = self.joined(self.doubted(body), self.doubted(orelse))
+            case ast.While() | ast.For():
+                self.loop(item)
+            case ast.With(items, body):
+                for one in items:
+                    self.expression(one.context_expr, _unclear)
+                    self.bind(*filter(None, [one.optional_vars]))
+                self.block(body)
+            case ast.Assert(test):
+                self.expression(test, _condition)
+            case _:  # of what a function or a `try` does only what it names is known
+                own = {i.arg for i in ast.walk(item) if isinstance(i, ast.arg)}
+                named = [i for i in ast.walk(item) if isinstance(i, ast.Name)]
+                made = own | {i.id for i in named if isinstance(i.ctx, ast.Store)}
+                for inner in named:
+                    if inner.id not in made or inner.id in self.own | self.of.keys():
+                        self.name(inner.id, _unclear(inner))
+                if isinstance(item, ast.FunctionDef):
+                    made = {item.name}
+                self.means |= dict.fromkeys(made, NOTHING)
+
+    def loop(self, item: ast.While | ast.For) -> None:
+        """Go through what may run any number of times, until what its names mean stays the same."""
+        if isinstance(item, ast.For):
+            self.expression(item.iter, _unclear)
+        while True:
+            before = dict(self.means)
+            if isinstance(item, ast.For):
+                self.bind(item.target)
+            else:
+                self.expression(item.test, _condition)
+            self.means = self.joined(before, self.doubted(item.body))
+            if self.means == before:
+                break
+        self.block(item.orelse)
+
+    def joined(self, *ways: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
+        """Return what each name may mean after one of two blocks; a name that is no input has been assigned by then."""
+        one, two = ways
+        found = dict[str, _Meaning]()
+        for name in one.keys() | two.keys():
+            there = [way[name] for way in ways if name in way]
+            if len(there) < 2 and name in (self.own or self.of):
+                there.append(_Meaning(frozenset((name,))))
+            found[name] = there[0] | there[-1]
+        return found
+
+    def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        """Names that are assigned mean what they get; of a name that gets another nothing is noted yet."""
+        found = [pair for target in targets for pair in self.pairs(target, value)]
+        rows = {name for name, of in found if of.inputs and not of.moved}
+        inside = any(isinstance(item, ast.Subscript) for item in targets)
+        match targets, value:
+            case _, ast.Name() if all(isinstance(item, ast.Name) for item in targets):
+                rows = set()
+            case [ast.Tuple()], ast.Name():  # `row, col = edge_index`
+                pass
+            case [ast.Tuple(names)], ast.Tuple(values) if len(names) == len(values):
+                for one, item in zip(names, values, strict=True):  # `h, c = h0, c0`
+                    kept = not isinstance(one, ast.Subscript | ast.Attribute)
+                    if not (kept and isinstance(item, ast.Name)):
+                        self.expression(item, _assigned if kept else _tensor)
+                rows = set()
+            case _:
+                self.expression(value, _tensor if inside else _assigned)
+        self.bind(*targets)
+        self.means |= found
+        self.rows = self.rows - {name for name, _ in found} | rows
+
+    def pairs(
+        self, target: ast.expr, value: ast.expr
+    ) -> Iterator[tuple[str, _Meaning]]:
+        """The names of a target, and what each of them gets; of several results of a call nothing is known."""
+        match target, value:
+            case ast.Name(name), ast.Name(other):
+                yield name, self.meaning(other)
+            case ast.Name(name), _:
+                yield name, self.elements_of(value)
+            case ast.Tuple(items) | ast.List(items), ast.Tuple(values) | ast.List(
+                values
+            ) if len(items) == len(values) and not _starred((*items, *values)):
+                for one, part in zip(items, values, strict=True):
+                    yield from self.pairs(one, part)
+            case ast.Tuple(items), ast.Name(other) if not _starred(items):
+                for one in items:
+                    yield from self.pairs(one, value)
+
+    def bind(self, *targets: ast.expr) -> None:
+        """Names that are assigned; in `y[i] = x` the names are read."""
+        for target in targets:
+            match target:
+                case ast.Name(name):
+                    self.means[name] = NOTHING
+                case ast.Tuple(items) | ast.List(items):
+                    self.bind(*items)
+                case ast.Starred(inner):
+                    self.bind(inner)
+                case _:
+                    self.expression(target, _unclear)
+
+    def expression(self, node: ast.expr, expected: Expected) -> None:
+        """Note the names of an expression that stands where something is expected."""
+        use = expected(node)
+        self.parts(node, use, expected)
+        if isinstance(node, COMPUTED) and use.takes not in ("assigned", "moved"):
+            meaning = self.elements_of(node)
+            if use.takes in (*WHOLE, "constant") or not meaning.computed:
+                self.used(meaning, use)
+
+    def parts(self, node: ast.expr, use: Use, expected: Expected) -> None:
+        match node:
+            case ast.Name(name):
+                self.name(name, use)
+            case ast.Attribute():
+                self.attribute(node)
+            case ast.Call():
+                self.call(node)
+            case ast.BinOp(left, operator, right):
+                self.binary(left, right, BINARY[type(operator)], use, expected)
+            case ast.UnaryOp(ast.Invert(), inner):
+                self.expression(inner, _taken_by("~", inner))
+            case ast.UnaryOp(ast.Not(), inner):
+                self.expression(inner, _condition)
+            case ast.UnaryOp(_, inner):
+                plain = use.takes in ("tensor", "assigned", "moved") or (
+                    use == _unclear(node)
+                )
+                self.expression(inner, _operand if plain else expected)
+            case ast.Compare(left, operators, others):
+                self.compare([left, *others], operators)
+            case ast.BoolOp() | ast.IfExp():
+                self.chosen(node, expected)
+            case ast.NamedExpr(target, value):
+                self.assign([target], value)
+                self.name(target.id, use)
+            case ast.Subscript(value, index):
+                self.expression(value, _moved)
+                self.expression(index, _index)
+            case ast.Slice():
+                for part in (node.lower, node.upper, node.step):
+                    if part is not None:
+                        self.expression(part, _value("int", "it stands in a slice"))
+            case ast.Tuple(items) | ast.List(items):
+                for item in items:
+                    self.expression(item, _element_of(expected))
+            case ast.Starred(inner):
+                self.expression(inner, expected)
+            case _:
+                self.other(node)
+
+    def chosen(self, node: ast.BoolOp | ast.IfExp, expected: Expected) -> None:
+        """What is computed only if something else is so."""
+        if isinstance(node, ast.BoolOp):
+            (first, *rest), expected = node.values, _condition
+        else:
+            first, rest = node.test, [node.body, node.orelse]
+        self.expression(first, _condition)
+        before, self.doubtful = self.doubtful, True
+        for value in rest:
+            self.expression(value, expected)
+        self.doubtful = before
+
+    def name(self, name: str, use: Use) -> None:
+        """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
+        if name in self.rows and use.takes == "operand" or use.takes == "assigned":
+            use = use._replace(takes="unclear")
+        self.used(self.meaning(name), use)
+
+    def used(self, meaning: _Meaning, use: Use) -> None:
+        """Note a use of what stands for inputs; of what has their elements, only what takes integers tells what they are."""
+        if meaning.moved and use.takes not in (*WHOLE, "constant", "moved"):
+            if meaning.computed:
+                return  # the computation took them by value
+            use = use._replace(takes="unclear", type="")
+        if meaning.computed and use.takes == "positions":
+            use = use._replace(takes="index", type="positions")
+        doubtful = use.doubtful or self.doubtful or meaning.doubtful
+        for name in meaning.inputs:
+            self.of.setdefault(name, []).append(use._replace(doubtful=doubtful))
+
+    def elements_of(self, node: ast.expr) -> _Meaning:
+        """Return the inputs whose elements a value has, or of which it is computed in their own dtype."""
+        match node:
+            case ast.Name(name):
+                return self.meaning(name)._replace(moved=True)
+            case ast.Attribute(value, word) if word in MOVED:
+                return self.elements_of(value)
+            case ast.Subscript(value):
+                return self.elements_of(value)
+            case ast.UnaryOp(ast.USub() | ast.Invert(), value):
+                return self.elements_of(value)._replace(computed=True)
+            case ast.BinOp(left, operator, right) if not isinstance(operator, ast.Div):
+                one, two = self.elements_of(left), self.elements_of(right)
+                doubtful = one.doubtful or two.doubtful
+                return _Meaning(one.inputs | two.inputs, True, True, doubtful)
+            case ast.IfExp(_, left, right):
+                return self.elements_of(left) | self.elements_of(right)
+            case ast.Call():
+                found = self.parsed(node)
+                if found and 0 in found.given and found.follows():
+                    inner = self.elements_of(found.given[0])
+                    return inner if found.is_moved() else inner._replace(computed=True)
+        return NOTHING
+
+    def other(self, node: ast.expr) -> None:
+        """A comprehension or a lambda: what it binds is bound inside of it."""
+        before, doubtful = dict(self.means), self.doubtful
+        self.doubtful = True
+        found = dict[str, _Meaning]()
+        for part in getattr(node, "generators", ()):
+            self.expression(part.iter, _unclear)
+            match part.target, part.iter:  # `x.view(...) for x in (q, k, v)`
+                case ast.Name(name), ast.Tuple([first, *rest]):
+                    meanings = map(self.elements_of, rest)
+                    found[name] = reduce(or_, meanings, self.elements_of(first))
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Name(name, ast.Store()) | ast.arg(name):
+                    self.means[name] = found.get(name, NOTHING)
+        for child in (getattr(node, "elt", None), getattr(node, "body", None)):
+            if isinstance(child, ast.expr):
+                self.expression(child, _unclear)
+        self.means, self.doubtful = before, doubtful
+
+    def attribute(self, node: ast.Attribute) -> None:
+        """`x.shape`; what no tensor has is read of an object."""
+        if self._module(node) is None:
+            what: Expected = _moved if node.attr in (*MOVED, *NO_TENSOR) else _tensor
+            if not is_tensor_word(node.attr):
+                what = _value("object", f"'.{node.attr}' is read")
+            self.expression(node.value, what)
+
+    def _module(self, node: ast.expr) -> str | None:
+        """The dotted name of what a module has, as the table spells it."""
+        if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
+            return None
+        dotted = dotted_name(node)
+        root = (dotted or "").partition(".")[0]
+        return normalized(dotted) if dotted and root in self.bound & KNOWN else None
+
+    def binary(
+        self,
+        left: ast.expr,
+        right: ast.expr,
+        operator: str,
+        use: Use,
+        expected: Expected,
+    ) -> None:
+        if use.takes in ("value", "index"):  # arithmetic with numbers
+            self.expression(left, expected)
+            self.expression(right, expected)
+            return
+        given: Arguments = {0: left, 1: right}
+        if operator == "^" and any(
+            isinstance(one, ast.Constant) for one in (left, right)
+        ):
+            for inner in (left, right):  # `x^2` is no mask, and is refused later
+                self.expression(inner, _operand)
+            return
+        for argument, inner in given.items():
+            self.expression(inner, _taken_by(operator, *given.values(), at=argument))
+
+    def compare(self, values: list[ast.expr], operators: list[ast.cmpop]) -> None:
+        literals = [item.value for item in values if isinstance(item, ast.Constant)]
+        equal = all(isinstance(item, ast.Eq | ast.NotEq) for item in operators)
+        what: Expected = _constant if equal else _operand
+        if any(isinstance(item, ast.In | ast.NotIn) for item in operators):
+            what = _unclear
+        elif any(isinstance(value, str) for value in literals):
+            what = _value("str", "it is compared with a string")
+        elif any(value is None for value in literals):
+            what = _optional
+        for value in values:
+            self.expression(value, what)
+
+    def parsed(self, node: ast.Call) -> "_Parsed | None":
+        """A call of PyTorch; None of any other."""
+        given: dict[Argument, ast.expr] = dict(enumerate(node.args))
+        function = self._module(node.func)
+        words = {str(word.arg): word.value for word in node.keywords}
+        kind, name, shown = "function", function or "", function or ""
+        if function is None:
+            if not isinstance(node.func, ast.Attribute):
+                return None
+            receiver, word = node.func.value, node.func.attr
+            if isinstance(receiver, ast.Name) and _is_of_module(receiver, word):
+                return None
+            kind, name, shown = "method", word, f"Tensor.{word}"
+            given = dict(enumerate([receiver, *node.args]))
+        calls = calls_of(kind, name, len(given), words)
+        calls = calls or calls_of(kind, name.removesuffix("_"), len(given), words)
+        given.update(words)
+        if _starred(node.args) or "None" in words:
+            calls = tuple(call for call in calls if _is_spread(call, given))
+        return _Parsed(given, calls, shown)
+
+    def call(self, node: ast.Call) -> None:
+        found = self.parsed(node)
+        if found is None:
+            self.own_call(node)
+            return
+        for argument, value in found.given.items():
+            self.expression(value, found.taken(argument))
+
+    def own_call(self, node: ast.Call) -> None:
+        """A call of Python's or of the user's own: of a name that nobody knows others complain."""
+        name = (dotted_name(node.func) or "").partition(".")[0]
+        what: Expected = _unclear if name in self.known else _tensor
+        if name in ("range", "int", "round"):  # an int of a float too
+            what = _value("int" if name == "range" else "", f"{name} takes a number")
+        for value in (*node.args, *(word.value for word in node.keywords)):
+            self.expression(value, what)
+        match node.func:  # what a tensor has that nobody knows
+            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.own:
+                self.name(owner, _unclear(receiver))
+            case ast.Attribute(ast.Name(owner) as receiver) if owner in self.means:
+                self.name(owner, _unclear(receiver))
+            case ast.Call() | ast.Subscript() | ast.Lambda() | ast.IfExp():
+                self.expression(node.func, _unclear)
+
+
+class _Parsed(NamedTuple):
+    """A call of PyTorch: what it is given, of a method the receiver first, and what it may mean."""
+
+    given: Arguments
+    calls: Sequence[Call]
+    shown: str
+
+    @property
+    def word(self) -> str:
+        return self.shown.rpartition(".")[2]
+
+    @property
+    def creates(self) -> bool:
+        return any("creates" in facts.flags for facts in facts_of_call(self.word))
+
+    def follows(self) -> bool:
+        """Return whether the result is of integers if the first argument is."""
+        called = built_in_primitives().called  # of other functions nothing is known
+        known = called(self.word) or called(self.word.removesuffix("_"))
+        kinds = {kind for facts in known for kind in facts.kinds}
+        if kinds != {"kept"} or self.creates or self.converts():
+            return False
+        takes = {call[0].takes for call in self.calls if 0 in call}
+        slots = (call[at] for call in self.calls for at in self.given if at in call)
+        said = {*self.given, *(slot.parameter for slot in slots)}
+        return takes == {"tensor"} and "dtype" not in said
+
+    def is_moved(self) -> bool:
+        """Return whether nothing but the elements of the first argument is in the result, or none of them."""
+        if self.creates or self.word in NO_TENSOR:
+            return True
+        return self.follows() and _is_of_any(self.word)
+
+    def converts(self) -> bool:
+        """Whether it gives integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`."""
+        values = map(ast.unparse, [*self.given.values()][1:])
+        return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
+
+    def taken(self, argument: Argument) -> Expected:
+        """What is taken where an argument stands."""
+        receiver = argument == 0 and self.shown.startswith("Tensor.")
+        slots = [item[argument] for item in self.calls if argument in item]
+        tensor = receiver or any(slot.takes == "tensor" for slot in slots)
+        if tensor and self.converts() and (argument == 0 or self.word in EQUAL):
+            return _constant
+        if tensor and argument == 0 and self.is_moved():
+            return _moved
+        if receiver:
+            return _tensor
+        return _taken(self.calls, argument, self.given, self.shown)
+
+
+def _leaves(item: ast.stmt) -> bool:
+    """Return whether what follows a statement may not run."""
+    inner = not isinstance(item, ast.FunctionDef | ast.ClassDef)
+    leaving = ast.Return | ast.Break | ast.Continue
+    return inner and any(isinstance(node, leaving) for node in ast.walk(item))
+
+
+def _starred(items: Sequence[ast.expr]) -> bool:
+    return any(isinstance(item, ast.Starred) for item in items)
+
+
+def _is_spread(call: Call, given: Arguments) -> bool:
+    """Whether what stands where is known in spite of a star: in `x.view(*dims, n)` all are sizes."""
+    places = (at for at in given if isinstance(at, int))
+    rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
+    found = [call[at].parameter for at in rest]
+    return len(found) > 1 and len({*found}) == 1
+
+
+def _as_loaded(target: ast.expr) -> ast.expr:
+    """What an assignment changes, as it is read."""
+    read = ast.parse(ast.unparse(target), mode="eval").body
+    return ast.copy_location(read, target)
+
+
+def _is_of_module(receiver: ast.Name, word: str) -> bool:
+    """Whether what is called hangs on a module that nobody imported, rather than on a tensor."""
+    return (
+        receiver.id in ARRAYS or judged_value(word) is None and not is_tensor_word(word)
+    )
+
+
+def _is_of_any(word: str) -> bool:
+    """Whether what is called so says nothing of the elements of its tensor: `unsqueeze`."""
+    return all(
+        facts.category in MOVING or facts.memory == "same"
+        for facts in facts_of_call(word)
+    )
+
+
+def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
+    """What an operator takes; of integers `codes & 1` has the bits."""
+    if operator in ("&", "|", "^", "~") and any(
+        isinstance(item, ast.Constant) for item in values
+    ):
+        return _index
+    calls = calls_of("operator", operator, len(values), ())
+    return _taken(calls, at, dict(enumerate(values)), f"'{operator}'")
+
+
+def _element_of(expected: Expected) -> Expected:
+    """What is taken where an element of a tuple stands."""
+
+    def element(node: ast.expr) -> Use:
+        use = expected(node)
+        inner = use.type.removeprefix("tuple[").partition(",")[0]
+        return use._replace(type=inner) if use.type.startswith("tuple[") else use
+
+    return element
+
+
+def _taken(
+    calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
+) -> Expected:
+    """What is taken where an argument stands, by all that the call may mean."""
+    numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
+    may_be = [
+        call
+        for call in calls
+        if not any(call[at].takes == "tensor" for at in numbers & call.keys())
+    ]
+    fitting = may_be or calls
+    slots = [call[argument] for call in fitting if argument in call]
+    takes = {slot.takes for slot in slots}
+
+    def use(node: ast.expr) -> Use:
+        value = next((slot for slot in slots if slot.takes == "value"), None)
+        if shown.startswith("math."):
+            return Use("value", node, f"{shown} takes a number", "float")
+        if not slots:
+            made = is_made_of_numbers(shown.rpartition(".")[2])
+            where = f"{shown} takes numbers"
+            if made:  # a size, or perhaps a float: `torch.full((2,), value)`
+                size = shown.rpartition(".")[2] in OF_SIZES and argument != "dtype"
+                return Use("value", node, where, "int", doubtful=not size)
+            known = is_torch_word(shown.rpartition(".")[2])
+            return _unclear(node) if known else _tensor(node)  # others tell of it
+        if slots[0].takes == "either":
+            where = f"{shown} takes a tensor or a number"
+            return Use("unclear", node, where, slots[0].type)
+        if value is slots[0] and len(takes) > 1:
+            where = f"{shown} takes a tensor, or '{value.parameter}'"
+            return Use("unclear", node, where, value.type)
+        if value is slots[0]:
+            where = f"{shown} takes '{value.parameter}'"
+            return Use("value", node, where, value.type)
+        if shown.startswith("'") and takes == {"tensor"}:
+            return _operand(node)
+        return _of_slots(slots, node, shown)
+
+    return use
+
+
+def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
+    """What is taken by all of some slots; where positions are expected, perhaps something else in floats."""
+    soft = [slot for slot in slots if slot.soft]
+    if soft:
+        where = f"{shown} (a float tensor, if it is probabilities)"
+        return Use(soft[0].takes, node, where, doubtful=True)
+    if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
+        return _unclear(node)
+    return Use(slots[0].takes, node, shown)
