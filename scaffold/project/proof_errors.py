@@ -1,13 +1,12 @@
 """What a proof that failed tells the user: its place, what was wrong, what helps.
 
-In: an op and the verdict on it. Out: a `VerificationError`, with the gradient that the user wrote beside the one that follows from the
+In: an op and the verdict on it. Out: an error, with the gradient that the user wrote beside the one that follows from the
 forward, and with what may have been meant by a name that PyTorch does not have.
 Invariant: a hint names options where options were given, and keys of the table where that was.
 """
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -54,8 +53,8 @@ class Subject(NamedTuple):
 
 def error_of(
     subject: Subject, verdict: Verdict, notes: tuple[str, ...] = ()
-) -> VerificationError:
-    """What failed, at its place."""
+) -> ScaffoldError:
+    """Return what failed, at its place; as bad input where the shapes have to be declared."""
     spec, failure = subject.spec, verdict.failure
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
@@ -66,7 +65,9 @@ def error_of(
     hint = (other and other.hint) or _hint(subject, verdict)
     if hint and _in_file(subject):
         hint = _OPTION.sub(r"'\1'", _GIVEN.sub(r"\1 = ", hint))
-    return VerificationError(words, place, hint, details=lines)
+    error = (ScaffoldError if failure.tried else VerificationError)(words, place, hint)
+    error.details = lines
+    return error
 
 
 def _in_file(subject: Subject) -> bool:
@@ -79,14 +80,6 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
     failure = verdict.failure
     assert failure is not None
     in_file = _in_file(subject)
-    wanted = verdict.wanted or failure.rule
-    rule = (_as_key(wanted) if in_file else as_options(wanted)) if wanted else ""
-    if wanted and not verdict.shapes:
-        if failure.rule:
-            equal = f"if the sizes are equal in every call: {rule}"
-            declared = failure.hint or _declared(subject.spec, failure.rule)
-            return "; ".join(filter(None, (declared, equal)))
-        return rule
     if failure.subject.startswith(("grad_", "backward")):
         option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
         grad, surrogate = key if in_file else option
@@ -97,14 +90,12 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)
-    if unsaid(verdict):
-        given = subject.inputs or ", ".join(verdict.shapes)  # there may be a schema
-        inputs = with_dims(given, verdict.shapes)
-        declared = f"declare the shapes that it takes, for instance --inputs '{inputs}'"
-        return (", " if in_file else " ").join(filter(None, (declared, rule)))
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "
         return f"shapes that it takes, for its tests: {stated}'{test_shapes(verdict)}'"
+    if verdict.conditions:
+        several = verdict.conditions
+        return f"require = {[*several]}" if in_file else as_options(several)
     if failure.hint or failure.subject in SAID:
         return failure.hint or None
     names = untyped(subject.spec) if failure.subject == "forward" else ()
@@ -114,31 +105,18 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
 def test_shapes(verdict: Verdict) -> str:
     """Shapes that the forward takes and what must be so of their sizes, as `test-shapes` has them: 'x[N, D]; D % 2 == 0'."""
     entries = ", ".join(f"{name}[{dims}]" for name, dims in verdict.shapes.items())
-    return "; ".join((entries, *verdict.wanted))
+    return "; ".join((entries, *verdict.conditions))
 
 
-def unsaid(verdict: Verdict) -> bool:
-    """Whether the shapes need a rule that is for the user to say: that two dims of one input are equal, and no other has them, `y[N, N]`."""
-    several = [re.findall(r"[A-Za-z]\w*", dims) for dims in verdict.shapes.values()]
-    every = Counter(name for names in several for name in {*names})
-    return any(
-        every[name] == 1 for names in several for name in names if names.count(name) > 1
-    )
+def declared_shapes(verdict: Verdict, inputs: str) -> str:
+    """Return options that declare the shapes that were found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`."""
+    given = inputs or ", ".join(verdict.shapes)  # there may be a schema
+    stated = f"--inputs '{with_dims(given, verdict.shapes)}'"
+    return " ".join(filter(None, (stated, as_options(verdict.conditions))))
 
 
-EQUAL = re.compile(r"([A-Za-z]\w*) == ([A-Za-z]\w*)")
-
-
-def _declared(spec: OpSpec, rules: Iterable[str]) -> str:
-    """Of sizes of two inputs that must be equal: the inputs with one name for both, `y[N, D]`."""
-    found = []
-    for one, other in (item.groups() for item in map(EQUAL.fullmatch, rules) if item):
-        for item in spec.tensors:
-            dims = spec.dims(item.name) or ()
-            if one in dims and other not in dims:
-                same = [other if dim == one else str(dim) for dim in dims]
-                found.append(f"{item.name}[{', '.join(same)}]")
-    return f"declare {', '.join(found)}" if found else ""
+def as_options(conditions: Iterable[str]) -> str:
+    return " ".join(f"--require '{condition}'" for condition in conditions)
 
 
 def untyped(spec: OpSpec) -> list[str]:
@@ -206,14 +184,6 @@ def _normal(code: str) -> str:
 
 def _reads(code: str, node: ast.AST) -> bool:
     return ast.unparse(node) == code
-
-
-def _as_key(conditions: Iterable[str]) -> str:
-    return f"require = [{', '.join(map(repr, conditions))}]"
-
-
-def as_options(conditions: Iterable[str]) -> str:
-    return " ".join(f"--require '{condition}'" for condition in conditions)
 
 
 def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:

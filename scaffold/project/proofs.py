@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scaffold.errors import Location, ScaffoldError, VerificationError, raise_all
+from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.project.console import Console
 from scaffold.project.interpreter import (
     ANOTHER,
@@ -27,9 +27,9 @@ from scaffold.project.project import Project, open_project
 from scaffold.project.proof_errors import (
     Subject,
     as_options,
+    declared_shapes,
     error_of,
     test_shapes,
-    unsaid,
 )
 from scaffold.project.rendering import Generated, generate, provable_of
 from scaffold.project.specification import Values
@@ -164,7 +164,7 @@ def _verdicts(
     return Proofs(found, tuple(notes))
 
 
-def _error(project: "Project", name: str, verdict: "Verdict") -> VerificationError:
+def _error(project: "Project", name: str, verdict: "Verdict") -> ScaffoldError:
     """What failed, at its place in the manifest."""
     from scaffold.derive import derive
     from scaffold.project.proof_errors import Subject, error_of
@@ -175,9 +175,9 @@ def _error(project: "Project", name: str, verdict: "Verdict") -> VerificationErr
     derived = derive(spec).derived
     inputs = listed.entry.raw.get("inputs", "")
     error = error_of(Subject(spec, derived, listed.entry.locate, inputs), verdict)
-    place = error.location or listed.entry.locate((), key=True)
-    details = tuple(f"{name}: {line}" for line in error.details)
-    return VerificationError(error.message, place, error.hint, details)
+    error.location = error.location or listed.entry.locate((), key=True)
+    error.details = tuple(f"{name}: {line}" for line in error.details)
+    return error
 
 
 NOT_OURS = (
@@ -185,7 +185,7 @@ NOT_OURS = (
     "its tests"
 )
 FITTED = "sizes of the tests as the forward wants them"
-USED = "tests use shapes found by running the forward: --test-shapes '{}'; declared in --inputs they would be checked"
+USED = "tests use shapes found by running the forward; these options declare them: {}"
 TESTS = "tests"  # of a failure, where the op is right
 Again = Callable[[Mapping[str, Any]], Generated]  # with these keys as well
 
@@ -208,9 +208,8 @@ def prove(
 ) -> Generated:
     """Prove the op, and keep the notes for whoever started the run; of what is not `tested` a test that cannot pass is such a note.
 
-    Where its forward wants sizes that nobody stated, it is generated `again` with these conditions; where it refuses the one shape
-    that the tests give to what is undeclared, with shapes that it takes, for the tests alone: the op goes on taking any. Which dims
-    of one input are equal is for the user to say.
+    Where its forward refuses the one shape that the tests give to what is undeclared, it is generated `again` with shapes that it
+    takes, for the tests alone: the op goes on taking any. So is one whose declared sizes depend on each other, with that condition.
     """
     if proving.interpreter is None:
         return _noting(generated, UNPROVEN)
@@ -218,9 +217,8 @@ def prove(
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
     verdict, ran = _verdict(generated, proving)
-    mended = (verdict.wanted or verdict.shapes) and not unsaid(verdict)
-    if again is not None and mended:
-        generated = _fitted(verdict, again)
+    if again is not None and (verdict.shapes or verdict.conditions):
+        generated = _fitted(generated, verdict, again)
         verdict, ran = _verdict(generated, proving)
     failure, notes = verdict.failure, verdict.notes
     if failure is not None and (tested or failure.subject != TESTS):
@@ -238,13 +236,13 @@ def prove(
     return _noting(generated, *found)
 
 
-def _fitted(verdict: Verdict, again: Again) -> Generated:
-    """The op again, with tests that its forward takes, and what is said of them."""
+def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
+    """Generate the op with tests that its forward takes, and say with which."""
     if not verdict.shapes:
-        said = f"{FITTED}: {as_options(verdict.wanted)}"
-        return _noting(again({"require": [*verdict.wanted]}), said)
-    text = test_shapes(verdict)
-    return _noting(again({"test-shapes": text}), USED.format(text))
+        said = f"{FITTED}: {as_options(verdict.conditions)}"
+        return _noting(again({"require": [*verdict.conditions]}), said)
+    options = declared_shapes(verdict, _subject(generated).inputs)
+    return _noting(again({"test-shapes": test_shapes(verdict)}), USED.format(options))
 
 
 def _is_written(generated: Generated, ran: str) -> bool:

@@ -43,14 +43,14 @@ class Failure(NamedTuple):
     hint: str = ""  # what to say of the inputs
     expression: str = ""  # of a formula, that raised
     statement: str = ""  # ... and the line that it stands in
-    rule: Sequence[str] = ()  # conditions that would mend it, for the user to decide
+    tried: Sequence[str] = ()  # of undeclared inputs: which shapes, in vain
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The failing case, one fact a line."""
         named = zip(("case", "inputs", "needed", "expected", "actual"), self[2:7])
         facts = [f"{name}: {text}" for name, text in named if text]
-        return (*facts, *self.output.splitlines()[-SHOWN_LINES:])
+        return (*facts, *self.tried, *self.output.splitlines()[-SHOWN_LINES:])
 
 
 class Verdict(NamedTuple):
@@ -61,9 +61,9 @@ class Verdict(NamedTuple):
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # cases that the forward does not allow
-    wanted: tuple[str, ...] = ()  # conditions on sizes that it turns out to have
     torch: str = ""  # the version that ran; none where it did not come to that
     shapes: Mapping[str, str] = {}  # of undeclared inputs that the forward takes
+    conditions: tuple[str, ...] = ()  # on their sizes, or on declared ones
     by_differences: bool = False  # since autograd has no gradient of the forward
 
 
@@ -274,11 +274,12 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
     try:
         failure = Failure(**answer["failure"]) if answer["failure"] else None
         notes, skipped = tuple(answer["notes"]), tuple(answer["skipped"])
-        wanted = tuple(answer["wanted"])
-        shapes = dict(answer.get("shapes", {}))
-        cases, differences = int(answer["cases"]), bool(answer.get("by_differences"))
-        found = Verdict(cases, failure, notes, skipped, wanted, shapes=shapes)
-        return found._replace(by_differences=differences)
+        found = Verdict(int(answer["cases"]), failure, notes, skipped)
+        return found._replace(
+            shapes=dict(answer.get("shapes", {})),
+            conditions=tuple(answer.get("conditions", ())),
+            by_differences=bool(answer.get("by_differences")),
+        )
     except (ValueError, TypeError, KeyError):
         return None
 

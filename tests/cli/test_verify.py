@@ -95,7 +95,7 @@ def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
 
 
 PAIR = ("--inputs", "h[N, D], a[W]", "--forward", "torch.cat((h, h.exp()), 1) @ a")
-REFUSED = Verdict(0, Failure("forward", "raised"), wanted=("W == 2 * D",))
+REFUSED = Verdict(0, Failure("forward", "raised"), conditions=("W == 2 * D",))
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -125,22 +125,40 @@ BARE = (
 UNSHAPED = Verdict(
     0,
     Failure("forward", "raised"),
-    wanted=("D >= 3",),
-    shapes={"x": "N, D", "w": "K, K", "b": "D"},
+    conditions=("D % 2 == 0",),
+    shapes={"x": "N, D", "w": "D, K", "b": "K"},
 )
+NONE = Failure("forward", "takes none of 9 shapes", tried=("tried: 9",), hint="declare")
 
 
-def test_shapes_that_need_a_rule_are_proposed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settled", [False, True])
+def test_shapes_that_were_found_are_those_of_the_tests(
+    settled: bool, tmp_path: Path
+) -> None:
+    """A note has them as they are declared; the table of a manifest keeps them for the tests."""
+    if settled:
+        project(tmp_path)
+    with patch.object(Proving, "prove", side_effect=[UNSHAPED, Verdict(5)]):
+        outcome = new_op(tmp_path, *BARE)
+    assert outcome.code == 0
+    declared = "--inputs 'x[N, D], w[D, K; const], b[K]?' --require 'D % 2 == 0'"
+    assert f"these options declare them: {declared}\n" in outcome.err
+    if settled:
+        kept = "test-shapes = 'x[N, D], w[D, K], b[K]; D % 2 == 0'"
+        written = contents(tmp_path)["ops.toml"].decode()
+        assert kept in written.replace('"', "'")
+
+
+def test_where_no_shapes_are_found_they_have_to_be_declared(tmp_path: Path) -> None:
     project(tmp_path)
     before = contents(tmp_path)
-    with patch.object(Proving, "prove", side_effect=[UNSHAPED]):
+    with patch.object(Proving, "prove", return_value=Verdict(0, NONE)):
         outcome = new_op(tmp_path, *BARE)
-    assert outcome.code == 1
-    inputs = "x[N, D], w[K, K; const], b[D]?"
-    assert f"for instance --inputs '{inputs}' --require 'D >= 3'\n" in outcome.err
-    assert (
-        contents(tmp_path) == before
-    ), "which dims of an input are equal is not guessed"
+    assert (outcome.code, contents(tmp_path)) == (2, before)
+    assert "note: tried: 9\n" in outcome.err
+    assert outcome.err.endswith(
+        "forward: takes none of 9 shapes; nothing was written\nhint: declare\n"
+    )
 
 
 def test_what_the_user_says_of_sizes_is_not_replaced(tmp_path: Path) -> None:

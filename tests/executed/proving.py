@@ -29,12 +29,13 @@ def write_op(directory: Path, made: Made) -> dict[str, Any]:
     """Write an op's files, with the shapes and sizes that its proof wants; the answer of the proof, and what is `missing`."""
     spec = made({})
     found = _proved(spec)
+    conditions = found.get("conditions", ())
     if found.get("shapes"):
         entries = (f"{name}[{dims}]" for name, dims in found["shapes"].items())
-        text = "; ".join((", ".join(entries), *found["wanted"]))
+        text = "; ".join((", ".join(entries), *conditions))
         found = _proved(spec := made({"test-shapes": text}))
-    elif found["wanted"]:
-        found = _proved(spec := made({"require": found["wanted"]}))
+    elif conditions:
+        found = _proved(spec := made({"require": [*conditions]}))
     derivation = derive(spec)
     for path, text in render(spec, derivation, Directories()).items():
         (directory / path).write_text(text)
@@ -44,7 +45,7 @@ def write_op(directory: Path, made: Made) -> dict[str, Any]:
 def _proved(spec: OpSpec) -> dict[str, Any]:
     derivation = derive(spec)
     if not derivation.complete:
-        return {"failure": None, "notes": [], "wanted": []}
+        return {"failure": None, "notes": []}
     texts = verification(spec, derivation, derivation.derived)
     return prove(texts.op, texts.checks)
 

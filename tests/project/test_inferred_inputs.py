@@ -407,7 +407,7 @@ def test_the_tests_of_a_module_use_shapes_that_were_found(tmp_path: Path) -> Non
     wide = STARTS.replace("return x", "return x.sum((1, 2), True) * x")
     (tmp_path / "layers.py").write_text(wide)
     done = new_op(tmp_path, "--forward", "@layers.py:Scale", name="scale")
-    assert done.code == 0 and "--test-shapes 'x[N, D, K], weight[" in done.err
+    assert done.code == 0 and "declare them: --inputs 'x[N, D, K], weight[" in done.err
 
 
 def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:

@@ -480,7 +480,7 @@ def test_a_hint_names_the_keys_of_the_manifest(tmp_path: Path) -> None:
     outcome = scaffold(tmp_path, "sync")
     assert outcome.code == 1
     assert "for its tests: test-shapes = 'x[N, D], w[D, K]'" in outcome.err
-    assert "that it takes, for instance inputs = 'x[N, N]'\n" in outcome.err
-    assert "inputs = 'x[N, N]', require = ['N % 2 == 0']\n" in outcome.err
+    assert "for its tests: test-shapes = 'x[N, N]'\n" in outcome.err
+    assert "for its tests: test-shapes = 'x[N, N]; N % 2 == 0'\n" in outcome.err
     assert " --inputs" not in outcome.err
     assert "--samples" not in outcome.err

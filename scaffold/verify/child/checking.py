@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.overrides import get_overridable_functions
 
-from scaffold.verify.child.accepted_shapes import equalities, fitting, transposed
 from scaffold.verify.child.cases import (
     Case,
     Needs,
@@ -44,13 +43,14 @@ from scaffold.verify.child.refusals import (
     Layout,
     Refusal,
     is_bound,
-    is_of_shapes,
+    may_be_of_shapes,
     mend,
     raised,
     raised_at,
     refusal,
 )
-from scaffold.verify.child.shape_search import shapes_taken
+from scaffold.verify.child.shape_search import Shapes, shapes_taken
+from scaffold.verify.child.size_relations import size_relation
 from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
@@ -104,8 +104,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     refusals: list[tuple[str, Refusal]] = field(default_factory=list)
-    wanted: list[str] = field(default_factory=list)  # of the sizes, by the forward
-    shapes: dict[str, str] = field(default_factory=dict)  # that it takes, undeclared
+    shapes: Shapes | None = None  # that the forward takes in place of the tests'
 
 
 def check(checks: Any) -> dict[str, Any]:
@@ -127,10 +126,15 @@ def check(checks: Any) -> dict[str, Any]:
     run.notes += [*_unreached(checks)][: run.failure is None]
     if run.failure is None and checks.SURROGATE:
         run.notes += notes_on(checks)
-    found = {"cases": run.cases, "failure": run.failure}
-    told = {"notes": run.notes, "skipped": run.skipped, "wanted": run.wanted}
-    by_differences = checks.REFERENCE is None and not checks.SURROGATE
-    return found | told | {"shapes": run.shapes, "by_differences": by_differences}
+    shapes = run.shapes._asdict() if run.shapes else {}
+    return {
+        "cases": run.cases,
+        "failure": run.failure,
+        "notes": run.notes,
+        "skipped": run.skipped,
+        "by_differences": checks.REFERENCE is None and not checks.SURROGATE,
+        **shapes,
+    }
 
 
 WATCHED = ("reference", "surrogate")  # functions of the checks that are the forward
@@ -162,7 +166,7 @@ def compare(checks: Any) -> dict[str, Any]:
         refused = [item.words for _, item in run.refusals]
         noted, run.cases = [*run.notes, *refused, UNSEEN][:1], 0
     found = {"cases": run.cases, "failure": run.failure}
-    return found | {"notes": noted, "skipped": run.skipped, "wanted": []}
+    return found | {"notes": noted, "skipped": run.skipped}
 
 
 def _check_case(
@@ -306,22 +310,27 @@ def _conclude(checks: Any, run: Run) -> None:
         run.failure |= {"subject": TESTS, "words": words}
     if refused.words.startswith(BROKEN):
         return
-    shapes = None
-    if name == "base" and is_of_shapes(checks, refused.words):
-        shapes = shapes_taken(checks)
     run.failure["hint"] = mend(checks, refused.words).removeprefix("; ")
-    if shapes is not None and shapes.refused:
-        run.failure["hint"] += f": {shapes.refused}"
-    elif shapes is not None:
-        run.shapes, run.wanted = shapes.dims, [*shapes.conditions]
-    if checks.LOOSE or name != "base" or refused.words == INFINITE:
-        return
-    conditions = fitting(checks)
-    if equalities(checks, conditions):
-        run.failure["hint"] = transposed(checks)
-        run.failure["rule"] = conditions
+    if name == "base" and may_be_of_shapes(refused.words):
+        _search_shapes(checks, run)
+
+
+def _search_shapes(checks: Any, run: Run) -> None:
+    """Look for shapes that the forward takes: of undeclared inputs for the tests; where all are declared for a relation of the sizes, or to say them."""
+    assert run.failure is not None
+    found = shapes_taken(checks)
+    if found is None and (relation := size_relation(checks)):
+        run.shapes = Shapes({}, relation)
+    elif found is None:
+        instead = shapes_taken(checks, declared=False)
+        if isinstance(instead, Shapes):
+            run.failure["hint"] = f"shapes that it takes, for instance: {instead}"
+    elif isinstance(found, Shapes):
+        run.shapes = found
     else:
-        run.wanted = list(conditions)
+        run.failure |= {"words": found.words, "tried": found.tried}
+        declare = f"declare the shapes that it takes, as in --inputs '{found.example}'"
+        run.failure["hint"] = declare
 
 
 UNSEEN = "no gradient with an element in it could be compared"

@@ -80,5 +80,4 @@ def _words(error: BaseException) -> str:
 
 def _failed(subject: str, words: str) -> dict[str, Any]:
     failure = {"subject": subject, "words": words}
-    nothing: dict[str, Any] = {"notes": [], "skipped": [], "wanted": []}
-    return {"cases": 0, "failure": failure, **nothing}
+    return {"cases": 0, "failure": failure, "notes": [], "skipped": []}

@@ -112,16 +112,11 @@ def _are_finite(outputs: tuple[Tensor, ...]) -> bool:
     return all(bool(output.isfinite().all()) for output in outputs)
 
 
-def is_of_shapes(checks: Any, words: str) -> bool:
-    """Whether other shapes may mend it, of inputs of which none are declared."""
+def may_be_of_shapes(words: str) -> bool:
+    """Whether other shapes may mend a refusal."""
     of_kind = any(part in words for part, _ in KINDS)
     raised_other = words.startswith(("raised TypeError", *BROKEN))
-    return (
-        checks.LOOSE
-        and words.startswith("raised ")
-        and not raised_other
-        and not of_kind
-    )
+    return words.startswith("raised ") and not raised_other and not of_kind
 
 
 def mend(checks: Any, words: str) -> str:
@@ -140,8 +135,6 @@ def mend(checks: Any, words: str) -> str:
     known = next((hint for part, hint in KINDS if part in words), None)
     if known is not None:
         return f"; {known}"
-    if checks.LOOSE:
-        return "; declare in --inputs the shapes that it takes"
     return f"; {GIVE}"
 
 

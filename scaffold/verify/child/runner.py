@@ -141,5 +141,4 @@ def _not_loaded(error: Exception) -> dict[str, Any]:
         failure["hint"] = (
             f"install {error.name.partition('.')[0]} where PyTorch is, or name an interpreter that has both: --python"
         )
-    nothing: dict[str, Any] = {"notes": [], "skipped": [], "wanted": []}
-    return {"cases": 0, "failure": failure, **nothing}
+    return {"cases": 0, "failure": failure, "notes": [], "skipped": []}

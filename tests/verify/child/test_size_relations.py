@@ -1,0 +1,49 @@
+"""How one declared size follows from others is found out by running the forward."""
+
+import pytest
+
+from tests.verify.ops import verdict
+
+RELATIONS = {
+    "W == 2 * D": ("h[N, D], a[W]", "torch.cat((h, h.exp()), 1) @ a"),
+    "G == 3 * H": ("x[N, G], h[N, H]", "sum(x.chunk(3, 1)) * h"),
+    "H == n_rep * G": (
+        "q[B, H, T], k[B, G, T], n_rep: int = 2",
+        "q * k.repeat_interleave(n_rep, 1)",
+    ),
+    "C == A + B": ("a[A], b[B], c[C]", "torch.cat((a, b)) * c"),
+    "M == N + 2": ("x[N], w[M]", "F.pad(x, (1, 1)) * w"),
+}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_what_the_forward_wants_is_found(relation: str) -> None:
+    inputs, forward = RELATIONS[relation]
+    found = verdict(inputs=inputs, forward=forward, derive=True)
+    assert (found.conditions, found.shapes) == ((relation,), {})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x[N], y[N]", "x * y"),
+        ("x[N], y[M]", "torch.nothing(x) * y"),
+        ("x[N, D], w[K, D]", "x @ w"),  # that two names are equal is not assumed
+    ],
+)
+def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
+    inputs: str, forward: str
+) -> None:
+    assert verdict(inputs=inputs, forward=forward, derive=True).conditions == ()
+
+
+def test_of_sizes_that_no_relation_mends_shapes_are_told() -> None:
+    found = verdict(
+        inputs="input[N, I], weight[O, I], bias[O]?",
+        forward="input @ weight + bias",
+        derive=True,
+    )
+    assert found.failure is not None
+    assert found.failure.hint == (
+        "shapes that it takes, for instance: input[N, D], weight[D, K], bias[K]"
+    )
