@@ -357,6 +357,8 @@ MEANT = {
 # Options that went, and what to do instead.
 GONE = {
     "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
+    "--verify": "new-op proves what it writes; with --stdout it prints that and writes nothing",
+    "--no-verify": "leave it out: nothing is proven here",
     "--explain": "scaffold derive NAME --explain shows how a backward came about",
     "--configuration": "scaffold config shows the keys of [tool.scaffold]",
 }

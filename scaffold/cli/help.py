@@ -142,7 +142,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
     ),
     "derive": (
         *_MATHS,
-        Panel("What is printed", ("--explain", "--sizes", "--verify", "--format")),
+        Panel("What is printed", ("--explain", "--sizes", "--format")),
         _SAID_OTHERWISE,
         _GRADIENTS,
         _STYLE,

@@ -120,13 +120,6 @@ DERIVE = (
     Option(
         "--sizes", "For the bytes of --explain: 'N=32, D=512, ...=8'.", metavar="SIZES"
     ),
-    Option(
-        "--verify/--no-verify",
-        "Run it against PyTorch's autograd before it is printed (default: no).",
-        bool,
-    ),
-    PYTHON,
-    LIMIT,
     FORMAT,
 )
 SHOW = (

@@ -133,18 +133,6 @@ def test_the_steps_or_why_there_are_none(
     assert any(shown.startswith(line) for shown in outcome.out.splitlines())
 
 
-def test_what_is_printed_is_proven_where_that_is_asked_for(tmp_path: Path) -> None:
-    right = derive(tmp_path, *SWISH, "--verify")
-    assert (right.code, right.err, listing(tmp_path)) == (0, "", {})
-    assert right.out == derive(tmp_path, *SWISH).out
-    wrong = derive(tmp_path, *SWISH, "--grad", "x=2 * grad_output", "--verify")
-    assert (wrong.code, wrong.out) == (1, "")
-    assert "--grad:1:3: grad_x: " in wrong.err
-    assert "note: case: base" in wrong.err
-    nowhere = derive(tmp_path, *SWISH, "--verify", "--python", "nowhere/python")
-    assert nowhere.code == 2 and nowhere.err.startswith("--python:1:1: ")
-
-
 def test_nothing_is_started_where_no_proof_is_asked_for(tmp_path: Path) -> None:
     with patch.object(Proving, "start", side_effect=AssertionError):
         assert derive(tmp_path, *SWISH).code == 0

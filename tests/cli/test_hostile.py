@@ -112,7 +112,7 @@ PROVING = [
     ["sync"],
     ["upgrade", "foo", "bar", "--dry-run"],
     ["upgrade", "foo", "bar"],
-    ["derive", "foo", "--verify"],
+    ["new-op", "foo", "--stdout"],
 ]  # fmt: skip
 OWN = {"kernels", "drawn"}  # what the ops themselves name
 # Several commands, each with its arguments, in one process that is started as the command is: after each, what it said, as JSON.

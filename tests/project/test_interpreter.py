@@ -150,7 +150,7 @@ def test_every_command_that_proves_takes_one(tmp_path: Path) -> None:
     (root / "old.py").write_text(test_adopting.HEAD + test_adopting.SCALE)
     (root / "rules.toml").touch()
     proving = [
-        *(["sync"], ["upgrade"], ["new-op", "scale"], ["derive", "scale", "--verify"]),
+        *(["sync"], ["upgrade"], ["new-op", "scale"]),
         *(["adopt", "old.py::ScaleFunction"], ["rules", "check", "rules.toml"]),
     ]
     for command in proving:
