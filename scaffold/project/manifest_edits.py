@@ -5,7 +5,7 @@ Invariant: what is said of other ops is the same, byte for byte; an edit that wo
 
 An op takes its tables from the comment right above the header to the last value, the comment right below that, and the
 blank lines after them. A comment that stands by itself is about the file, and stays. An op may also be written without a
-table of its own: as dotted keys, or as a value between braces.
+table of its own: as dotted keys, or as a value between braces in a line of its own.
 """
 
 import tomllib
@@ -20,7 +20,6 @@ from scaffold.spec.toml import (
     op_table,
     statements,
     toml_key,
-    toml_text,
     written_value,
 )
 
@@ -40,10 +39,7 @@ class _Edit(NamedTuple):
 def without(text: str, op: str, place: Location) -> str:
     """The text without the op, and without the comments that belong to it."""
     left = {name: raw for name, raw in _ops(text).items() if name != op}
-    changed = _edited(text, _removals(text, op))
-    while entry := _entry_of(changed, op):
-        changed = _edited(changed, [_entry_cut(changed, entry)])
-    return _checked(changed, left, op, place)
+    return _checked(_edited(text, _removals(text, op)), left, op, place)
 
 
 def renamed(text: str, op: str, new: str, place: Location) -> str:
@@ -163,37 +159,12 @@ def _table(lines: _Lines, header: Statement, last: Statement, following: int) ->
     return range(_above(lines, lines.of(header.start)), end)
 
 
-def _entry_of(text: str, op: str) -> Statement | None:
-    """The last entry between braces that the op is, or is a part of."""
-    found = [
-        item
-        for item in statements(text)
-        if item.inline and item.path[:2] == (OPS, op) and len(item.table) < 2
-    ]
-    return found[-1] if found else None
-
-
-def _entry_cut(text: str, item: Statement) -> _Edit:
-    """An entry between braces gone, and a comma with it."""
-    after = len(text) - len(text[item.end :].lstrip())
-    if text.startswith(",", after):
-        rest = text[after + 1 :]
-        return _Edit(item.start, after + 1 + len(rest) - len(rest.lstrip()))
-    before = text[: item.start].rstrip()
-    return _Edit(len(before) - before.endswith(","), item.end)
-
-
 def _replacements(
     text: str, op: str, before: Mapping[str, Any], said: Mapping[str, Any]
 ) -> Iterator[_Edit]:
     """What changes where the op says it: other values, keys that go, keys that come."""
-    lines, found = _Lines(text), statements(text)
-    own = [item for item in found if item.path[:2] == (OPS, op)]
-    outer = [item for item in own if not item.inline]
-    if not outer:
-        whole = [item for item in own if item.path == (OPS, op)]
-        yield from (_Edit(_value(i), i.end, toml_text(said)) for i in whole)
-        return
+    lines = _Lines(text)
+    outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
     stays: list[Statement] = []
     covered: list[KeyPath] = []
     for item in outer:
@@ -210,11 +181,6 @@ def _replacements(
     for path, value in _leaves(said):
         if not any(path[: len(known)] == known for known in covered):
             yield from _addition(lines, stays, (OPS, op, *path), value)
-
-
-def _value(item: Statement) -> int:
-    assert item.value is not None  # an entry between braces has one
-    return item.value
 
 
 def _addition(
