@@ -9,7 +9,6 @@ import os
 import posixpath
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -43,7 +42,7 @@ from scaffold.spec.json_schema import schema_text
 from scaffold.spec.names import is_identifier
 from scaffold.spec.other_tools import Surroundings, table_of
 from scaffold.spec.problems import KeyPath, Locate
-from scaffold.spec.toml import Places, parse_toml, statements, toml_text
+from scaffold.spec.toml import Places, parse_toml, toml_text
 from scaffold.version import __version__
 from scaffold.workspace.conflicts import POLICIES
 from scaffold.workspace.records import DIRECTORY as STATE
@@ -180,15 +179,16 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
     reads = {name: _read(directory / name) for name in (PROJECT, ATTRIBUTES)}
     before = _text(reads[PROJECT], PROJECT)
     tables = parse_toml(before.removeprefix(MARK), PROJECT)
-    there = "scaffold" in table_of(tables, "tool")
+    table = table_of(tables, "tool").get("scaffold")
+    there = table is not None
     name = table_of(tables, "project").get("name")
     said = guess_places(directory, name if isinstance(name, str) else None, given)
     _check(said, directory)
     notes = () if there else check_above(directory, own=(directory / PROJECT).exists())
-    after = (
-        _with_given(before, given, directory) if there else _with_table(before, said)
-    )
+    after = before if there else _with_table(before, said)
     configuration = _configuration(after, directory)
+    if table is not None:
+        _check_given(before.removeprefix(MARK), given, table)
     manifest = _manifest(configuration)
     files = {PROJECT: after}
     if manifest is not None:
@@ -202,8 +202,7 @@ def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> 
         files[ATTRIBUTES] = _with_records(_text(reads[ATTRIBUTES], ATTRIBUTES))
     kept = (manifest,) if manifest and (directory / manifest).exists() else ()
     if there:
-        becomes = "stays as it is" if after == before else "gets what it lacks"
-        notes = (*notes, f"'{PROJECT}' has a [tool.scaffold], which {becomes}")
+        notes = (*notes, f"'{PROJECT}' has a [tool.scaffold], which stays as it is")
     elif configuration.installed and configuration.package:
         said_of = f"tests import '{configuration.package}' as it is installed"
         notes = (*notes, f"{said_of}: pip install -e . before they run")
@@ -251,14 +250,6 @@ def _option(name: str) -> Locate:
         return Location(f"--{name}")
 
     return locate
-
-
-def _with_given(before: str, given: Mapping[str, str], directory: Path) -> str:
-    """The file with the keys that options name in the table that it has."""
-    plain = before.removeprefix(MARK)
-    # What is wrong with the table is said before anything is added to it.
-    read_configuration(plain, PROJECT, str(directory))
-    return before[: len(before) - len(plain)] + with_keys(plain, given, PROJECT)
 
 
 def _with_table(before: str, said: Mapping[str, str]) -> str:
@@ -321,31 +312,20 @@ def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
     )
 
 
-def with_keys(text: str, given: Mapping[str, str], path: str) -> str:
-    """The text with the keys in its [tool.scaffold]; one that has another value there is an error."""
-    table: dict[str, Any] = tomllib.loads(text)["tool"]["scaffold"]
-    places = Places(text, path, ("tool", "scaffold"))
-    problems = [
-        _difference(key, value, table[key], places((key,)))
-        for key, value in given.items()
-        if key in table and not _same(value, table[key])
-    ]
-    raise_all(problems)
-    new = {key: value for key, value in given.items() if key not in table}
-    if not new:
-        return text
-    lines = "".join(f"{key} = {toml_text(value)}\n" for key, value in new.items())
-    changed = _below_header(text, lines)
-    if not _says(changed, table | new):
-        message = f"'{next(iter(new))}' cannot be added: the table has no header [tool.scaffold]"
-        raise ScaffoldError(message, places(()), f"write: {lines.splitlines()[0]}")
-    return changed
-
-
-def _difference(key: str, given: str, there: Any, place: Location) -> ScaffoldError:
-    message = f"'{key}' is {there!r} here, and --{key} says {given!r}"
-    hint = "edit it: scaffold init changes no key that is there"
-    return ScaffoldError(message, place, hint)
+def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) -> None:
+    """Refuse options that a [tool.scaffold] which is there does not say."""
+    places = Places(text, PROJECT, ("tool", "scaffold"))
+    raise_all(
+        [
+            ScaffoldError(
+                f"--{key} says {value!r}, and the [tool.scaffold] here does not",
+                places((key,)),
+                f"edit it: {key} = {toml_text(value)}",
+            )
+            for key, value in given.items()
+            if not _same(value, table.get(key))
+        ]
+    )
 
 
 def _same(one: str, other: Any) -> bool:
@@ -353,23 +333,6 @@ def _same(one: str, other: Any) -> bool:
     return isinstance(other, str) and posixpath.normpath(one) == posixpath.normpath(
         other
     )
-
-
-def _below_header(text: str, lines: str) -> str:
-    """The text with lines right below the header [tool.scaffold]; the same text where it has none."""
-    for item in statements(text):
-        if item.value is None and item.path == ("tool", "scaffold"):
-            above, newline, below = text[item.end :].partition("\n")
-            return text[: item.end] + above + (newline or "\n") + lines + below
-    return text
-
-
-def _says(text: str, table: Mapping[str, Any]) -> bool:
-    try:
-        found = tomllib.loads(text)["tool"]["scaffold"]
-    except tomllib.TOMLDecodeError:
-        return False
-    return bool(found == table)
 
 
 # Packages beside the one that is shipped.

@@ -143,33 +143,6 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("[tool.scaffold]", '[tool.scaffold]\nsource = "ops"\n'),
-        (
-            "\ufeff[project]\n[ tool . scaffold ]  # ours\n# why\n[tool.scaffold.lint]\n",
-            '\ufeff[project]\n[ tool . scaffold ]  # ours\nsource = "ops"\n# why\n[tool.scaffold.lint]\n',
-        ),
-        (
-            '[project]\nname = """\n[tool.scaffold]\n"""\n[tool.\'scaffold\']\n',
-            '[project]\nname = """\n[tool.scaffold]\n"""\n[tool.\'scaffold\']\nsource = "ops"\n',
-        ),
-    ],
-)
-def test_what_the_table_lacks_is_added_to_it(
-    tmp_path: Path, before: str, after: str
-) -> None:
-    path = tmp_path / "pyproject.toml"
-    path.write_text(before, encoding="utf-8")
-    outcome = scaffold(tmp_path, "init", "--source", "ops")
-    assert (outcome.code, path.read_text(encoding="utf-8")) == (0, after)
-    note = "note: 'pyproject.toml' has a [tool.scaffold], which gets what it lacks\n"
-    assert outcome.err == note
-    assert "update  pyproject.toml" in outcome.out
-    assert places(tmp_path) == ("ops", None, None)
-
-
 def test_a_directory_of_a_project_becomes_none_by_mistake(tmp_path: Path) -> None:
     made(tmp_path, "packages/one/")
     assert scaffold(tmp_path, "init").code == 0
