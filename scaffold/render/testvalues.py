@@ -2,7 +2,7 @@
 
 In: the inputs of an `OpSpec`. Out: for each the Python expression that makes one; for the proof further values of attributes, so that each
 branch of a forward that asks for them is run, and of the elements of tensors where a gradient is stated.
-Invariant: an expression reads only the sizes given to it, `torch`, and makers. A value that the forward
+Invariant: an expression reads only the sizes given to it, `torch`, and the functions of MAKERS and MASK that the test file has. A value that the forward
 refuses says nothing of the op; one that `require` or the bound of an index reads is not tried.
 """
 

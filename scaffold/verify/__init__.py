@@ -11,11 +11,9 @@ from scaffold.verify.prover import (
     Prover,
     Request,
     Verdict,
-    ask,
     has_torch,
     import_path,
     lacks_torch,
-    verify,
     verify_many,
 )
 
@@ -25,11 +23,9 @@ __all__ = [
     "Prover",
     "Request",
     "Verdict",
-    "ask",
     "has_torch",
     "import_path",
     "lacks_torch",
     "processes_for",
-    "verify",
     "verify_many",
 ]

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,25 +131,6 @@ def lacks_torch(python: str) -> str:
                 return f"is Python {major}.{minor}, which is too old"
             return "" if found == "True" else "has no torch"
     return "is no Python"
-
-
-def verify(
-    op: str,
-    checks: str,
-    path: Sequence[str] = (),
-    limit: float = LIMIT,
-    python: str = sys.executable,
-) -> Verdict:
-    """Prove one op."""
-    return ask(Request(op, checks, tuple(path)), limit, python)
-
-
-def ask(
-    request: Request, limit: float = LIMIT, python: str = sys.executable
-) -> Verdict:
-    """The verdict on one request."""
-    with closing(Prover(python, limit)) as prover:
-        return prover.prove(request)
 
 
 def verify_many(

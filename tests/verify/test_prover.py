@@ -7,19 +7,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from scaffold.verify import (
+    Prover,
     Request,
+    Verdict,
     has_torch,
     processes_for,
-    verify,
     verify_many,
 )
+from scaffold.verify.prover import LIMIT
 from scaffold.verify.rule_checks import check_rules
 from tests.cli.environments import with_torch_alone
 from tests.cli.running import environment
@@ -35,6 +38,18 @@ ENDS = {
     "ended with exit code 3 and no verdict": "import os\nos._exit(3)\n",
     "ended with exit code 0 and no verdict": "import os\nos._exit(0)\n",
 }
+
+
+def verify(
+    op: str,
+    checks: str,
+    path: Sequence[str] = (),
+    limit: float = LIMIT,
+    python: str = sys.executable,
+) -> Verdict:
+    """Prove one op."""
+    with closing(Prover(python, limit)) as prover:
+        return prover.prove(Request(op, checks, tuple(path)))
 
 
 def ended(process: int) -> bool:
@@ -116,8 +131,8 @@ while True:
 """
 PARENT = """
 import sys
-from scaffold.verify import verify
-verify(sys.argv[1], "", limit=40)
+from scaffold.verify import Prover, Request
+Prover(sys.executable, 40).prove(Request(sys.argv[1], "", ()))
 """
 
 
