@@ -34,24 +34,19 @@ from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.save_plan import BackwardGraph, is_dear
+from scaffold.derive.plan.save_plan import BackwardGraph
 from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
 from scaffold.derive.simplify.autocast_casts import with_casts
-from scaffold.derive.simplify.compositions import (
-    with_masks_of_arguments,
-    with_probabilities,
-)
+from scaffold.derive.simplify.compositions import with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import FORWARD_PRODUCTS, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_terms import JOINED
-from scaffold.derive.simplify.one_hots import ONE_HOTS, without_zeros
-from scaffold.derive.simplify.rebuilding import users_of
 from scaffold.derive.simplify.rewrites import REWRITES
-from scaffold.derive.simplify.settled_choices import present, settled_tests
+from scaffold.derive.simplify.settled_choices import present
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements
 from scaffold.formula import Graph, Statement
@@ -64,8 +59,6 @@ TOO_DEEP = "it is nested too deeply"
 # spelling of a product is met here. The first that finds a simpler op makes it, and what it makes is simplified in turn.
 SIMPLIFICATIONS = in_order(
     (
-        # `g * onehot / y` before it is taken for a product of the forward: nothing is divided by what `y` is elsewhere.
-        ONE_HOTS,
         # Sums of products with a common factor, before these products change.
         ALGEBRA,
         REWRITES,
@@ -365,28 +358,12 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
             others = [op for name, op in found.gradients.items() if name != item.name]
             kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
-    kept = {*held, *_dear(roots.values())}
-    users = users_of(roots.values())
-    for name, root in tuple(roots.items()):
-        renew(name, settled_tests(make, root, kept, users))
     if not (spec.forgoes_second or spec.once_differentiable):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
         for name in roots:
             renew(name, known)
-        known = with_masks_of_arguments(make, roots, held)
-        for name in roots:
-            renew(name, known)
-        # After all sums have their terms. Where memory is written over, `write/in_place.py` does it without a copy.
-        known = without_zeros(make, roots, held)
-        for name in roots:
-            renew(name, known)
     return roots, of
-
-
-def _dear(roots: Iterable[Op]) -> Collection[Op]:
-    """The values that cost too much to be computed in each gradient that reads them."""
-    return {op for root in roots for op in root.walk() if is_dear(op)}
 
 
 def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:

@@ -23,7 +23,6 @@ from scaffold.derive.rules.formula_words import (
 )
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.simplify.constructors import Maker
-from scaffold.derive.simplify.rewrites import without_parts_elsewhere
 from scaffold.formula import UNKNOWN
 
 Pairs = list[tuple[Op, Op]]
@@ -624,8 +623,7 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
     left = make.slice_scatter(g, make.zeros(g, src.shape), dim, start, end, step)
     by = make.const(None) if literal(step) == 1 else step
     bounds = (start, end, by)
-    whole = without_parts_elsewhere(make, g, dim, bounds)
-    part = indexing.sliced(make.applier, whole, at, bounds, src.shape)
+    part = indexing.sliced(make.applier, g, at, bounds, src.shape)
     return [(x, left), (src, part)]
 
 

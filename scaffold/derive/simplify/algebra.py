@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import Op, is_number, literal, number
+from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
-from scaffold.derive.simplify.rebuilding import TURNED, Renewal, renewed
+from scaffold.derive.simplify.rebuilding import Renewal, renewed
 
 ALGEBRA = Registry()
 CHOICES = frozenset({"where", "cond"})  # their values stand last
@@ -28,18 +28,8 @@ CHOICES = frozenset({"where", "cond"})  # their values stand last
 
 
 @ALGEBRA.on("mul")
-def _times_real(make: Maker, a: Op, b: Op) -> Op | None:
-    """`complex(g, zeros) * z` as `g * z`: of the gradient of `z.real`."""
-    for one, two in ((a, b), (b, a)):
-        real = make.is_(one, "complex") and one.args[1].rule == "zeros"
-        if real and two.kind == one.kind and one.args[0].shape == one.shape:
-            return make.mul(one.args[0], two)
-    return None
-
-
-@ALGEBRA.on("mul")
 def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
-    """`c * s ** (0 if c == 0 else c - 1) * s` as `c * s**c`: where c is 0, so are both."""
+    """`c * s ** (0 if c == 0 else c - 1) * s` as `c * s**c`: where c is 0, so are both. Of a focal loss."""
     if a.kind != "static" or not b.is_tensor or b.facts.operator not in ("*", "/"):
         return None
     product = make.products.of(b)
@@ -55,57 +45,6 @@ def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
-@ALGEBRA.on("mul")
-def _times_reciprocal(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * (1 / y / y)` as `g / y / y`, which takes as long where one is as large as the other."""
-    if b.facts.operator != "/" or make.opaque(b) or a.shape != b.shape:
-        return None
-    quotient, y = b.args
-    if quotient.facts.operator != "/" or make.opaque(quotient):
-        return None
-    above, below = quotient.args
-    return make.div(make.div(a, below), y) if is_number(above, 1) else None
-
-
-@ALGEBRA.on("mul")
-def _times_own_length(make: Maker, a: Op, b: Op) -> Op | None:
-    """`x * (g * n / where(n == 0, 1, n)).unsqueeze(-1)`, of `n = x.norm(dim=-1)`, as `x * g.unsqueeze(-1)`: where n is 0, so is x.
-
-    Of `x.norm(dim=-1) ** 2`.
-    """
-    for x, factor in ((a, b), (b, a)):
-        inner, views = _unviewed(make, factor)
-        product = make.products.of(inner)
-        for guard in product.below:
-            n = _of_guard(guard)
-            if n is guard or n not in product.tensors or not _is_length(n, x):
-                continue
-            found = make.products.op(
-                product.without(Product(tensors=(n,), below=(guard,)))
-            )
-            if found.shape != inner.shape:
-                return None
-            for view in views:
-                found = make(view.rule, found, *view.args[1:])
-            return make.mul(*((x, found) if x is a else (found, x)))
-    return None
-
-
-def _unviewed(make: Maker, op: Op) -> tuple[Op, list[Op]]:
-    """The value without dims of 1 that are put in, and how these are, the first one first."""
-    views = list[Op]()
-    while make.is_(op, "unsqueeze"):
-        views.insert(0, op)
-        op = op.args[0]
-    return op, views
-
-
-def _is_length(n: Op, x: Op) -> bool:
-    """Whether it is the length of a vector, along some dims, which is zero only where that is."""
-    squares = "length" in n.facts.flags and literal(n.args[1]) in (2, "fro")
-    return squares and n.args[0] is x
-
-
 def _is_one_less(exponent: Op, c: Op) -> bool:
     """Whether a Python value is `0 if c == 0 else c - 1`, the exponent in the gradient of `x**c`."""
     if not exponent.is_python("conditional"):
@@ -118,15 +57,6 @@ def _is_one_less(exponent: Op, c: Op) -> bool:
     return test.args[0] is c and less.args[0] is c
 
 
-@ALGEBRA.on("conj")
-def _conj_of_multiple(make: Maker, a: Op) -> Op | None:
-    """`(2 * z).conj()` as `2 * z.conj()`."""
-    value = number(a.args[0]) if make.is_(a, "mul") else None
-    if value is None or isinstance(value, complex):
-        return None
-    return make.mul(a.args[0], make.conj(a.args[1]))
-
-
 @ALGEBRA.on("mul")
 def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     """`4 * (x / 2)` as `2 * x`, `n * (x / 2)` as `n * x / 2`."""
@@ -136,49 +66,6 @@ def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     if number(a) is not None and number(quotient) is not None:
         return make.mul(quotient, b.args[0])
     return make.div(make.mul(a, b.args[0]), b.args[1])
-
-
-@ALGEBRA.on("mul")
-def _times_viewed_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """`2 * (y * (g / (2 * s)).unsqueeze(-1))` as `y * (g / s).unsqueeze(-1)`: of a squared distance over `2 * sigma**2`."""
-    if number(a) in (None, 1, -1) or not b.is_tensor or make.is_whole(b):
-        return None
-    product = make.products.of(b)
-    for at, factor in enumerate(product.tensors):
-        if factor.facts.inline != "always" or make.is_whole(factor):
-            continue
-        quotient, *dims = factor.args
-        if quotient.facts.operator != "/" or quotient.args[1].kind != "static":
-            continue
-        if make.opaque(quotient):
-            continue
-        found = make.mul(a, quotient)
-        before, after = make.products.of(quotient), make.products.of(found)
-        if before.number == after.number and before.static_below != after.static_below:
-            tensors = [*product.tensors]
-            tensors[at] = make(factor.rule, found, *dims)
-            return make.products.op(product._replace(tensors=tuple(tensors)))
-    return None
-
-
-@ALGEBRA.on_each("mul", "div")
-def _into_masked_number(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """`c * (where(m, g, 0) * y)` as `where(m, c * g, 0) * y` and `where(m, g, 0) * y / c` likewise, where g is one number."""
-    at = int(args[1].is_tensor)
-    term, by = args[at], args[1 - at]
-    if by.kind != "static" or term.facts.operator != "*" or make.is_whole(term):
-        return None
-    for place, masked in enumerate(term.args):
-        mask = masked.rule in CHOICES and len(masked.args) == 3
-        if not mask or make.opaque(masked) or not is_number(masked.args[2], 0):
-            continue
-        condition, value, zero = masked.args
-        if value.shape == SCALAR and value.is_tensor and condition.shape != term.shape:
-            inner = make(rule, *((value, by) if at == 0 else (by, value)))
-            found = [*term.args]
-            found[place] = make.where(condition, inner, zero)
-            return make.program.over(term, found)
-    return None
 
 
 @ALGEBRA.on("div")
@@ -220,7 +107,10 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("matmul")
 def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
-    """`x @ 0` as 0: of one of several results that no gradient comes from, as the vectors of eigh where only its values are read."""
+    """`x @ 0` as 0: of one of several results that no gradient comes from, as the vectors of eigh where only its values are read.
+
+    No known op has it; without it a table's rule that reads all of them is left to autograd.
+    """
     return make.const(0) if is_number(a, 0) or is_number(b, 0) else None
 
 
@@ -285,7 +175,7 @@ def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
         if term is None or terms[other] is None:
             continue
         # Also of a quotient that several gradients read.
-        found = _without_guards(make, term, make.deep_products.of(args[other]).below)
+        found = _without_guards(term, make.deep_products.of(args[other]).below)
         if found != term:
             pair = [*args]
             pair[at] = make.products.op(found)
@@ -293,25 +183,10 @@ def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     return None
 
 
-def _without_guards(
-    make: Maker, term: Product[Op], others: Collection[Op]
-) -> Product[Op]:
-    """A product that is divided by the values themselves that others are divided by; those of `(s / n).unsqueeze(-1)` too."""
+def _without_guards(term: Product[Op], others: Collection[Op]) -> Product[Op]:
+    """A product that is divided by the values themselves that others are divided by."""
     below = tuple(own if (own := _of_guard(op)) in others else op for op in term.below)
-    found = term._replace(below=below)
-    for factor in term.tensors:
-        value, views = _unviewed(make, factor)
-        if len(views) != 1:
-            continue
-        dim = views[0].args[1]
-        inner = make.products.of(value)
-        unguarded = [*map(_of_guard, inner.below)]
-        wide = tuple(make.unsqueeze(op, dim) for op in unguarded)
-        if unguarded != [*inner.below] and set(wide) <= set(others):
-            above = make.unsqueeze(make.products.op(inner._replace(below=())), dim)
-            found = found.without(Product(tensors=(factor,)))
-            found = found.times(Product(tensors=(above,), below=wide))
-    return found
+    return term._replace(below=below)
 
 
 def _of_guard(op: Op) -> Op:
@@ -336,8 +211,6 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
     for products in (make.products, make.deep_products):
         one, two = products.of(a), products.of(b)
         shared = one.common(two)
-        if not shared.has_factors and (found := _of_opposites(make, rule, one, two)):
-            return found
         if not shared.has_factors and _is_read_elsewhere(make, one, two, args):
             return None
         if shared == Product() or not (shared.has_factors or one.number == two.number):
@@ -356,21 +229,6 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
         if found.shape == shapes.broadcast(a.shape, b.shape):
             return found
     return None
-
-
-def _of_opposites(
-    make: Maker, rule: str, one: Product[Op], two: Product[Op]
-) -> Op | None:
-    """`2 * x + -2 * y` as `2 * (x - y)`, and `-2 * x - 2 * y` as `-2 * (x + y)`: the numbers differ in their signs alone."""
-    if one.number != -two.number or one.number in (1, -1):
-        return None
-    if isinstance(one.number, complex):
-        return None
-    terms = [make.products.op(term._replace(number=1)) for term in (one, two)]
-    number, inner = one.number, make(TURNED[rule], *terms)
-    if number < 0 and inner.facts.operator == "-":
-        number, inner = -number, make(TURNED[rule], *reversed(terms))
-    return make.products.op_times(Product(number), inner)
 
 
 def _is_read_elsewhere(
@@ -532,23 +390,7 @@ class _Scalars:
             found = self._regrouped(op, of)
             if found is not None:
                 return found
-        if op.facts.operator == "*" and op.kind == "real":
-            above = self._above_the_line(op)
-            if above is not None:
-                return of(above)
         return self.make.program.over(op, map(of, op.args))
-
-    def _above_the_line(self, op: Op) -> Op | None:
-        """`s / y * x` as `s * x / y`, which takes as long."""
-        quotient, x = op.args
-        if quotient.facts.operator != "/" or quotient in self.whole or not x.is_tensor:
-            return None
-        s, y = quotient.args
-        if self.uses[quotient] > 1 or _is_small(x) or y.shape != op.shape:
-            return None
-        if not s.is_tensor or s.shape != SCALAR:
-            return None
-        return self.make.program.over(quotient, (self._times(s, x), y))
 
     def _regrouped(self, op: Op, of: Renewal) -> Op | None:
         """`x * (s * y) / t` as `s / t * (x * y)`; None where it has no scalar tensor, or one factor of one number."""
@@ -587,7 +429,7 @@ class _Scalars:
         return self.make.neg(found) if minus else found
 
     def _before_repeated(self, tensors: Iterable[Op]) -> tuple[Op, ...]:
-        """Factors, with one number in the place of a tensor that has it everywhere."""
+        """Factors, with one number in the place of a tensor that has it everywhere: of two known ops, one the KL of a VAE."""
         return tuple(
             (
                 item.args[0]

@@ -10,13 +10,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, down_to, is_number
+from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.patterns import Bound, Matcher, Pattern, heads, pattern
-from scaffold.derive.simplify.rebuilding import Renewal, rebuilt, renewed, users_of
-
-# --- Compositions of the forward, which have a gradient of their own.
+from scaffold.derive.simplify.rebuilding import Renewal, rebuilt, renewed
 
 RuleName = tuple[Table, str]  # a table, and the name of a rule in it
 
@@ -88,7 +86,10 @@ def _fits(op: Op, args: Bound) -> bool:
 def with_probabilities(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op], there: Collection[Op]
 ) -> dict[Op, Op]:
-    """The gradients with `softmax(x)` for `exp(log_softmax(x))` where nothing else reads the logarithms: what each op below them becomes."""
+    """The gradients with `softmax(x)` for `exp(log_softmax(x))` where nothing else reads the logarithms: what each op below them becomes.
+
+    Of 11 in 661 known ops, each a loss over classes.
+    """
     seen = {*down_to(roots.values(), held)}
     users: dict[Op, set[str]] = {}
     for op in seen - {*held}:
@@ -110,23 +111,6 @@ def with_probabilities(
     exponentials = {op for op in seen if op.rule == "exp" and op.args[0] in logs}
     kept = {*held} - exponentials
     return renewed(roots.values(), kept, softmax_again) if logs else {}
-
-
-def with_masks_of_arguments(
-    make: Maker, roots: Mapping[str, Op], held: Collection[Op]
-) -> dict[Op, Op]:
-    """The gradients with `x <= 0` for `relu(x) <= 0` where nothing else reads that value: what each op below them becomes."""
-    users = users_of(roots.values())
-
-    def plain(op: Op, of: Renewal) -> Op:
-        if op.facts.operator == "<=" and is_number(op.args[1], 0):
-            value = op.args[0]
-            sole = value.rule == "relu" and value not in held
-            if sole and all(user.facts.operator == "<=" for user in users[value]):
-                return make.program.over(op, (of(value.args[0]), op.args[1]))
-        return rebuilt(make, op, of)
-
-    return renewed(roots.values(), held, plain)
 
 
 def _is_logarithm(op: Op) -> bool:

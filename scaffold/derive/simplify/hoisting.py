@@ -8,22 +8,10 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
 from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
-from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.rewrites import ARITHMETIC, LINEAR, has_poles
 
 HOISTED = Registry()
-
-
-@HOISTED.on("where")
-def _where(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
-    if body is orelse:
-        return body
-    for one, two in ((body, orelse), (orelse, body)):
-        if is_number(one, 0) and two.rule == "neg" and not make.opaque(two):
-            parts = (one, two.args[0]) if one is body else (two.args[0], one)
-            return make.neg(make.where(condition, *parts))
-    return None
 
 
 @HOISTED.on("where")
@@ -135,10 +123,10 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
     Not where `g` may be infinite behind the mask: the second derivative would be zero times that, by `y`.
     """
     arg = args[at]
-    others = [*tensors(item for k, item in enumerate(args) if k != at)]
-    there = arg.rule == "where" and any(others)
-    lines = there and _is_of_lines(arg.shape, *(op.shape for op in others))
-    if make.opaque(arg) or lines or there and has_poles(arg):
+    there = arg.rule == "where" and any(
+        tensors(item for k, item in enumerate(args) if k != at)
+    )
+    if make.opaque(arg) or there and has_poles(arg):
         return None
 
     def inside(value: Op) -> Op:
@@ -157,16 +145,6 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
         parts = (item if is_number(item, 0) else inside(item) for item in arg.args)
         return make.choose(arg.test, *parts)
     return None
-
-
-def _is_of_lines(shape: Shape, *others: Shape) -> bool:
-    """Whether it has one element where others have a line: what is masked there is masked in less time."""
-    whole = shapes.broadcast(shape, *others)
-    if shape.dims is None or whole.dims is None or len(shape.dims) != len(whole.dims):
-        return False
-    return any(
-        one == 1 != all_ for one, all_ in zip(shape.dims, whole.dims, strict=True)
-    )
 
 
 @HOISTED.on_each("add", "sub")

@@ -4,27 +4,15 @@ In: the roots, which ops stay as they are, what a pass makes of any other op. Ou
 Invariant: an op is asked of once; what of it stays the same is the same object.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from scaffold.derive.graph.conditions import told_by
 from scaffold.derive.graph.op import Op, Test
 from scaffold.derive.simplify.constructors import Maker
 
-Users = Mapping[Op, set[Op]]
 # To add a negated term is to subtract it, and the reverse.
 TURNED = {"add": "sub", "sub": "add"}
 Renewal = Callable[[Op], Op]  # what an op becomes
-
-
-def users_of(roots: Iterable[Op]) -> Users:
-    """The ops that read each op; a root is read by itself."""
-    found: dict[Op, set[Op]] = {}
-    for root in roots:
-        found.setdefault(root, set()).add(root)
-        for op in root.walk():
-            for arg in op.args:
-                found.setdefault(arg, set()).add(op)
-    return found
 
 
 def renewed(

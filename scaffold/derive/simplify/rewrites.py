@@ -4,16 +4,14 @@ In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape
 """
 
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.op import OfShape, Op, SummedTo, literal
+from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Dim, Shape, Squeezed
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
-from scaffold.derive.simplify.one_hots import is_one_hot
 from scaffold.derive.simplify.products import taken_apart
-from scaffold.formula import UNKNOWN
 
 # --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
 # known is not true.
@@ -33,7 +31,7 @@ def is_constant_along(op: Op, left: Shape) -> bool:
 
 
 def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
-    """Whether its sum along the dims is zero: it is centred there, is a gradient of a softmax, or a multiple or a sum of such."""
+    """Whether its sum along the dims is zero: it is centred there, or a multiple or a sum of such."""
     if op.rule == "neg":
         return sums_to_zero(make, op.args[0], dims)
     operator = op.facts.operator
@@ -43,12 +41,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
         return True
     if operator == "-":
         one, two = op.args
-        return any(
-            _is_mean(rest, x, dims) or _is_share_of_sum(make, rest, x, dims)
-            for x, rest in ((one, two), (two, one))
-        )
-    if operator == "@":
-        return _product_sums_to_zero(make, op, dims)
+        return _is_mean(two, one, dims) or _is_mean(one, two, dims)
     if operator not in ("*", "/"):
         return False
     left = shapes.reduced(op.shape, dims, True)
@@ -56,27 +49,9 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     if not all(is_constant_along(part, left) for part in product.below):
         return False
     varying = [part for part in product.tensors if not is_constant_along(part, left)]
-    if len(varying) == 2:
-        one, two = varying
-        pairs = ((one, two), (two, one))
-        return any(_is_of_softmax(make, p, centred, dims) for p, centred in pairs)
     return len(varying) == 1 and (
         varying[0].shape == op.shape and sums_to_zero(make, varying[0], dims)
     )
-
-
-def _product_sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
-    """Whether `x @ y` does along dims of `x` that `y` has not, or along the columns of `y`: the covariance of `x - x.mean(0)` has such a gradient."""
-    x, y = op.args
-    rank = op.shape.rank
-    places = {shapes.position(op.shape, dim) for dim in dims}
-    if rank is None or None in places:
-        return False
-    columns = rank - 1
-    if x.shape.rank == rank and y.shape.rank == 2 and columns not in places:
-        return sums_to_zero(make, x, dims)
-    of_columns = y.shape.rank == rank > 1 and places == {columns}
-    return of_columns and sums_to_zero(make, y, dims)
 
 
 def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
@@ -103,35 +78,6 @@ def _is_distribution(op: Op, dims: Axes) -> bool:
     if op.rule == "exp":
         op, flag = op.args[0], "log_distribution"
     return flag in op.facts.flags and _same_dims(op.shape, dims_of(op.args[1]), dims)
-
-
-def _is_of_softmax(make: Maker, probs: Op, centred: Op, dims: Axes) -> bool:
-    """`probs * (g - sum(g * probs))`: the gradient of a softmax."""
-    minus = centred.facts.operator == "-" and len(centred.args) == 2
-    if not minus or not _is_distribution(probs, dims):
-        return False
-    g, total = centred.args
-    if g.shape != probs.shape or not _reduces(total, dims, probs.shape):
-        return False
-    return total is make.sum(make.mul(g, probs), *total.args[1:])
-
-
-def _is_share_of_sum(make: Maker, op: Op, g: Op, dims: Axes) -> bool:
-    """`probs * sum(g)`, as the gradient of a log_softmax, `g - probs * sum(g)`, has it."""
-    if op.facts.operator != "*":
-        return False
-    return any(
-        _is_distribution(probs, dims)
-        and probs.shape == g.shape
-        and _reduces(total, dims, g.shape)
-        and total is make.sum(g, *total.args[1:])
-        for probs, total in (op.args, op.args[::-1])
-    )
-
-
-def _reduces(op: Op, dims: Axes, shape: Shape) -> bool:
-    """Whether it is a sum along the dims that keeps them."""
-    return op.rule == "sum" and _same_dims(shape, along(op), dims)
 
 
 # --- Transposes and squeezes.
@@ -204,35 +150,12 @@ def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 def _ones_between(a: Op, one: Op, two: Op) -> bool:
-    """Whether two dims are 1, and all between them: it does not matter which of them is left out."""
+    """Whether two dims are 1, and all between them, as of `weight[:, None, None]` of a norm: it does not matter which of them is left out."""
     places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
     known = [at for at in places if at is not None]
     if len(known) < len(places) or a.shape.dims is None:
         return False
     return all(dim == 1 for dim in a.shape.dims[min(known) : max(known) + 1])
-
-
-@REWRITES.on("squeeze")
-def _squeezed_product(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`(w.unsqueeze(1) * g.sum(1, keepdim=True)).squeeze(1)` as `w * g.sum(1)`; a quotient or a minus likewise."""
-    minus = a.facts.operator == "-"
-    if a in make.shared or make.opaque(a) or not (minus or a.rule in ("mul", "div")):
-        return None
-    product = make.products.of(a)
-    parts = a.args if minus else (*product.tensors, *product.below)
-    wide = [item for item in parts if item.is_tensor]
-    if any(item.shape.rank != a.shape.rank for item in wide):
-        return None
-    found = {item: make.squeeze(item, dim) for item in wide}
-    if any(one.args[:1] == (item,) for item, one in found.items()):
-        return None
-    if minus:
-        return make(a.rule, *(found.get(item, item) for item in parts))
-    above, below = (
-        tuple(map(found.__getitem__, items))
-        for items in (product.tensors, product.below)
-    )
-    return make.products.op(product._replace(tensors=above, below=below))
 
 
 def _same_dim(a: Op, one: Op, two: Op) -> bool:
@@ -264,7 +187,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("unsqueeze")
 def _unsqueezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.sum(-1).unsqueeze(-1)` as `x.sum(-1, keepdim=True)`."""
+    """`x.sum(-1).unsqueeze(-1)` as `x.sum(-1, keepdim=True)`: then a mean by hand is seen, as of a batch norm."""
     if a.rule != "sum" or make.opaque(a):
         return None
     x, dims, keepdim = a.args
@@ -284,88 +207,36 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     return None
 
 
-# --- Parts of what another part has been put into: `y[:, 0] = a` and then `y[:, 1] = b`.
-
-PUT = frozenset({"select_scatter", "slice_scatter"})
-
-
-@REWRITES.on_each("select")
-def _part_elsewhere(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """`y.select_scatter(b, 1, 1)[:, 0]` as `y[:, 0]`."""
-    a, dim, index = args
-    whole = without_parts_elsewhere(make, a, dim, (index,))
-    return None if whole is a else make(rule, whole, dim, index)
-
-
-@REWRITES.on("add")
-def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
-    """`y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)` as `y.select_scatter(b, 1, 0)`."""
-    if not (make.is_(a, *PUT) and make.is_(b, a.rule)):
-        return None
-    for one, two in ((a, b), (b, a)):
-        (whole, hole, *place), (rest, part, *other) = one.args, two.args
-        free = hole.rule == rest.rule == "zeros" and place == other
-        if free and (one.shape, one.kind) == (two.shape, two.kind):
-            return make.program.shaped(make(a.rule, whole, part, *place), a.shape)
-    return None
+# --- Quotients, reductions, scatters.
 
 
 @REWRITES.on("select_scatter")
 def _put_into_one_place(make: Maker, a: Op, part: Op, dim: Op, index: Op) -> Op | None:
-    """`zeros(n, 1).select_scatter(g, 1, 0)` as `g.unsqueeze(1)`: there is no other place. Of `x.gather(1, labels[:, None])[:, 0]`."""
+    """`zeros(n, 1).select_scatter(g, 1, 0)` as `g.unsqueeze(1)`: there is no other place. Of a loss of `x.gather(1, labels[:, None])[:, 0]`."""
     at = shapes.position(a.shape, dim_of(dim))
     if a.rule != "zeros" or at is None or a.shape.dims is None:
         return None
     return make("unsqueeze", part, dim) if a.shape.dims[at] == 1 else None
 
 
-def without_parts_elsewhere(
-    make: Maker, whole: Op, dim: Op, place: tuple[Op, ...]
-) -> Op:
-    """What has the same values at a place of a dim, an index or a slice: for `[:, 0]` of `y.select_scatter(b, 1, 1)` it is `y`."""
-    while make.is_(whole, *PUT) and whole.args[2] is dim:
-        if not _are_apart(make, place, whole.args[3:]):
-            break
-        whole = whole.args[0]
-    return whole
-
-
-def _are_apart(make: Maker, one: tuple[Op, ...], two: tuple[Op, ...]) -> bool:
-    """Whether two places of a dim have surely nothing in common."""
-    places = [_bounds(make, place) for place in (one, two)]
-    (start, _, step), (other, _, by) = places
-    numbers = type(start) is type(other) is type(step) is int and step == by
-    if numbers and 0 <= start < step and 0 <= other < step:  # type: ignore[operator]
-        return start != other  # `x[..., ::2]` and `x[..., 1::2]`
-    return any(
-        _is_before(end, start) for (_, end, _), (start, *_) in (places, places[::-1])
-    )
-
-
-def _bounds(make: Maker, place: tuple[Op, ...]) -> tuple[object, object, object]:
-    """Start, end and step of a place, each a number or None, or an op that is neither."""
-    if len(place) == 1:
-        index = literal(place[0])
-        known = type(index) is int and index != -1
-        return (index if type(index) is int else place[0]), index + 1 if known else None, 1  # type: ignore[operator]
-    several = map(make.program.value_of, place)
-    start, end, step = (op if literal(op) is UNKNOWN else literal(op) for op in several)
-    return start or 0, end, step or 1
-
-
-def _is_before(end: object, start: object) -> bool:
-    """Whether what ends there has surely nothing of what starts here."""
-    if type(end) is type(start) is int:
-        return (end < 0) == (start < 0) and end <= start
-    return end is start is not None
-
-
-# --- Quotients, reductions, scatters.
-
-
 # What is linear in a cotangent.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "where"})
 LINEAR = ARITHMETIC | {"real", "conj"}
+
+
+@REWRITES.on("div")
+def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
+    """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by.
+
+    No known op has it; second derivatives would be no numbers where autograd has some.
+    """
+    if not (make.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
+        return None
+    source, onehot = a.args
+    if not is_one_hot(onehot):
+        return None
+    _, dim, index, _ = onehot.args
+    return make.mul(make.div(source, make("gather", b, dim, index)), onehot)
 
 
 @REWRITES.on("div")
@@ -407,19 +278,6 @@ def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
 
 
 @REWRITES.on("sum")
-def _sum_of_diagonal(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """Of square matrices of zeros but for a diagonal, which is the sum of each line, and of each column."""
-    dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
-    if not dims or len(dims) != 1 or not make.is_(a, "diag_embed"):
-        return None
-    count, at = len(a.shape.dims or ()), shapes.position(a.shape, dims[0])
-    plain = [literal(item) for item in a.args[1:]] == [0, -2, -1]
-    if at is None or at < count - 2 or not plain:
-        return None
-    return make.unsqueeze(a.args[0], make.const(at - count))
-
-
-@REWRITES.on("sum")
 def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
     """`((g @ v.mT) * p).sum(-1, keepdim=True)` as `(g * out).sum(-1, keepdim=True)`, where `out = p @ v` is what the op returns.
 
@@ -444,59 +302,27 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """The sum of each line of a one-hot, or of a softmax, is 1; of `a + b * onehot`, as of smoothed labels, it is `n * a + b`."""
+    """The sum of each line of a one-hot, or of a softmax, is 1: of the six known losses over a softmax each reads worse without."""
     dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
     if not dims:
         return None
     constant = _is_distribution(a, dims) and not a.active
-    if constant or _has_one(a, dims):
-        return make.const(1)
-    return _of_smoothed(make, a, rest[0])
+    return make.const(1) if constant or _has_one(a, dims) else None
 
 
-def _has_one(op: Op, dims: Axes | None) -> bool:
+def is_one_hot(op: Op) -> bool:
+    """Whether it is zeros with a 1 in each line."""
+    ones = op.rule == "scatter" and is_number(op.args[3], 1)
+    return ones and op.args[0].rule == "zeros"
+
+
+def _has_one(op: Op, dims: Axes) -> bool:
     """Whether it is zeros with one 1 along a dim; as many as are chosen are not one."""
-    if not (dims and is_one_hot(op)) or not _same_dims(
-        op.shape, dims, dims_of(op.args[1])
-    ):
+    if not is_one_hot(op) or not _same_dims(op.shape, dims, dims_of(op.args[1])):
         return False
     index = op.args[2].shape
     at = shapes.position(index, dims[0])
     return at is not None and index.dims is not None and index.dims[at] == 1
-
-
-def _of_smoothed(make: Maker, a: Op, dim: Op) -> Op | None:
-    """The sum of each line of `a + b * onehot`."""
-    dims = dims_of(dim)
-    if not dims or not make.is_(a, "add"):
-        return None
-    left = shapes.reduced(a.shape, dims, True)
-    for same, other in (a.args, a.args[::-1]):
-        found = make.products.of(other)
-        hot = [item for item in found.tensors if _has_one(item, dims)]
-        if len(hot) != 1 or not is_constant_along(same, left):
-            continue
-        height = found.without(
-            found._replace(
-                number=1, statics=(), tensors=(hot[0],), below=(), static_below=()
-            )
-        )
-        if all(is_constant_along(item, left) for item in height.tensors + height.below):
-            whole = _times(make, same, count(make, a, dim))
-            return make.expanded(make.add(whole, make.products.op(height)), left)
-    return None
-
-
-def _times(make: Maker, a: Op, n: Op) -> Op:
-    """`n * a`, where `a` may be divided by n."""
-    found = make.products.of(a)
-    for at, below in enumerate(found.static_below):
-        parts = below.args if below.is_python("binary", "*") else (below,)
-        if n in parts:
-            others = tuple(item for item in parts if item is not n)
-            rest = found.static_below[:at] + others + found.static_below[at + 1 :]
-            return make.products.op(found._replace(static_below=rest))
-    return make.mul(n, a)
 
 
 @REWRITES.on("scatter_add")

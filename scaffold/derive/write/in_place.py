@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import SCALAR
-from scaffold.derive.simplify.one_hots import is_one_hot
+from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula import Graph, If, Node, Statement
 
 # What is written as an operator has its two sides looked at, either of which may be written over.

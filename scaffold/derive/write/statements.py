@@ -35,7 +35,7 @@ from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.forward_names import named_apart
 from scaffold.derive.plan.costs import is_never_named
 from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_plan
-from scaffold.derive.simplify.one_hots import is_one_hot
+from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of
 from scaffold.derive.write.in_place import Temporaries
 from scaffold.derive.write.placement import merged, under, without_copy

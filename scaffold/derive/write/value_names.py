@@ -14,7 +14,7 @@ from functools import cached_property
 from scaffold.derive.graph.op import Op, is_number, literal
 from scaffold.derive.name_collisions import RESERVED
 from scaffold.derive.simplify.forward_products import is_scaled
-from scaffold.derive.simplify.one_hots import is_one_hot
+from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula.names import numbered
 
 # Words for the engine's own ops, the best first, without a cotangent in them. A primitive has its words in the table.

@@ -75,7 +75,8 @@ BY_VALUE = {
         diff = x - x.mean(-1, keepdim=True)
         grad_squeeze_all = grad_output / max(x.shape[-1] - 1, 0)
         grad_product = grad_squeeze_all.reshape((x.shape[0], x.shape[0]))
-        grad_x: Tensor = grad_product @ diff + grad_product.mT @ diff
+        grad_diff = grad_product @ diff + grad_product.mT @ diff
+        grad_x: Tensor = grad_diff - grad_diff.mean(-1, keepdim=True)
         return grad_x""",
 }
 
