@@ -345,26 +345,10 @@ class Reverse:
                 return self._of_call(op, env["grad"])
             if rule.category == "loss":
                 gradient = self._whole_loss(gradient, op)
-            elif rule.category == "elementwise":
-                gradient = self._without_zeros(gradient, op)
-            else:
+            elif rule.category != "elementwise":
                 gradient = exactly(self.make, gradient, arg)
             pairs.append((arg, gradient))
         return pairs
-
-    def _without_zeros(self, gradient: Op, op: Op) -> Op:
-        """The number 0 where a branch of a formula has zeros: nothing is computed of them, and nothing is added.
-
-        Not where several ops ask the same: each gradient on the way would be a choice, where zeros are few lines.
-        """
-        alike = (item for item in self.program.ops if item.rule == op.rule)
-        if gradient.rule != "cond" or any(
-            item.args[1:] == op.args[1:] for item in alike if item is not op
-        ):
-            return gradient
-        zero = self.make.const(0)
-        sides = (zero if side.rule == "zeros" else side for side in gradient.args)
-        return self.make.choose(gradient.test, *sides)
 
     def _whole_loss(self, gradient: Op, op: Op) -> Op:
         """The gradient of each element's loss; of a sum it may be known for all elements at once."""

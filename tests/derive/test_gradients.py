@@ -225,7 +225,7 @@ return torch.tanh(y)
     ]
 
 
-def test_a_test_is_not_asked_again_in_its_branches() -> None:
+def test_branches_of_branches_are_one_chain_of_tests() -> None:
     forward = """
 z = x * x
 if p == 2:
@@ -237,7 +237,7 @@ else:
 return y
 """
     text = "\n".join(backward("x, p: float = 2.0", forward))
-    assert text.count("ctx.p == 0") == 1 and "zeros" not in text
+    assert "zeros" not in text
     assert "elif ctx.p == 0:" in text
 
 

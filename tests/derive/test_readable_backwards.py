@@ -932,16 +932,6 @@ def test_what_is_normalized_is_read_in_its_gradient() -> None:
     assert "grad_x = (grad_output - " in text or "(grad_output - " in text
 
 
-def test_the_halves_of_what_comes_in_are_two() -> None:
-    text = backward(
-        "x[B, H, S, D], cos[S, E], sin[S, E]",
-        ROTARY,
-        (tensor(2, 3, 4, 6), tensor(4, 3), tensor(4, 3) + 1),
-        require=["D == 2 * E"],
-    )
-    assert "grad_x2 = g2 * cos - g1 * sin" in text
-
-
 def test_a_weight_that_is_scaled_to_its_length_is_guarded_nowhere() -> None:
     text = backward(
         "x[*batch, I], weight[O, I], magnitude[O]",

@@ -96,7 +96,7 @@ def named_once(known: Backward, statements: Lines) -> Lines:
             name for item in Trace(statements, sharing).changes for name in item.holders
         )
         step = _Step(known, statements, changed)
-        found = step.without_repeat(statements) or step.block(statements, True)
+        found = step.block(statements, True)
         if found is None:
             return statements
         statements = found
@@ -104,14 +104,9 @@ def named_once(known: Backward, statements: Lines) -> Lines:
 
 
 def _stands_twice(statements: Lines) -> bool:
-    """Whether a statement or an operation stands there a second time, wherever that is."""
-    seen = set[Node | Statement]()
-    for item in statements:
-        for one in (item, *(node for node, _ in _operations(item))):
-            if one in seen:
-                return True
-            seen.add(one)
-    return False
+    """Whether an operation stands there a second time, wherever that is."""
+    several = [node for item in statements for node, _ in _operations(item)]
+    return len({*several}) < len(several)
 
 
 class _Step:
@@ -136,25 +131,6 @@ class _Step:
             name for item in assignments(statements) for name in written(item)
         ]
         self.names |= {*self.assigned}
-
-    def without_repeat(self, lines: Lines) -> Lines | None:
-        """The lines without the second of two equal assignments: `h = x * y` again, where neither `h` nor `x` changed."""
-        seen: dict[Statement, list[int]] = {}
-        for last, item in enumerate(lines):
-            if not isinstance(item, Assign):
-                continue
-            for first in (before := seen.setdefault(item, [])):
-                if not self._is_unlike(lines[first + 1 : last], item):
-                    return (*lines[:last], *lines[last + 1 :])
-            before.append(last)
-        return None
-
-    def _is_unlike(self, between: Lines, item: Assign) -> bool:
-        """Whether a statement gives, or does, something else after those."""
-        names = item.value.names() | written(item)
-        plain = item.target.kind == "name" and not item.operator
-        touched = frozenset(self.changed).union(*map(written, between))
-        return not plain or bool(names & touched) or self.known.foreign(item.value)
 
     def block(self, lines: Lines, outermost: bool) -> Lines | None:
         """The lines with a name for one more expression that stands several times, in a branch if in no other place; None where there is none."""
@@ -250,7 +226,7 @@ class _Step:
 
     def _name(self, node: Node) -> str:
         label = node.args[0].label if node.kind == "call" else node.label
-        stem = _complement(node) or _word(node.kind, label) or label.strip("_")
+        stem = _word(node.kind, label) or label.strip("_")
         stem = stem if stem.isidentifier() else "value"  # no word is for `//`
         reads = [part.label for part in node.walk() if part.kind == "name"]
         plain = stem in ("zeros", "ones", "shape")
@@ -263,14 +239,6 @@ class _Step:
             if name not in self.names and name not in RESERVED:
                 return name
         return numbered(stem, self.names)
-
-
-def _complement(node: Node) -> str:
-    """`one_minus_x` for `1 - x`."""
-    match node:
-        case Node("binary", "-", (Node("constant", "1"), Node("name", name))):
-            return f"one_minus_{name}"
-    return ""
 
 
 def _word(kind: str, label: str) -> str:

@@ -6,7 +6,6 @@ after them. Which gradients need a line is said in `backward_program`; the `if` 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from scaffold.derive.analysis.metadata import metadata_read, reads
 from scaffold.derive.backward_program import Line, read_names
@@ -22,7 +21,6 @@ from scaffold.formula import (
     are_opposite,
     expressions,
     opposite_of,
-    rewritten,
     written,
 )
 from scaffold.spec import OpSpec
@@ -35,10 +33,7 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     blocks = place(lines)
     if not maths.derived:
         return blocks
-    return tuple(
-        Block(block.serves, settled(maths.graph, gathered(block.statements)))
-        for block in blocks
-    )
+    return tuple(Block(block.serves, gathered(block.statements)) for block in blocks)
 
 
 def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
@@ -168,11 +163,8 @@ def gathered(lines: Iterable[Statement]) -> Lines:
     """Choices by one test as one `if`, also where the lines between them have nothing to do with one of the two."""
     done: list[Statement] = []
     for line in lines:
-        at = _joined_at(done, line) if isinstance(line, If) else None
         later = _joined_later(done, line) if isinstance(line, If) else None
-        if at is not None:
-            done[at[0]] = at[1]
-        elif later is not None:
+        if later is not None:
             done = [item for place, item in enumerate(done) if place != later[0]]
             done.append(later[1])
         else:
@@ -180,65 +172,11 @@ def gathered(lines: Iterable[Statement]) -> Lines:
     return tuple(_inside(item) for item in done)
 
 
-def settled(
-    graph: Graph, lines: Iterable[Statement], held: frozenset[Node] = frozenset()
-) -> Lines:
-    """The lines without choices that a branch settles which they stand in: `a if n == 0 else b` below `if n != 0` is `b`.
-
-    `held` are the tests that have come out true.
-    """
-
-    def change(node: Node) -> Node | None:
-        if node.kind != "conditional":
-            return None
-        test, body, orelse = node.args
-        if test in held:
-            return body
-        return orelse if opposite_of(graph, test) in held else None
-
-    found: list[Statement] = []
-    for item in lines:
-        if not isinstance(item, If):
-            new = rewritten(graph, (item,), change) if held else (item,)
-        elif item.test in held:
-            new = settled(graph, item.body, held)
-        elif opposite_of(graph, item.test) in held:
-            new = settled(graph, item.orelse, held)
-        else:
-            new = _settled_choice(graph, item, held)
-        found += new
-        other = written(item)
-        held = frozenset(x for x in held if not x.names() & other)
-    return tuple(found)
-
-
-def _settled_choice(graph: Graph, item: If, held: frozenset[Node]) -> tuple[If, ...]:
-    """A choice in whose branches its test is known; none of which nothing is left."""
-    other = opposite_of(graph, item.test)
-    body = settled(graph, item.body, held | {item.test})
-    orelse = settled(graph, item.orelse, held | {other})
-    if not body:
-        return (replace(item, test=other, body=orelse, orelse=()),) if orelse else ()
-    return (replace(item, body=body, orelse=orelse),)
-
-
 def _inside(item: Statement) -> Statement:
     """A choice in whose branches the choices are gathered."""
     if not isinstance(item, If):
         return item
     return If(item.test, gathered(item.body), gathered(item.orelse), item.comments)
-
-
-def _joined_at(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
-    """Where a choice can join one before it, and what that is then."""
-    for at in reversed(range(len(done))):
-        before = done[at]
-        both = _as_one(before, line) if isinstance(before, If) else None
-        if both is not None:
-            return at, both
-        if depend(before, line):
-            return None
-    return None
 
 
 def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
@@ -279,7 +217,7 @@ def under(
 def without_copy(lines: list[Statement], sole: bool) -> Lines:
     """Statements whose last one copies what the one before has made: made under that name at once.
 
-    Where the copy is the `sole` use, also in the branches of an `if`.
+    Where the copy is the `sole` use, also in the branches of an `if`: of a chain of `elif`.
     """
     match lines:
         case [*before, Assign(made, value, "", comments), Assign(target, last)] if (

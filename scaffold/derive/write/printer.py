@@ -44,7 +44,7 @@ from scaffold.derive.rules.call_bindings import Parameter, Spelling
 from scaffold.derive.rules.table import Rule
 from scaffold.derive.write.dialect import ALONG, PLAIN, Dialect
 from scaffold.derive.write.in_place import InPlace, Temporaries
-from scaffold.derive.write.schedule import SHAPED, Need, Outcome, meets, names_of
+from scaffold.derive.write.schedule import SHAPED, Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.formula import Graph, Node
 
@@ -364,7 +364,7 @@ class Printer:
 
     def _is_current(self, need: Need) -> bool:
         """Whether a value needs what is there wherever this gradient is asked for."""
-        return self.scope.gradient in names_of(need)
+        return self.scope.gradient == need
 
     def _is_met(self, need: Need) -> bool:
         """Whether what a value needs is there under the tests around the statement."""

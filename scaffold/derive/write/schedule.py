@@ -25,17 +25,8 @@ SHAPED = frozenset(
 )
 # A test, and the branch that it takes: 0 if it holds, 1 if not.
 Outcome = tuple[Op, int]
-NO_COMPANY: Mapping[str, tuple[str, ...]] = {}
-
-
-class OneOf(NamedTuple):
-    """One of these names is not None: an input, and those that come with it, as the forward raises otherwise."""
-
-    names: tuple[str, ...]
-
-
 # A name that is not None (a serial for what has none, which nothing tells), or a test that assigns what is read.
-Need = str | OneOf | Outcome
+Need = str | Outcome
 
 
 # --- What must be given before a value can be computed.
@@ -51,10 +42,8 @@ class Safety:
         takes_none: Callable[[Op, Op], bool],
         present: Mapping[int, str],
         ops: Iterable[Op] = (),
-        company: Mapping[str, tuple[str, ...]] = NO_COMPANY,
     ) -> None:
         self.optional, self.held, self.takes_none = optional, held, takes_none
-        self.company = company  # an input -> those that it is surely there with
         self.present = present  # a step that is taken only where that input is there
         self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
         self.choices = tuple(op for op in held if op.rule == "cond")
@@ -78,9 +67,7 @@ class Safety:
 
     def _needs(self, op: Op) -> frozenset[Need]:
         if op in self.optional:
-            name, others = _named(op), self.company.get(_named(op))
-            need: Need = OneOf((name, *others)) if others else name
-            return self.inside.get(op) or frozenset({need})
+            return self.inside.get(op) or frozenset({_named(op)})
         if op.rule == "static":
             return frozenset(op.expression.names() & self.absent)
         if op in self.held:
@@ -97,7 +84,7 @@ class Safety:
         return asked.union(*map(self.needs, needed))
 
     def _asked(self, shape: Shape) -> frozenset[Need]:
-        """What must be there to know a shape that only a product of matrices has."""
+        """What must be there to know a shape that only a product of matrices has: no known op asks, but one with a LoRA of undeclared shapes."""
         if not _is_product(shape):
             return frozenset()
         several = map(self.needs, self.tellers.get(shape, ()))
@@ -116,40 +103,28 @@ def _asks(op: Op) -> bool:
 
 def meets(outcome: Outcome, need: Need) -> bool:
     """Whether a need is met where a test took that branch."""
-    if isinstance(need, str | OneOf):
-        return any(implies(*outcome, name) for name in names_of(need))
+    if isinstance(need, str):
+        return implies(*outcome, need)
     return outcome == need or decides(*outcome, *need)
-
-
-def names_of(need: Need) -> tuple[str, ...]:
-    """The names of which one has to be there."""
-    match need:
-        case str(name):
-            return (name,)
-        case OneOf(names):
-            return names
-    return ()
 
 
 def guard_of(
     need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
     """The outcome of one of the tests that meets the need and asks for no more, if the need is met in every place."""
-    if not isinstance(need, str | OneOf):
+    if not isinstance(need, str):
         return need if need[0] in tests and is_met(need) else None
-    for name in filter(is_met, names_of(need)):
-        for test in filter(_asks_presence, tests):
-            for at in (0, 1):
-                if implies(test, at, name):
-                    return test, at
+    for test in filter(_asks_presence, tests) if is_met(need) else ():
+        for at in (0, 1):
+            if implies(test, at, need):
+                return test, at
     return None
 
 
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
     """The tests with a guard among them, placed before the first test that reads what the guard asks for."""
     found = list(tests)
-    asked = {*names_of(need)}
-    readers = (at for at, (test, _) in enumerate(found) if asked & {*names_read(test)})
+    readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
     found.insert(next(readers, len(found)), guard)
     return found
 
@@ -333,8 +308,8 @@ def _common(places: set[Region]) -> Region:
 
 def _need_order(need: Need) -> tuple[int, str, int]:
     """Names by the alphabet, then tests in the order of the graph."""
-    if isinstance(need, str | OneOf):
-        return (0, names_of(need)[0], 0)
+    if isinstance(need, str):
+        return (0, need, 0)
     test, at = need
     return (test.serial + 1, "", at)
 
@@ -365,7 +340,7 @@ def _guarded(
         )
 
     for need in sorted(safe.needs(op), key=_need_order):
-        if there.isdisjoint(names_of(need)) and not any(
+        if need not in there and not any(
             meets(pair, need) for pair in (*known, *shared)
         ):
             guard = guard_of(need, tests_there, is_met)

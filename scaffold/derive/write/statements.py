@@ -38,7 +38,7 @@ from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_p
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of
 from scaffold.derive.write.in_place import Temporaries
-from scaffold.derive.write.placement import merged, under, without_copy
+from scaffold.derive.write.placement import under, without_copy
 from scaffold.derive.write.printer import Owners, Printer, Scope, shape_owners
 from scaffold.derive.write.schedule import SHARED, Region, Safety, Schedule, Scheduler
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError, is_there
@@ -56,9 +56,8 @@ from scaffold.formula import (
     Statement,
     emit,
     expressions,
-    refuses,
 )
-from scaffold.spec import OpSpec, Style
+from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
 
@@ -243,7 +242,6 @@ def _attempt(
         of={**backward.of, **backward.seeds},
         via=backward.via,
         optional=(*optional, *inside, *_absent(backward)),
-        company=_company(spec),
         taken={*backward.taken, *new.values()},
         asked=set(),
         roles={},
@@ -256,21 +254,6 @@ def _attempt(
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over), emission.roles)
-
-
-def _company(spec: OpSpec) -> dict[str, tuple[str, ...]]:
-    """The optional inputs without which the forward raises, where those are given."""
-    names = [item.name for item in spec.tensors if item.optional]
-    return {
-        name: others
-        for name in (names if spec.forward else ())
-        if (others := tuple(one for one in names if _comes_with(spec, name, one)))
-    }
-
-
-def _comes_with(spec: OpSpec, name: str, other: str) -> bool:
-    assert spec.forward is not None
-    return name != other and refuses(spec.forward, {other: True, name: False})
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
@@ -446,7 +429,6 @@ class Emission(NamedTuple):
     of: Mapping[Op, Op]
     via: Mapping[Op, tuple[Op, Op]]
     optional: Collection[Op]
-    company: Mapping[str, tuple[str, ...]]  # optional inputs, by what comes with them
     taken: set[str]
     asked: set[Op]  # filled: values without a name whose shape is read
     roles: dict[str, str]  # filled: a name, and what it would be if that were free
@@ -511,8 +493,8 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
         name: ((step, 0),) if name in emission.guarded else ()
         for step, name in present.items()
     }
-    takes_none, company = emission.applier.takes_none, emission.company
-    safe = Safety(emission.optional, held, takes_none, present, program.ops, company)
+    takes_none = emission.applier.takes_none
+    safe = Safety(emission.optional, held, takes_none, present, program.ops)
     pairs = [(op, regions[name]) for name, op in roots.items()]
     owners = owners_of(roots)
     namer = Namer(
@@ -643,7 +625,7 @@ class _Writer:
             before = self._region((), self.known.first_below[name])
             own = self._region(region) if region else []
             own += self._assigned(f"grad_{name}", op, region)
-            lines += [*before, *merged(own)]  # gradients keep branches of their own
+            lines += [*before, *own]  # gradients keep branches of their own
         return tuple(lines)
 
     def _region(
@@ -665,7 +647,7 @@ class _Writer:
             tests = [(self._test(printer, step), at) for step, at in place[depth:]]
             made = self._assigned(self.names[op], op, place)
             lines += under(self.graph, tests, made)
-        return merged(lines) if region else lines  # others may read a part of them
+        return lines
 
     def _at(self, region: Region) -> Printer:
         """What writes a line down that stands in a region: under its tests, and for the input of its gradient."""
@@ -795,18 +777,4 @@ class _Writer:
         of, held = self.emission.of, self.emission.held
         for op, width, printer in self.long:
             found.add(part_to_name(printer, op, width, of, held))
-        named = {part for part in found if part is not None}
-        return named.union(*map(self._siblings, named))
-
-    def _siblings(self, part: Op) -> set[Op]:
-        """The other views of a gradient that one part of it is, if they are read again and again: both halves get a name, or none."""
-        of, uses = self.emission.of, self.plan.uses
-        if not part.facts.inline or part not in of:
-            return set()
-        return {
-            op
-            for op in of
-            if op.rule == part.rule
-            and op.args[:1] == part.args[:1]
-            and uses.get(op, 0) > 1
-        }
+        return {part for part in found if part is not None}

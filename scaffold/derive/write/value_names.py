@@ -212,8 +212,6 @@ class Namer:
             word = self._word(op.args[0].pullback.args[op.position])
             yield f"pulled_{word or 'back'}"
             return
-        if (half := _half(op)) and value not in self.held:
-            yield f"g{half}"
         if value is not None:
             yield from self._of_forward(value)
         elif op in self.negated:
@@ -469,9 +467,6 @@ class Namer:
 
     def _part_played(self, op: Op) -> str | None:
         """A name for the result of arithmetic by what is computed of it next: `hidden` between two layers, `num` of a quotient; None where that tells none."""
-        base = None if op in self.forward else _with_own_derivative(op)
-        if base is not None:
-            return f"{self._exact(base) or self._roles(base)[0]}_deriv"
         if op.facts.operator not in ("*", "+", "@"):
             return None
         if op.facts.operator == "*":
@@ -540,29 +535,9 @@ def _is_product_of_two(op: Op) -> bool:
     return op.facts.operator == "*" and len(tensors) == 2
 
 
-def _with_own_derivative(op: Op) -> Op | None:
-    """The `sigmoid` of `sigmoid * (1 - sigmoid)` and the `tanh` of `1 - tanh**2`, which are their derivatives; None of another value."""
-    if op.facts.operator == "*":
-        for value, rest in (op.args, op.args[::-1]):
-            if _from_one(rest) is value and value.facts.argument == "preactivation":
-                return value
-    square = _from_one(op)
-    base = _squared(square) if square is not None else None
-    if base is None or base.facts.argument != "preactivation":
-        return None
-    return base
-
-
 def _is_of_logits(op: Op) -> bool:
     """Whether it is the logarithm of a sum of exponentials."""
     return op.facts.category == "reduction" and op.facts.argument == "logits"
-
-
-def _from_one(op: Op) -> Op | None:
-    """The `x` of `1 - x`."""
-    if op.facts.operator != "-" or len(op.args) != 2 or not is_number(op.args[0], 1):
-        return None
-    return op.args[1]
 
 
 def _squared(op: Op) -> Op | None:
@@ -618,16 +593,6 @@ def _which_part(op: Op) -> int | str | None:
         if step == 2 and end is None and (start is None or type(start) is int):
             return EVERY_SECOND.get(start)
     return None
-
-
-def _half(op: Op) -> int:
-    """1 for `grad_output[..., :n]`, 2 for `grad_output[..., n:]`, 0 for anything else."""
-    if op.rule != "slice" or op.args[0].rule != "cotangent":
-        return 0
-    start, end, step = map(literal, op.args[2:])
-    if step not in (1, None) or (start in (0, None)) == (end is None):
-        return 0
-    return 1 if start in (0, None) else 2
 
 
 def _function(op: Op) -> str:

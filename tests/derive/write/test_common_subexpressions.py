@@ -45,10 +45,6 @@ def named(source: str, optional: str = "", taken: str = "x y p") -> list[str]:
             "grad_x = grad_output * torch.exp(x)\nh = torch.exp(x)\ngrad_y = y / h",
             ["h = torch.exp(x)", "grad_x = grad_output * h", "grad_y = y / h"],
         ),
-        (  # a line that comes again
-            "h = 1. - x\ngrad_x = h * y\nh = 1.0 - x\ngrad_y = h * x",
-            ["h = 1.0 - x", "grad_x = h * y", "grad_y = h * x"],
-        ),
         (  # two operations; of one, three times
             "grad_x = 1 + x * y\ngrad_y = (1 + x * y) * y",
             ["total = 1 + x * y", "grad_x = total", "grad_y = total * y"],
