@@ -2,6 +2,9 @@
 
 In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
 Invariant: the same values, and nothing is computed that a branch would have left out.
+
+Few forwards spell such a choice out (3 of 661 known ops); it is what becomes of `x @ w + bias`, where `bias` may be None, as in each
+example of a linear layer.
 """
 
 from scaffold.formula import Assign, Graph, If, Lines, Node, Statement, changed_in_place

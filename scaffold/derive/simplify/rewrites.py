@@ -88,7 +88,7 @@ REWRITES = Registry()
 
 @REWRITES.on("mT")
 def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
-    """The product of `x` and `y` over all their lines, transposed: that of `y` and `x`."""
+    """The product of `x` and `y` over all their lines, transposed: that of `y` and `x`. Of 11 in 661 known ops, each with a linear layer."""
     if not make.is_(a, "contracted"):
         return None
     x, y, *dims = a.args
@@ -166,7 +166,7 @@ def _same_dim(a: Op, one: Op, two: Op) -> bool:
 def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
     """`x.sum((-2, -1), keepdim=True).squeeze(-2)` as `x.sum((-2, -1)).unsqueeze(-1)`.
 
-    For scales of a whole channel, `x * gamma[..., None, None]`: the next squeeze takes the last dim away as well.
+    For scales of a whole channel, `x * gamma[..., None, None]`, of 12 in 661 known ops: the next squeeze takes the last dim away as well.
     """
     if a.rule != "sum" or make.opaque(a) or len(dims_of(a.args[1]) or ()) < 2:
         return None
@@ -267,7 +267,7 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("diagonal_scatter")
 def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
-    """A diagonal in square matrices of zeros, `torch.diag_embed(line)`."""
+    """A diagonal in square matrices of zeros, `torch.diag_embed(line)`: of 12 in 661 known ops, most of them contrastive losses."""
     dims, (offset, *pair) = a.shape.dims or (), rest or (make.const(0),)
     places = {shapes.position(a.shape, dim_of(dim)) for dim in pair} or {0, 1}
     square = len(dims) > 1 and dims[-1] == dims[-2]
@@ -281,8 +281,8 @@ def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
 def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
     """`((g @ v.mT) * p).sum(-1, keepdim=True)` as `(g * out).sum(-1, keepdim=True)`, where `out = p @ v` is what the op returns.
 
-    Of attention: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values instead of one of
-    scores.
+    Of attention, 8 of 661 known ops: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values
+    instead of one of scores.
     """
     if len(rest) < 2 or literal(rest[1]) is not True or dims_of(rest[0]) != (-1,):
         return None
@@ -302,7 +302,7 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """The sum of each line of a one-hot, or of a softmax, is 1: of the six known losses over a softmax each reads worse without."""
+    """The sum of each line of a one-hot, or of a softmax, is 1: of 6 in 661 known ops, each a loss over classes."""
     dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
     if not dims:
         return None
@@ -327,7 +327,7 @@ def _has_one(op: Op, dims: Axes) -> bool:
 
 @REWRITES.on("scatter_add")
 def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
-    """One value a line goes to where a one-hot is 1."""
+    """One value a line goes to where a one-hot is 1: of 10 in 661 known ops, most of them losses over classes."""
     at = shapes.position(index.shape, dim_of(dim))
     if a.rule != "zeros" or at is None or not a.shape.dims:
         return None
