@@ -246,7 +246,7 @@ def _statements(
     _refuse_changed(spec, backward)
     found = gradient_statements(backward, spec.style)
     lines = backward.forward.statements
-    kinds = kinds_of_inputs(spec).after(lines).returned(backward.forward.results)
+    kinds = kinds_of_inputs(spec).after(lines)
     for name in functions_of_numbers(kinds, lines, found.statements):
         raise UnsupportedError(f"{name} of what is a number in some calls")
     return found._replace(

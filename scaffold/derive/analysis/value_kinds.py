@@ -64,14 +64,11 @@ class ValueKinds:
         self.names: dict[str, ValueKind] = dict.fromkeys(scalars, "scalar")
         self.names |= dict.fromkeys(groups, "group")
         self.numbers = set[str]()  # that hold a number, in some calls at least
-        self.made_of = dict[str, frozenset[str]]()  # these of others of them
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
         """These kinds, after the statements have assigned what they assign."""
         for item in statements:
-            if isinstance(item, Assign):
-                self._refute(expressions(item))
             if isinstance(item, If):
                 self._choose(item)
             elif not item.operator:
@@ -182,29 +179,6 @@ class ValueKinds:
             return "array"
         return "scalar" if kinds <= {"scalar"} else mixed
 
-    def returned(self, values: Iterable[Node]) -> "ValueKinds":
-        """Learn of what a forward returns that each is a tensor."""
-        for value in values:
-            self._refute((value,))
-            self._take_for_tensor(value)
-        return self
-
-    def _refute(self, nodes: Iterable[Node]) -> None:
-        """What a line asks what no number has is a tensor wherever the line has run: `h.mean()`, `h[0]`, `h @ w`, `F.silu(h)`."""
-        for one in (one for node in nodes for one in _surely_computed(node)):
-            for asked in _asked_for_tensor(one):
-                self._take_for_tensor(asked)
-
-    def _take_for_tensor(self, value: Node) -> None:
-        """Learn that a value is a tensor, though what it is made of alone may be a number."""
-        if self.numbers and self.may_be_number(value):
-            self._are_tensors(value.names())
-
-    def _are_tensors(self, names: frozenset[str]) -> None:
-        for name in names & self.numbers:
-            self.numbers.discard(name)
-            self._are_tensors(self.made_of.get(name, frozenset()))
-
     def _choose(self, item: If) -> None:
         """A tensor in one branch (None in the other) is a tensor."""
         before, numbers = dict(self.names), {*self.numbers}
@@ -223,10 +197,6 @@ class ValueKinds:
         if item.target.kind == "name":
             change = set.add if self.may_be_number(item.value) else set.discard
             change(self.numbers, item.target.label)
-            self.made_of[item.target.label] = item.value.names()
-            self.made_of = {
-                name: of - {item.target.label} for name, of in self.made_of.items()
-            }
             self.names[item.target.label] = kind
         elif item.target.kind == "tuple":
             parts = item.value.args if item.value.kind == "tuple" else ()
@@ -244,29 +214,6 @@ def is_of_module(node: Node) -> bool:
     while node.kind == "attribute":
         node = node.args[0]
     return node.kind == "name" and node.label in WELL_KNOWN
-
-
-def _surely_computed(node: Node) -> Iterator[Node]:
-    """The parts of an expression that are computed whatever a test is."""
-    yield node
-    if node.kind in ("conditional", "boolean"):
-        yield from _surely_computed(node.args[0])
-    elif node.kind != "lambda":
-        for item in node.args:
-            yield from _surely_computed(item)
-
-
-def _asked_for_tensor(node: Node) -> Iterator[Node]:
-    """What an expression takes to be a tensor."""
-    match node:
-        case Node("attribute", label) if hasattr(0.0, label or ""):  # `h.real`
-            pass
-        case Node("attribute" | "subscript", _, (value, *_)) if not is_of_module(value):
-            yield value
-        case Node("binary", "@", args):
-            yield from args
-        case Node("call", _, (Node("attribute", _, (Node("name", "F"),)), first, *_)):
-            yield first
 
 
 def functions_of_numbers(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from scaffold.derive.analysis.activity import carries_gradient, is_random
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_checks
-from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
@@ -142,10 +141,6 @@ class Lowering:
         # The names that do not stand for the values that they have in the graph when the backward runs.
         self.stale = {*unsteady(lines, len(lines) - results), *spec.dirty}
         self.places: dict[Op, list[Place]] = {}
-        # What may be a number in the end: nothing that is asked for what a tensor has, or returned.
-        body, ends = lines[: len(lines) - results], lines[len(lines) - results :]
-        kinds = kinds_of_inputs(spec).after(body)
-        self.numbers = kinds.returned(item.value for item in assignments(ends)).numbers
 
     def results(self, ends: Lines) -> tuple[Op, ...]:
         """What the forward returns; a sole result may change a tensor, which nothing reads any more."""
