@@ -21,7 +21,6 @@ from scaffold.derive.graph.shapes import (
     Dim,
     LeadingDims,
     MatrixProduct,
-    OrScalar,
     Shape,
     is_lead,
 )
@@ -99,8 +98,7 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
         computed = op.facts.category == "elementwise" and found.issuperset(op.args)
         chosen = op.rule == "cond" and not found.isdisjoint(op.args)
         number = op.kind == "static" and not (op.rule == "const" and op.value is None)
-        left = op.rule == "item" and isinstance(op.shape.origin, OrScalar)
-        if number or computed or chosen or left:
+        if number or computed or chosen:
             found.add(op)
     return found
 

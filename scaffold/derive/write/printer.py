@@ -54,7 +54,6 @@ SIGNS = {"mul": "*", "div": "/"}
 
 # The values that have a shape, each with the optional inputs that must be there to compute it.
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
-CHOSEN = {"cond", "item"}  # what may be a number where its shape says so
 OF_A_SHAPE = SHAPED | {"vjp", "shaped_like", "count", "ones"}
 
 
@@ -66,7 +65,7 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
         if (
             isinstance(op.shape.origin, OrScalar)
             and op.args
-            and numbers.issuperset(() if op.rule in CHOSEN else tensors(op.args))
+            and numbers.issuperset(() if op.rule == "cond" else tensors(op.args))
         ):
             numbers.add(op)  # in some calls, where it has no shape
         if op.rule in OF_A_SHAPE or not asking.isdisjoint(op.args):
