@@ -10,7 +10,8 @@ may be facts that belong into the table: the line `lists` has their number, for 
 modules that just one other module imports, commands and lint rules apart: of each only their list knows. What a package offers in its
 `__init__` is imported by whoever takes it from there. `twice` are file names that are used in several packages, `circles` groups of modules that
 import each other, imports inside functions included. `untested` are modules without a test of their name,
-`tests/<package>/test_<module>.py`; of a lint rule, without cases of its name. `-v` lists these four. `comments` counts lines that are a comment alone.
+`tests/<package>/test_<module>.py`; of a lint rule, without cases of its name. `-v` lists these four. `comments` counts lines that are a comment alone,
+`code` those that are no blank line, no comment and in no docstring.
 
 The figures are no aim in themselves: files that are glued together, or names that hide in longer strings, would better them and help
 nobody to find a place.
@@ -202,6 +203,21 @@ def functions(module: Module) -> Iterator[int]:
             yield (node.end_lineno or 0) - node.lineno + 1
 
 
+def code_lines(module: Module) -> int:
+    """Count the lines that are no blank line, no comment and in no docstring."""
+    documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
+    prose = set[int]()
+    for node in ast.walk(module.tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False):
+            text = node.body[0]
+            prose.update(range(text.lineno, (text.end_lineno or 0) + 1))
+    return sum(
+        bool(text := line.strip()) and not text.startswith("#")
+        for number, line in enumerate(module.text.splitlines(), 1)
+        if number not in prose
+    )
+
+
 def has_test(module: Module) -> bool:
     """Whether there is a test of its name at its place."""
     place = TESTS / module.path.parent.relative_to(PACKAGE)
@@ -214,11 +230,12 @@ def line(title: str, those: list[Module], words: frozenset[str]) -> str:
     lengths = [length for module in those for length in functions(module)]
     lines = [text for module in those for text in module.text.splitlines()]
     comments = sum(text.lstrip().startswith("#") for text in lines)
+    code = sum(map(code_lines, those))
     names = [name for module in those for name in named(module, words)]
     types = sum(name in TYPES for name in names)
     own = sum(name in engine() - TYPES for name in names)
     return (
-        f"{title:<26} modules {len(those):>4}  lines {len(lines):>6}  comments {comments:>5}"
+        f"{title:<26} modules {len(those):>4}  lines {len(lines):>6}  code {code:>6}  comments {comments:>5}"
         f"  names {len(names):>5}  types {types:>4}  engine {own:>4}  function {median(lengths or [0]):>3g}"
     )
 

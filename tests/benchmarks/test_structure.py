@@ -8,6 +8,7 @@ from benchmarks.structure import (
     PACKAGE,
     ROOT,
     Module,
+    code_lines,
     engine,
     functions,
     has_test,
@@ -30,6 +31,11 @@ def test_primitives_are_counted_where_python_names_them() -> None:
 def test_the_lines_of_nested_functions_count_twice() -> None:
     text = "def f():\n    def g():\n        pass\n"
     assert list(functions(module(text))) == [3, 2]
+
+
+def test_prose_is_no_code() -> None:
+    text = '"""A module.\n\nIn: x."""\n\n# why\nx = 1  # what\n\ndef f():\n    """Do."""\n    return """\na\n"""\n'
+    assert code_lines(module(text)) == 5
 
 
 def test_a_test_of_a_module_is_the_one_of_its_name_at_its_place() -> None:
