@@ -209,8 +209,8 @@ def code_lines(module: Module) -> int:
     prose = set[int]()
     for node in ast.walk(module.tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False):
-            text = node.body[0]
-            prose.update(range(text.lineno, (text.end_lineno or 0) + 1))
+            first = node.body[0]
+            prose.update(range(first.lineno, (first.end_lineno or 0) + 1))
     return sum(
         bool(text := line.strip()) and not text.startswith("#")
         for number, line in enumerate(module.text.splitlines(), 1)
