@@ -539,17 +539,17 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 0,
-    "derive": 0,
-    "formula": 0,
-    "inspect": 0,
-    "lint": 0,
-    "primitives": 0,
-    "project": 0,
-    "render": 0,
-    "spec": 0,
-    "verify": 0,
-    "workspace": 0,
+    "cli": 4121,
+    "derive": 19499,
+    "formula": 6293,
+    "inspect": 3550,
+    "lint": 3536,
+    "primitives": 847,
+    "project": 4782,
+    "render": 5665,
+    "spec": 4634,
+    "verify": 4298,
+    "workspace": 2022,
 }
 
 
