@@ -1,4 +1,4 @@
-"""Edits of a manifest that keep the form and the comments of all but the op.
+"""Edits of a manifest that keep its form and its comments.
 
 In: the text of a manifest that can be read, and an op of it. Out: the text with the op replaced, renamed or gone.
 Invariant: what is said of other ops is the same, byte for byte; an edit that would say anything else is refused.
@@ -14,15 +14,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.spec.problems import KeyPath
 from scaffold.spec.toml import (
     Statement,
     op_table,
     statements,
     toml_key,
+    written_value,
 )
 
 OPS = "ops"
 _DIRECTIVE = "#:"  # of an editor, about the whole file
+_NOTHING = object()
 
 
 class _Edit(NamedTuple):
@@ -52,15 +55,11 @@ def renamed(text: str, op: str, new: str, place: Location) -> str:
 
 
 def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> str:
-    """The text with another table for the op, in the place of the one that it has; a comment above that stays."""
-    lines, table = _Lines(text), op_table(op, keys)
-    own = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
-    edits = []
-    if own:
-        start, end = lines.of(own[0].start), lines.after(own[-1])
-        edits = [_Edit(lines.starts[start], min(lines.starts[end], len(text)), table)]
-    wanted = {**_ops(text), op: tomllib.loads(table)[OPS][op]}
-    return _checked(_edited(text, edits), wanted, op, place)
+    """The text in which the op has those keys; what it said before and says still stays as it is written."""
+    said: dict[str, Any] = tomllib.loads(op_table(op, keys))[OPS][op]
+    ops = _ops(text)
+    changed = _edited(text, _replacements(text, op, ops[op], said))
+    return _checked(changed, {**ops, op: said}, op, place)
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
@@ -158,3 +157,61 @@ def _table(lines: _Lines, header: Statement, last: Statement, following: int) ->
     while end < len(lines.lines) and lines.is_blank(end):
         end += 1
     return range(_above(lines, lines.of(header.start)), end)
+
+
+def _replacements(
+    text: str, op: str, before: Mapping[str, Any], said: Mapping[str, Any]
+) -> Iterator[_Edit]:
+    """What changes where the op says it: other values, keys that go, keys that come."""
+    lines = _Lines(text)
+    outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
+    stays: list[Statement] = []
+    covered: list[KeyPath] = []
+    for item in outer:
+        path = item.path[2:]
+        value = _at(said, path)
+        if value is _NOTHING or item.value is None and not isinstance(value, Mapping):
+            yield from map(lines.cut, range(lines.of(item.start), lines.after(item)))
+            continue
+        stays.append(item)
+        if item.value is not None:
+            covered.append(path)
+            if value != _at(before, path):
+                yield _Edit(item.value, item.end, written_value(value))
+    for path, value in _leaves(said):
+        if not any(path[: len(known)] == known for known in covered):
+            yield from _addition(lines, stays, (OPS, op, *path), value)
+
+
+def _addition(
+    lines: _Lines, places: list[Statement], path: KeyPath, value: Any
+) -> Iterator[_Edit]:
+    """A key that comes, below the last line of the innermost table that it belongs to."""
+    fitting = [
+        (len(table), number, item)
+        for number, item in enumerate(places)
+        for table in (item.path if item.value is None else item.table,)
+        if path[: len(table)] == table
+    ]
+    if fitting:
+        depth, _, item = max(fitting)
+        end = lines.starts[lines.after(item)] - 1
+        key = ".".join(map(toml_key, path[depth:]))
+        yield _Edit(end, end, f"\n{key} = {written_value(value)}")
+
+
+def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
+    """The value of a path of keys, or _NOTHING."""
+    found: Any = table
+    for key in path:
+        found = found.get(key, _NOTHING) if isinstance(found, Mapping) else _NOTHING
+    return found
+
+
+def _leaves(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            for path, leaf in _leaves(value):
+                yield (key, *path), leaf
+        else:
+            yield (key,), value

@@ -124,27 +124,44 @@ def test_an_op_without_a_table_leaves_and_is_renamed_too(text: str) -> None:
     assert renamed(again, "c", "a", HERE) == text
 
 
-SAID = {"inputs": "x, y", "grad": {"x": "2 * x"}}
-TABLE = "[ops.b]\ninputs = 'x, y'\ngrad.x = '2 * x'\n"
-
-
-def test_a_table_takes_the_place_of_another() -> None:
-    before, rest = MANIFEST.split('[ops."b"]')
-    after = rest[rest.index("# about c") :]
-    assert replaced(MANIFEST, "b", SAID, HERE) == f"{before}{TABLE}{after}"
-    assert replaced("[ops.b] # here\ntest = false", "b", SAID, HERE) == TABLE
+def test_what_an_op_still_says_stays_as_it_is_written() -> None:
+    text = MANIFEST.replace(
+        "inputs = 'x'\n[ops.b.grad]", "inputs = 'x' # one\n[ops.b.grad]"
+    )
+    said = {"inputs": "x", "forward": "x * 2", "grad": {"x": "2 * x", "y": "y"}}
+    assert replaced(text, "b", said, HERE) == text.replace(
+        "inputs = 'x' # one\n[ops.b.grad]\nx = 'x'\n",
+        "inputs = 'x' # one\nforward = 'x * 2'\n"
+        "[ops.b.grad]\nx = '2 * x'\ny = 'y'\n",
+    )
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("before", "after"),
     [
-        "[ops]\nb.inputs = 'x'\na.inputs = 'x'\n",
-        "[ops.b]\ninputs = 'x'\n[ops.a]\n[ops.b.grad]\nx = 'x'\n",
+        (
+            "[ops.a]\ninputs = 'x'\n# of the gradient\ngrad.x = 'x'\nmodule = false\n",
+            "[ops.a]\ninputs = 'x, y'\nforward = 'x * y'\ncheck = ['x', 'y']\n# of the gradient\n",
+        ),
+        ("[ops.a] # here\ntest = false", "[ops.a] # here"),
+        (
+            "[ops]\na.inputs = 'x'\nb.inputs = 'x'\n",
+            "[ops]\na.inputs = 'x, y'\na.forward = 'x * y'\na.check = ['x', 'y']\nb.inputs",
+        ),
+        (
+            "[ops]\na = { inputs = 'x' } # here\n",
+            '[ops]\na = { inputs = "x, y", forward = "x * y", check = ["x", "y"] } # here\n',
+        ),
+        (
+            "[ops.a]\ninputs = 'x, y'\n[ops.a.grad]\nx = 'x'\n\n# below\n",
+            "[ops.a]\ninputs = 'x, y'\nforward = 'x * y'\ncheck = ['x', 'y']\n\n# below\n",
+        ),
     ],
 )
-def test_what_is_no_table_of_its_own_is_not_replaced(text: str) -> None:
-    with pytest.raises(ScaffoldError, match="cannot be changed in this form"):
-        replaced(text, "b", SAID, HERE)
+def test_keys_come_and_go_in_every_form_of_a_table(before: str, after: str) -> None:
+    said = {"inputs": "x, y", "forward": "x * y", "check": ["x", "y"]}
+    assert replaced(before, "a", said, HERE).startswith(after)
+    assert tomllib.loads(replaced(before, "a", said, HERE))["ops"]["a"] == said
 
 
 @pytest.mark.parametrize("op", ["a.inputs = 'x'", "a = { inputs = 'x' }"])
