@@ -3,6 +3,7 @@
 In: keys. Out: TOML on stdout, or one JSON object. Invariant: the values are those that other commands run with.
 """
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +41,7 @@ def config(
 ) -> None:
     """Show the configuration, and who says so.
 
-    A key is stated by [tool.scaffold] of the nearest pyproject.toml.
+    A key is stated by SCAFFOLD_KEY of the environment, else by [tool.scaffold] of the nearest pyproject.toml.
 
     Example: scaffold config style line-length --show-origin
     """
@@ -50,7 +51,7 @@ def config(
     raise_all([*check_choice("--format", format_, FORMATS), *_unknown(keys or [])])
     settings = [
         setting
-        for setting in load_settings(working_directory())
+        for setting in load_settings(working_directory(), os.environ)
         if not keys or setting.key in keys
     ]
     if format_ == "json":

@@ -1,31 +1,19 @@
-"""The `[tool.scaffold]` that holds in the working directory.
+"""The `[tool.scaffold]` that holds in the working directory, and the variables of the environment over it.
 
-In: the working directory. Out: a `Configuration`.
-Invariant: the environment says nothing of it: a variable that did once is refused, not ignored.
+In: the working directory and the environment. Out: a `Configuration`.
+Invariant: of the environment only the variables of the configuration matter.
 """
 
 import os
 from pathlib import Path
 
-from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.errors import ScaffoldError
 from scaffold.spec import Configuration, load_configuration
-from scaffold.spec.config_keys import KEYS
 
 
 def configuration_here() -> Configuration:
-    """Return what the nearest pyproject.toml says."""
-    raise_all([problem for key in KEYS for problem in _stated_outside(key)])
-    return load_configuration(working_directory())
-
-
-def _stated_outside(key: str) -> list[ScaffoldError]:
-    """Refuse the environment variable that stated a key."""
-    name = f"SCAFFOLD_{key.upper().replace('-', '_')}"
-    if not os.environ.get(name):
-        return []
-    message = "variables of the environment state no keys any more"
-    hint = f"unset it, and say '{key}' in [tool.scaffold] or by an option"
-    return [ScaffoldError(message, Location(name), hint)]
+    """What the environment and the nearest pyproject.toml say."""
+    return load_configuration(working_directory(), os.environ)
 
 
 def working_directory() -> Path:

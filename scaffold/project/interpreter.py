@@ -100,10 +100,10 @@ def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
 
 
 def _place_of_key() -> Location:
-    """Where the configuration names an interpreter."""
+    """Where the configuration names an interpreter: its file, or a variable."""
     from scaffold.spec.config import find_sources
 
-    said = find_sources(working_directory()).said["python"]
+    said = find_sources(working_directory(), os.environ).said["python"]
     return said.locate(("python",))
 
 

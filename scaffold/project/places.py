@@ -121,7 +121,7 @@ def _check_exports(
     if package is not None or (source / "__init__.py").exists():
         return
     message = f"'exports' is on, but '{configuration.source}' is no package"
-    said = find_sources(working_directory()).said["exports"]
+    said = find_sources(working_directory(), os.environ).said["exports"]
     place = said.locate(("exports",), key=True)
     raise ScaffoldError(message, place, "give ops a directory: source = 'ops'")
 
@@ -260,7 +260,7 @@ def configured_directories(configuration: Configuration) -> tuple[Path, ...]:
 
 def _missing(configuration: Configuration, position: int) -> ScaffoldError:
     """That a configured directory is not there, where it is named."""
-    said = find_sources(working_directory()).said["template-dirs"]
+    said = find_sources(working_directory(), os.environ).said["template-dirs"]
     place = said.locate(("template-dirs", str(position)))
     message = f"'{configuration.template_dirs[position]}' is not a directory"
     shown = os.path.relpath(configured_directories(configuration)[position])

@@ -1,12 +1,13 @@
-"""Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml.
+"""Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
 
-In: a directory. Out: a `Configuration`, and who says which key; where nobody says anything, the defaults.
+In: a directory and variables. Out: a `Configuration`, and who says which key; where nobody says anything, the defaults.
 Invariant: an unknown key or a value of another kind is an error, never ignored.
 """
 
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from scaffold.files import NOT_TEXT, read_text
 from scaffold.spec.config_keys import KEYS, PARAMETERS, Docstrings, Formatter
 from scaffold.spec.config_values import Convention, Stated
 from scaffold.spec.keys import SavePolicy, Style
-from scaffold.spec.kinds import check_value
+from scaffold.spec.kinds import Kind, check_value
 from scaffold.spec.lint_settings import NOTHING_SAID, LintConfiguration
 from scaffold.spec.names import DEFAULT, Patterns
 from scaffold.spec.op_spec import RuleFile
@@ -25,14 +26,94 @@ from scaffold.spec.other_tools import (
     read_surroundings,
     table_of,
 )
-from scaffold.spec.problems import Locate, Problems
+from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.testing_settings import BESIDE, Testing
+
+# --- Environment variables that state keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
+#
+# In: the variables. Out: the values of keys, as TOML would hold them. Invariant: a variable says of a key what the file
+# would; text that is no value of the key's kind stays text, and is refused where values are read. A variable that is misspelt
+# is an error, never ignored.
+
+
+PREFIX = "SCAFFOLD_"
+CLOSE = 0.75  # of the names' letters are the same, in the same order
+SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+PATHS = ("manifest", "rules", "template-dirs")  # separated as PATH is
+
+
+def variable_of(key: str) -> str:
+    """The name of the variable that states a key."""
+    return PREFIX + key.upper().replace("-", "_")
+
+
+def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]]:
+    """The keys that variables state; an empty variable states nothing."""
+    found: dict[str, tuple[Any, Locate]] = {}
+    for key, row in KEYS.items():
+        name = variable_of(key)
+        if environment.get(name):
+            found[key] = _value(environment[name], key, row.kind), _locate(name)
+    return found
+
+
+def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
+    """Variables that are called much like one of ours; others may be another tool's."""
+    known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
+    found = []
+    for name in environment:
+        own = name.removeprefix(PREFIX)
+        if own == name or own in known or not environment[name]:
+            continue
+        close = get_close_matches(own.upper(), sorted(known), n=1, cutoff=CLOSE)
+        if close:
+            message = f"no key of the configuration is called so: {name}"
+            hint = f"did you mean {PREFIX}{close[0]}?"
+            found.append(ScaffoldError(message, Location(name), hint))
+    return tuple(found)
+
+
+def _locate(variable: str) -> Locate:
+    def locate(path: KeyPath, *, key: bool = False) -> Location:
+        return Location(variable)
+
+    return locate
+
+
+def _value(text: str, key: str, kind: Kind) -> Any:
+    """The value that TOML would hold."""
+    if key in PATHS:
+        return text.split(os.pathsep)
+    if kind.accepts(text):
+        return text
+    if kind.accepts(True):
+        return SWITCHES.get(text.lower(), text)
+    if kind.accepts(1):
+        return int(text) if text.isdecimal() else text
+    if kind.accepts([text]):
+        return [item.strip() for item in text.split(",")]
+    return _table(text)
+
+
+def _table(text: str) -> Any:
+    """A table, or a list of tables, as TOML writes it in one line."""
+    from scaffold.spec.toml import parse_toml
+
+    try:
+        return parse_toml(f"value = {text}", "")["value"]
+    except ScaffoldError:
+        return text
+
+
+# --- Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
+
 
 LINEAR: Convention = (
     ("input", ("N", "in_features")),
     ("weight", ("out_features", "in_features")),
     ("bias", ("out_features",)),
 )
+NOBODY: Mapping[str, str] = {}
 
 
 class Configuration(NamedTuple):
@@ -91,17 +172,25 @@ class Sources(NamedTuple):
     problems: tuple[ScaffoldError, ...] = ()
 
 
-def load_configuration(start: Path) -> Configuration:
+def load_configuration(
+    start: Path, environment: Mapping[str, str] = NOBODY
+) -> Configuration:
     """The configuration that holds in a directory.
 
     It is that of the nearest pyproject.toml with a [tool.scaffold], from `start` upward; where none has one, the nearest
-    still says how long lines are and what pytest finds.
+    still says how long lines are and what pytest finds. A variable goes before the file.
     """
-    return read_sources(find_sources(start))
+    return read_sources(find_sources(start, environment))
 
 
-def find_sources(start: Path) -> Sources:
-    """What the files from `start` upward say."""
+def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Sources:
+    """What the files from `start` upward and the variables say."""
+    found = _find_sources(start, environment)
+    return found._replace(problems=(*found.problems, *misspelt(environment)))
+
+
+def _find_sources(start: Path, environment: Mapping[str, str]) -> Sources:
+    variables = {key: Said(*said) for key, said in variables_of(environment).items()}
     nearest: Sources | None = None
     for directory in (start, *start.parents):
         path = directory / "pyproject.toml"
@@ -109,12 +198,12 @@ def find_sources(start: Path) -> Sources:
             shown = os.path.relpath(path, start)
             text = _read(path, shown)
             if "scaffold" in text:
-                found = _sources(text, shown, str(directory))
+                found = _sources(text, shown, str(directory), variables)
                 if found is not None:
                     return found
             if nearest is None:
-                nearest = _around(text, shown, str(directory))
-    return nearest or Sources(".", "", {}, Surroundings())
+                nearest = _around(text, shown, str(directory), variables)
+    return nearest or Sources(".", "", variables, Surroundings())
 
 
 def _read(path: Path, shown: str) -> str:
@@ -126,7 +215,7 @@ def _read(path: Path, shown: str) -> str:
         raise ScaffoldError(f"cannot be read: {reason}", place, NOT_TEXT) from None
 
 
-def _around(text: str, path: str, root: str) -> Sources:
+def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
     """What a file that is not about this tool says; if it is not TOML, that is its owner's affair."""
     from scaffold.spec.toml import Places, parse_toml
 
@@ -134,16 +223,18 @@ def _around(text: str, path: str, root: str) -> Sources:
     if any(word in text for word in ("line-length", "pytest", "force")):
         with suppress(ScaffoldError):
             around = read_surroundings(parse_toml(text, ""), root)
-    return Sources(".", "", {}, around, Places(text, path))
+    return Sources(".", "", variables, around, Places(text, path))
 
 
 def read_configuration(text: str, path: str, root: str) -> Configuration | None:
     """The configuration in the text of a pyproject.toml; None if it has no [tool.scaffold]."""
-    found = _sources(text, path, root)
+    found = _sources(text, path, root, {})
     return None if found is None else read_sources(found)
 
 
-def _sources(text: str, path: str, root: str) -> Sources | None:
+def _sources(
+    text: str, path: str, root: str, variables: Mapping[str, Said]
+) -> Sources | None:
     from scaffold.spec.toml import Places, parse_toml
 
     data = parse_toml(text, path)
@@ -157,7 +248,7 @@ def _sources(text: str, path: str, root: str) -> Sources | None:
     said = {key: Said(value, places) for key, value in table.items() if key in KEYS}
     around = read_surroundings(data, root)
     unknown = tuple(_unknown(key, places) for key in table if key not in KEYS)
-    shown = os.path.dirname(path)
+    shown, said = os.path.dirname(path), {**said, **variables}
     return Sources(root, shown, said, around, Places(text, path), True, unknown)
 
 
@@ -189,7 +280,7 @@ def read_sources(sources: Sources) -> Configuration:
 
 # --- What holds of every key of the configuration, and who says so.
 #
-# In: a directory. Out: a `Setting` a key, in the order of the table of keys.
+# In: a directory and variables. Out: a `Setting` a key, in the order of the table of keys.
 # Invariant: what is shown is what `load_configuration` reads.
 
 
@@ -197,16 +288,16 @@ BY_DEFAULT = "default"
 
 
 class Setting(NamedTuple):
-    """A key, its value as TOML has it (None: not set), and its origin: a line of a file or `default`."""
+    """A key, its value as TOML has it (None: not set), and its origin: a line of a file, a variable, `default`."""
 
     key: str
     value: Any
     origin: str
 
 
-def load_settings(start: Path) -> tuple[Setting, ...]:
+def load_settings(start: Path, environment: Mapping[str, str]) -> tuple[Setting, ...]:
     """Every key as it holds in a directory; what is amiss in any is an error."""
-    sources = find_sources(start)
+    sources = find_sources(start, environment)
     read_sources(sources)
     return tuple(_setting(key, sources) for key in KEYS)
 
@@ -223,5 +314,7 @@ def _setting(key: str, sources: Sources) -> Setting:
 
 
 def _shown(place: Location) -> str:
-    """The place without the column."""
+    """The place without the column; of a variable its name."""
+    if place.source.startswith(PREFIX):
+        return place.source
     return f"{place.source}:{place.line}"

@@ -42,14 +42,17 @@ def test_what_it_prints_is_a_configuration(project: Path) -> None:
     assert found == load_configuration(project)
 
 
-def test_the_origin_is_a_line_or_the_default(project: Path) -> None:
+def test_the_origin_is_a_line_a_variable_or_the_default(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCAFFOLD_EXPORTS", "false")
     keys = ("style", "line-length", "exports", "names", "header", "tests")
     outcome = scaffold(project / "src", "config", *keys, "--show-origin")
     assert sorted(outcome.out.splitlines()) == sorted(
         [
             '../pyproject.toml:5\tstyle = "combined"',
             "../pyproject.toml:2\tline-length = 100",
-            "../pyproject.toml:7\texports = true",
+            "SCAFFOLD_EXPORTS\texports = false",
             '../pyproject.toml:6\tnames = { test = "{op}_test.py" }',
             "default\theader = true",
             "default\t# tests is not set",
@@ -76,14 +79,12 @@ def test_the_line_length_of_a_file_without_the_table_has_its_place(
     assert outcome.out == "pyproject.toml:2\tline-length = 88\n"
 
 
-def test_a_variable_that_stated_a_key_is_refused(
+def test_the_environment_holds_for_a_run_and_an_option_goes_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCAFFOLD_SAVE_POLICY", "balanced")
-    monkeypatch.setenv("SCAFFOLD_STYLE", "")
-    outcome = new_op(tmp_path, "--inputs", "x", "--stdout", "--no-test")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.splitlines() == [
-        "SCAFFOLD_SAVE_POLICY:1:1: variables of the environment state no keys any more",
-        "hint: unset it, and say 'save-policy' in [tool.scaffold] or by an option",
-    ]
+    arguments = ("--inputs", "x", "--stdout", "--no-test")
+    assert "def setup_context" in new_op(tmp_path, *arguments).out
+    monkeypatch.setenv("SCAFFOLD_STYLE", "combined")
+    assert "def setup_context" not in new_op(tmp_path, *arguments).out
+    stated = new_op(tmp_path, *arguments, "--style", "setup-context")
+    assert "def setup_context" in stated.out

@@ -95,7 +95,9 @@ def test_one_that_is_named_and_lacks_torch_is_refused(
     assert raised.value.exit_code == 2
 
 
-def test_one_of_the_configuration_is_refused_at_its_place(place: Path) -> None:
+def test_one_of_the_configuration_is_refused_at_its_place(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = place / "checkout" / "pyproject.toml"
     file.write_text("[tool.scaffold]\nsource = 'src'\npython = 'none/python'\n")
     with pytest.raises(ScaffoldError) as raised:
@@ -104,6 +106,9 @@ def test_one_of_the_configuration_is_refused_at_its_place(place: Path) -> None:
         "../pyproject.toml:3:11: 'none/python' cannot be started: "
         "No such file or directory\nhint: name another with --python PATH"
     )
+    monkeypatch.setenv("SCAFFOLD_PYTHON", "no_such_python")
+    with pytest.raises(ScaffoldError, match="^SCAFFOLD_PYTHON:1:1: 'no_such_python'"):
+        find_interpreter()
 
 
 def test_where_the_tool_has_no_torch_the_run_says_which_proved_it(

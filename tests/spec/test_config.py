@@ -1,6 +1,7 @@
 """`[tool.scaffold]`: what it says, from where it is taken, and what it may not say."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -233,17 +234,94 @@ def test_single_line_imports_are_seen(text: str, single: bool, tmp_path: Path) -
     assert load_configuration(tmp_path).single_line_imports == single
 
 
-def test_all_problems_of_the_file_come_together(tmp_path: Path) -> None:
+# Key -> what a variable says, and the field's value.
+STATED: dict[str, tuple[str, Any]] = {
+    "source": ("src/ops/", "src/ops"),
+    "manifest": ("a.toml:b/*.toml", ("a.toml", "b/*.toml")),
+    "style": ("combined", "combined"),
+    "namespace": ("mylib", "mylib"),
+    "line-length": ("100", 100),
+    "header": ("FALSE", False),
+    "exports": ("1", True),
+    "require": ("doc, test", ("doc", "test")),
+    "parameter-names": ("w,gain", ("w", "gain")),
+    "names": ("{ test = '{op}_test.py' }", Patterns(test="{op}_test.py")),
+    "defaults": ("{ module = false }", (("module", False),)),
+    "conventions": ("[{ x = 'N', w = 'N' }]", ((("x", ("N",)), ("w", ("N",))),)),
+    "licence": ("Copyright Us", "Copyright Us"),
+}
+
+
+@pytest.mark.parametrize("key", STATED)
+def test_a_variable_goes_before_the_file(key: str, tmp_path: Path) -> None:
+    text, value = STATED[key]
+    variable = f"SCAFFOLD_{key.upper().replace('-', '_')}"
+    field = key.replace("-", "_")
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\n")
+    before = load_configuration(tmp_path)
+    assert getattr(before, field) != value
+    after = load_configuration(tmp_path, {variable: text})
+    assert after == before._replace(**{field: value})
     (tmp_path / "pyproject.toml").write_text(
-        "[tool.scaffold]\nstyle = 'combinde'\nsource = 2\nline-length = 3\n"
+        f"[tool.scaffold]\n{key} = {toml_text(KEYS[key].default or 'x')}\n"
     )
+    assert load_configuration(tmp_path, {variable: text}) == after
+    (tmp_path / "pyproject.toml").unlink()
+    alone = load_configuration(tmp_path, {variable: text})
+    assert alone == Configuration()._replace(**{field: value})
+
+
+def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
+    variables = {"SCAFFOLD_STYLE": "", "SCAFFOLD_RULES": "", "SCAFFOLD_OTHER": "x"}
+    assert load_configuration(tmp_path, variables) == Configuration()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SCAFFOLD_STYL", "SCAFFOLD_STYLE"),
+        ("SCAFFOLD_SAVEPOLICY", "SCAFFOLD_SAVE_POLICY"),
+        ("SCAFFOLD_LINELENGTH", "SCAFFOLD_LINE_LENGTH"),
+        ("SCAFFOLD_EXPORT", "SCAFFOLD_EXPORTS"),
+        ("SCAFFOLD_template_dirs", "SCAFFOLD_TEMPLATE_DIRS"),
+    ],
+)
+def test_a_variable_that_is_misspelt_is_an_error(
+    tmp_path: Path, name: str, meant: str
+) -> None:
     with pytest.raises(ScaffoldError) as caught:
-        load_configuration(tmp_path)
+        load_configuration(tmp_path, {name: "x", "PATH": "/bin"})
     assert str(caught.value).splitlines() == [
-        "pyproject.toml:2:10: unknown value 'combinde' for 'style'",
+        f"{name}:1:1: no key of the configuration is called so: {name}",
+        f"hint: did you mean {meant}?",
+    ]
+
+
+@pytest.mark.parametrize("name", ["SCAFFOLD_REGENERATE", "SCAFFOLD_HOME", "STYL"])
+def test_a_variable_of_another_tool_says_nothing(tmp_path: Path, name: str) -> None:
+    assert load_configuration(tmp_path, {name: "x"}) == Configuration()
+
+
+def test_problems_of_file_and_variables_come_together(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.scaffold]\nstyle = 1\nsource = 2\n")
+    variables = {
+        "SCAFFOLD_LINE_LENGTH": "wide",
+        "SCAFFOLD_HEADER": "maybe",
+        "SCAFFOLD_STYLE": "combinde",
+        "SCAFFOLD_TEMPLATE_DIRS": "pyproject.toml",
+        "SCAFFOLD_NAMES": "{ file = ",
+    }
+    with pytest.raises(ScaffoldError) as caught:
+        load_configuration(tmp_path, variables)
+    assert str(caught.value).splitlines() == [
+        "SCAFFOLD_HEADER:1:1: 'header' must be true or false",
+        "SCAFFOLD_LINE_LENGTH:1:1: 'line-length' must be a number from 40 up",
+        "SCAFFOLD_NAMES:1:1: 'names' must be a table",
+        "hint: write: names = { file = '{op}.py', function = '{Op}Function' }",
+        "SCAFFOLD_STYLE:1:1: unknown value 'combinde' for 'style'",
         "hint: did you mean 'combined'?",
+        "SCAFFOLD_TEMPLATE_DIRS:1:1: 'pyproject.toml' is not a directory",
         "pyproject.toml:3:10: 'source' must be a string",
-        "pyproject.toml:4:15: 'line-length' must be a number from 40 up",
     ]
 
 
