@@ -512,7 +512,7 @@ NAMED = {
     "scaffold.derive.lower": 20,  # an index that appends dims is a reshape
     "scaffold.derive.plan": 0,
     "scaffold.derive.rules": 49,  # 25 in the coded gradients; the grids of meshgrid are expanded
-    "scaffold.derive.simplify": 143,  # what passes match and make: sums, products, choices, parts, views
+    "scaffold.derive.simplify": 147,  # what passes match and make: sums, products, choices, parts, views
     "scaffold.derive.write": 55,  # two of them write sums to a shape
     "scaffold.formula": 4,
     "scaffold.inspect": 19,
@@ -540,7 +540,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4121,
-    "derive": 19499,
+    "derive": 19522,
     "formula": 6293,
     "inspect": 3550,
     "lint": 3536,

@@ -207,6 +207,44 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     return None
 
 
+# --- Parts of what another part has been put into: `R[:, 0, 0] = a` and then `R[:, 0, 1] = b`, as rotation matrices are built.
+# Of 1 in 661 known ops, the covariance of Gaussian splats, whose backward is more than twice as long without it.
+
+
+PUT = "select_scatter"
+
+
+@REWRITES.on("select")
+def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
+    """`y.select_scatter(b, 1, 1)[:, 0]` as `y[:, 0]`."""
+    whole = a
+    while make.is_(whole, PUT) and whole.args[2] is dim:
+        if not _are_apart(literal(index), literal(whole.args[3])):
+            break
+        whole = whole.args[0]
+    return None if whole is a else make("select", whole, dim, index)
+
+
+def _are_apart(one: object, two: object) -> bool:
+    """Whether two indices are surely not the same: numbers counted from the same end."""
+    if type(one) is not int or type(two) is not int:
+        return False
+    return one != two and (one < 0) == (two < 0)
+
+
+@REWRITES.on("add")
+def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
+    """`y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)` as `y.select_scatter(b, 1, 0)`."""
+    if not (make.is_(a, PUT) and make.is_(b, PUT)):
+        return None
+    for one, two in ((a, b), (b, a)):
+        (whole, hole, *place), (rest, part, *other) = one.args, two.args
+        free = hole.rule == rest.rule == "zeros" and place == other
+        if free and (one.shape, one.kind) == (two.shape, two.kind):
+            return make.program.shaped(make(a.rule, whole, part, *place), a.shape)
+    return None
+
+
 # --- Quotients, reductions, scatters.
 
 
