@@ -546,7 +546,7 @@ BUDGET = {
     "lint": 3536,
     "primitives": 847,
     "project": 4782,
-    "render": 5665,
+    "render": 5670,
     "spec": 4634,
     "verify": 4298,
     "workspace": 2022,

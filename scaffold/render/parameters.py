@@ -107,6 +107,9 @@ def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     ]
 
 
+SIZE = ".shape[1:].numel()"  # the inputs of one output, of a weight without dims
+
+
 def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
     """How a parameter starts that the user said nothing about."""
     dims = dims_of(spec, name)
@@ -145,9 +148,11 @@ def _matrix(spec: OpSpec, module: ModuleSpec) -> str | None:
 
 def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]:
     if init.function == "fan_in_uniform":
-        fan_in = _fan_in(spec, module, name)
+        fan_in, lines = _fan_in(spec, module, name), []
+        if fan_in.endswith(SIZE):
+            fan_in, lines = "fan_in", [f"fan_in = {fan_in}"]
         bound = f"bound = 1 / math.sqrt({fan_in}) if {fan_in} > 0 else 0.0"
-        return [bound, f"nn.init.uniform_(self.{name}, -bound, bound)"]
+        return [*lines, bound, f"nn.init.uniform_(self.{name}, -bound, bound)"]
     arguments = f", {init.arguments}" if init.arguments else ""
     return [f"nn.init.{init.function}_(self.{name}{arguments})"]
 
@@ -166,6 +171,8 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
     }
     shared = [dim for dim in dims if dim in data and is_size_name(dim)]
     counted: Sequence[Dim] = dims[1:] if of_its_own else shared or dims[1:]
+    if of_its_own and not dims:  # a size of which only the tensor tells
+        return f"self.{matrix}{SIZE}"
     if not counted:
         return f"self.{matrix}.numel()"
     return " * ".join(

@@ -426,6 +426,33 @@ def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
     assert done.code == 0 and "starts" not in done.err
 
 
+SEQUENCE = """
+import torch
+from torch import nn
+
+
+class Mix(nn.Module):
+    def __init__(self, n, d):
+        super().__init__()
+        self.up = nn.Linear(n * d, d)
+
+    def forward(self, x):
+        return torch.tanh(self.up(x.flatten(1)))
+"""
+
+
+def test_the_bias_of_a_layer_starts_by_its_fan_in(tmp_path: Path) -> None:
+    """Also where the sizes of its weight are no plain dims; it was bounded by the number of all its elements."""
+    (tmp_path / "layers.py").write_text(SEQUENCE)
+    asked = ("--forward", "@layers.py:Mix", "--no-verify", "--stdout")
+    done = new_op(tmp_path, *asked, name="mix")
+    fan_in = "        fan_in = self.up_weight.shape[1:].numel()\n"
+    assert (
+        done.code == 0
+        and f"{fan_in}        bound = 1 / math.sqrt(fan_in) if" in done.out
+    )
+
+
 def test_stated_inputs_lose_nothing_of_what_the_module_says(tmp_path: Path) -> None:
     """It owns what it did, which starts as it did; what is not taken over is told."""
     (tmp_path / "layers.py").write_text(
