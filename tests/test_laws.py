@@ -539,9 +539,9 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4121,
-    "derive": 19522,
-    "formula": 6293,
+    "cli": 4122,
+    "derive": 19529,
+    "formula": 6306,
     "inspect": 3550,
     "lint": 3536,
     "primitives": 847,

@@ -357,6 +357,7 @@ MEANT = {
 # Options that went, and what to do instead.
 GONE = {
     "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
+    "--op": "leave it out, with --mutants: scaffold verify NAME runs the tests of one op",
     "--verify": "new-op proves what it writes; with --stdout it prints that and writes nothing",
     "--no-verify": "leave it out: nothing is proven here",
     "--explain": "scaffold derive NAME --explain shows how a backward came about",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from scaffold.derive.analysis.activity import (
     active_locals,
     carries_gradient,
+    is_random,
     is_undifferentiated,
 )
 from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
@@ -126,6 +127,12 @@ class Differentiated:
                 why = reason_of(error)
         graph, forward, wanted, taken, *_ = self.question
         fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
+        if (
+            fallback is None
+            and spec.kept
+            and any(map(is_random, forward.expressions()))
+        ):
+            why += ", and it draws random numbers, which would be others again"
         note = f"{NOT_DERIVED if fallback is None else BY_AUTOGRAD}: {why}"
         separate = replace(spec, style="setup-context")
         if fallback is None and autograd_of_forward(

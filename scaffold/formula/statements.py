@@ -27,7 +27,8 @@ from scaffold.primitives.calls import is_in_place
 LONGEST = 40  # characters of a statement that is shown
 LOOP = ("a loop", "loops stand in a forward alone")
 PLAIN_FORMS = {  # Python that formulas do without
-    "map": "call the function on each value: a, b = f(x), f(y)",
+    "dict": "use names: weight_a = ..., or if and elif for modes",
+    "map": "list the values: [f(a), f(b)], or of a tensor [f(t) for t in x.unbind(0)]",
     "itertools": "list the values: for i, j in ((0, 1), (1, 0)): ...",
 }
 CHECK = "what an input has to be is checked in the forward"
@@ -70,6 +71,8 @@ class StatementParser:
         self.lines = program.text.value.split("\n")
         self.problems = list(program.problems)
         self.locals: set[str] = set()
+        self.written_out: set[str] = set()  # lists among them
+        self.keeps_text = False  # which runs as it stands
         self.asserts = scope.kept
         self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
@@ -217,7 +220,10 @@ class StatementParser:
         if isinstance(item, ast.Assign) and len(item.targets) == 1:
             served = self._served(item.targets[0])
             value = self.expressions.assigned(item.value, present | served)
-            return Assign(self._target(item.targets[0]), value, "", above)
+            target = self._target(item.targets[0])
+            if isinstance(item.value, ast.List) and target.kind == "name":
+                self.written_out.add(target.label)
+            return Assign(target, value, "", above)
         if isinstance(item, ast.AnnAssign) and item.value and item.simple:
             value = self.expressions.assigned(item.value, present)
             return Assign(self._target(item.target), value, "", above)
@@ -284,10 +290,15 @@ class StatementParser:
                 hint = f"give it another name: {target.id.strip('_').lower()}_"
                 self.fail(target, f"'{target.id}' cannot be assigned", hint)
             self.locals.add(target.id)
+            self.written_out.discard(target.id)
             return self.graph.name(target.id)
         if isinstance(target, ast.Tuple | ast.List):
             return self._targets(target)
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            name = target.value.id
+            if name in self.written_out and not self.keeps_text:
+                hint = f"assign the whole list: {name} = [...]"
+                self.fail(target, f"the list '{name}' is changed by number", hint)
             return self.expressions.parse(target)
         self.fail(target, "only names, tuples of names and name[...] can be assigned")
         return self.graph.node("absent")
@@ -308,7 +319,9 @@ class StatementParser:
 
     def resolve(self, node: ast.Name) -> None:
         known = self.scope.names | self.locals
-        if node.id in known:
+        if node.id in known and (
+            node.id != "itertools" or node.id in self.scope.tensors | self.locals
+        ):
             return
         if node.id in self.scope.hidden:
             message = f"'{node.id}' is imported, and the name of a gradient"
@@ -398,7 +411,7 @@ def _of_expression(value: ast.expr) -> tuple[str, str | None]:
         case ast.Call(ast.Name("print")):
             return "a print is not allowed in a formula", "take it out"
         case ast.Call(ast.Attribute(ast.Name(name), "append" | "extend" | "insert")):
-            hint = f"assign the whole list: {name} = [...]"
+            hint = f"assign the whole list, in each branch: {name} = [...]"
             return f"nothing takes what '{_short(value)}' returns", hint
         case ast.Call():
             return f"nothing takes what '{_short(value)}' returns", "write: name = ..."

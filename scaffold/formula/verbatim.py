@@ -124,7 +124,7 @@ class VerbatimParser(StatementParser):
         module = ast.Module(self.program.body, [])
         self.assigned = _stored(module)
         self.locals |= self.assigned
-        self.lists = _lists(module)
+        self.lists, self.keeps_text = _lists(module), True
         self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
