@@ -224,8 +224,12 @@ def test_few_fall_back() -> None:
 def test_what_training_code_does_is_derived() -> None:
     several = variants(TRAINING)
     falls = [item for item in several if FALLS.search(str(derived(*item)[1].notes))]
-    # Without shapes nothing tells what an optional weight broadcasts the losses to.
-    assert several and falls == [("asymmetric_multilabel", False)]
+    assert several and falls == [
+        ("min_snr_weighted", True),  # has a `while` over ranks
+        ("min_snr_weighted", False),
+        # Without shapes nothing tells what an optional weight broadcasts the losses to.
+        ("asymmetric_multilabel", False),
+    ]
 
 
 @pytest.mark.parametrize(
