@@ -540,14 +540,14 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4122,
-    "derive": 19529,
-    "formula": 6306,
+    "derive": 19533,
+    "formula": 6360,
     "inspect": 3550,
     "lint": 3536,
     "primitives": 847,
     "project": 4782,
     "render": 5670,
-    "spec": 4634,
+    "spec": 4660,
     "verify": 4298,
     "workspace": 2022,
 }

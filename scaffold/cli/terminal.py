@@ -53,7 +53,7 @@ def paint(text: str, style: str, stream: TextIO | None) -> str:
 
 def width_of(stream: TextIO | None) -> int:
     """The columns of a terminal."""
-    if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said):
+    if (said := os.environ.get("COLUMNS", "")[:9]).isdecimal() and int(said):
         return int(said)
     try:
         found = os.get_terminal_size(stream.fileno()).columns if stream else 0

@@ -12,6 +12,7 @@ A formula takes this way; a module imports only from those above it:
     constant_folding       what operators make of values that are known, and the branches that it settles
     substitution, desugar, numpy_numbers, einops   what rewrites syntax: each from `ast` to `ast`
     effects                what a node does to names and memory
+    equations              equations of `torch.einsum` that suit no operands
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and which function a module without parameters is
     module_forward         the forward of an nn.Module as a function of what it reads of self; the modules in it

@@ -7,13 +7,15 @@ known of them.
 """
 
 import ast
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY, opposite_of
+from scaffold.formula.equations import wrong_equation
 from scaffold.formula.graph import Graph, Node
-from scaffold.formula.text import BUILTINS, WELL_KNOWN
+from scaffold.formula.text import BUILTINS, WELL_KNOWN, Scope
 from scaffold.primitives.calls import (
     facts_of_attribute,
     facts_of_call,
@@ -29,6 +31,7 @@ class Source(Protocol):
     """The text that an expression stands in."""
 
     graph: Graph
+    scope: Scope
     locals: set[str]  # names that have been assigned
     asserts: bool  # whether it may say what its inputs have to be
 
@@ -42,6 +45,7 @@ class Source(Protocol):
         """A literal as it stands in code."""
 
 
+LARGEST = int(sys.float_info.max)
 ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
 
 
@@ -195,6 +199,11 @@ class ExpressionParser:
     def _constant(self, item: ast.Constant, present: Guarded) -> Node:
         if isinstance(item.value, bytes):
             self.fail(item, "bytes are not allowed in a formula")
+        if isinstance(item.value, int) and abs(item.value) > LARGEST:
+            self.fail(
+                item, "the number is larger than any float", "infinity is math.inf"
+            )
+            return self.graph.constant("0")  # its digits may be too many to write
         if item.value is ...:
             return self.graph.constant("...")
         return self.graph.constant(self.source.spelled(item))
@@ -215,6 +224,9 @@ class ExpressionParser:
             if name != "**" and name in keywords[:position]:
                 self.fail(item.keywords[position], f"'{name}' is given twice")
         self._check_callee(item.func)
+        single = self.tensors - self.source.locals - self.source.scope.variadic
+        if problem := wrong_equation(item, single):
+            self.fail(item, *problem)
         welcome = self._takes_none(item)
         args = (
             self.parse(item.func, present),

@@ -211,7 +211,7 @@ class Scope(NamedTuple):
     """The names a formula may read.
 
     `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns, or returns in this order;
-    `tensors` cannot be called. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
+    `tensors` cannot be called, and some of them are `variadic`. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
     the formula's own file defines it; what is `hidden` is imported under a name that the op assigns. `choices` are all the
     values that some may have; `meanings` say which names are imports; `sizes` how the declared dims are read.
     """
@@ -220,6 +220,7 @@ class Scope(NamedTuple):
     optional: frozenset[str] = frozenset()
     targets: tuple[str, ...] | None = None
     tensors: frozenset[str] = frozenset()
+    variadic: frozenset[str] = frozenset()
     kept: bool = False
     imported: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from scaffold.files import read_text
+from scaffold.formula import Formula
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes
@@ -174,8 +175,16 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
 
 
 def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> None:
-    """As many values as outputs, where the forward shows how many it returns."""
-    formula = maths.forward
+    """Check that forward and surrogate return as many values as there are outputs."""
+    _check_count("forward", maths.forward, arguments, problems)
+    if maths.surrogate:
+        _check_count("surrogate", maths.surrogate.forward, arguments, problems)
+
+
+def _check_count(
+    key: str, formula: Formula | None, arguments: Arguments, problems: Problems
+) -> None:
+    """Check the values that a formula returns, where it shows how many."""
     if formula is None or formula.result is None:
         return
     variadic = any(output.variadic for output in arguments.outputs)
@@ -187,12 +196,13 @@ def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> No
     count = min(counts - {expected} or counts)
     if count == 1:
         hint = "return it as it is: without the comma"
-        problems.at(("forward",), "the forward returns a tuple of one value", hint)
+        problems.at((key,), f"the {key} returns a tuple of one value", hint)
         return
     names = ", ".join(f"y{position}" for position in range(1, count + 1))
     plural = "output is" if expected == 1 else "outputs are"
-    message = f"the forward returns {count} values, but {expected} {plural} declared"
-    problems.at(("forward",), message, f"declare them, as in: outputs = '{names}'")
+    message = f"the {key} returns {count} values, but {expected} {plural} declared"
+    hint = f"declare them, as in: outputs = '{names}'" if count else "return a tensor"
+    problems.at((key,), message, hint)
 
 
 def _check_amp(

@@ -157,6 +157,9 @@ class _Reader:
         self.read, self.problems = read, problems
         self.inputs = frozenset(item.name for item in arguments.inputs)
         self.tensors = frozenset(item.name for item in arguments.tensors)
+        self.variadic = frozenset(
+            item.name for item in arguments.tensors if item.variadic
+        )
         self.optional = frozenset(
             item.name for item in arguments.tensors if item.optional
         )
@@ -256,6 +259,7 @@ class _Reader:
         kept = path == ("forward",)
         scope = Scope(
             *(known, optional, targets, tensors),
+            variadic=self.variadic,
             kept=kept,
             imported=self.stated,
             hidden=hidden,
@@ -305,6 +309,9 @@ class _Reader:
             if formula is not None and item.variadic and formula.statements:
                 message = f"the gradient of '*{name}' must be one expression"
                 self.problems.at(path, message, "it is that of the element number i")
+            elif formula and formula.result and formula.result.kind == "tuple":
+                message = f"the gradient of '{name}' is a tuple, not a tensor"
+                self.problems.at(path, message, "return it without the commas")
             elif item.variadic and "i" in self.inputs:
                 message = f"'i' counts the elements of '*{name}', and is an input"
                 self.problems.at(path, message, "rename the input 'i'")

@@ -5,6 +5,7 @@ a literal that fits it, so nothing else gets into generated code; what is amiss 
 """
 
 import ast
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from math import prod
@@ -47,6 +48,7 @@ class Traits(NamedTuple):
     const: bool = False
 
 
+LONGEST_SIZE = 20  # digits
 MOST_ELEMENTS = 2**32  # of the sizes that a shape has as numbers: 32 GiB in float64
 
 
@@ -82,6 +84,9 @@ def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
 def _dim(word: Words) -> Dim:
     if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
+    if len(word.text) > LONGEST_SIZE:
+        hint = "name a dim of any size, or write one that the tests can make"
+        raise ScaffoldError(f"{_short(word.text)} is too large", word.place, hint)
     if not word.text.isdecimal() or int(word.text) < 1:
         hint = "sizes are integers from 1; empty cases are tested anyway"
         raise ScaffoldError(f"{word.text} is not a size", word.place, hint)
@@ -273,7 +278,17 @@ def parse_default(words: Words, typed: bool) -> Value:
     if isinstance(value, list | dict | set):
         hint = "write a tuple: (1, 2)"
         raise ScaffoldError("a default cannot be mutable", words.place, hint)
+    if _is_huge(value):
+        message = f"the default {_short(words.text)} is larger than any float"
+        raise ScaffoldError(message, words.place, "write: 1e300")
     return Value(value, words.text, "" if typed else infer(value, words.place))
+
+
+def _is_huge(value: object) -> bool:
+    """Say if a literal holds a number that no tensor takes."""
+    if isinstance(value, tuple):
+        return any(map(_is_huge, value))
+    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 def infer(value: object, place: Location) -> str:

@@ -562,6 +562,12 @@ return x * g[..., None, None]
         lambda: [(r(1, 2, 4, 4), r(3, 2, 3, 3))],
     ),
     Case(
+        "conv_scaled_weight",
+        "x[N, C, H, W], w[O, C, 3, 3], gain[O, 1, 1, 1]",
+        "F.conv2d(x, w * gain, padding=1)",
+        lambda: [(r(1, 2, 4, 4), r(3, 2, 3, 3), r(3, 1, 1, 1))],
+    ),
+    Case(
         "stack_sum",
         "x, y",
         "torch.stack([x, y * y], dim=0).sum(0)",

@@ -381,6 +381,8 @@ def einsum(program: Program, args: Args) -> Shape | None:
     before, dots, after = result.partition("...")
     if leading.dims is None or leading.dims and not dots:
         return None
+    if not {*before, *after} <= sizes.keys():  # PyTorch raises
+        return None
     ends = [tuple(sizes[item] for item in part) for part in (before, after)]
     return Shape((*ends[0], *leading.dims, *ends[1]))
 
@@ -462,7 +464,7 @@ def convolved(program: Program, args: Args) -> Shape | None:
     if dims is None or args["input"].shape.rank is None:
         return None
     kernel: Sequence[Dim] = weight.dims or ()
-    if weight.rank != len(dims):
+    if len(kernel) != len(dims) or weight.rank is None:
         kernel = [SizeAt(args["weight"], at) for at in range(len(dims))]
     slides = [args[name] for name in ("stride", "padding", "dilation")]
     left = (_left(dims[at], kernel[at], slides, at - 2) for at in range(2, len(dims)))

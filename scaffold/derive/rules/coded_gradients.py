@@ -116,6 +116,8 @@ def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
     if not isinstance(text, str) or operands.rule != "list":
         return None
     inputs, result = letters_of(text)
+    if len(inputs) != len(operands.args):
+        return None
     pairs = []
     for at, operand in enumerate(operands.args):
         if not operand.active:

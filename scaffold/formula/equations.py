@@ -1,0 +1,57 @@
+"""Equations of `torch.einsum` that no tensors can satisfy.
+
+In: a call. Out: what is wrong with its equation, and a hint; None where PyTorch may take it.
+"""
+
+import ast
+from collections.abc import Collection, Sequence
+
+Wrong = tuple[str, str]
+
+
+def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
+    """Return a message and a hint for an equation that does not suit its operands; `single` names are one tensor each."""
+    match call:
+        case ast.Call(
+            ast.Attribute(ast.Name("torch"), "einsum"),
+            [ast.Constant(str(equation)), *operands],
+            [],
+        ):
+            given = _operands(operands, single)
+            return _count(equation, given) or _letters(equation)
+    return None
+
+
+def _operands(
+    values: Sequence[ast.expr], single: Collection[str]
+) -> Sequence[ast.expr]:
+    """Return the operands as far as they can be counted, else none: one value may be a list of all."""
+    match values:
+        case [ast.List(items) | ast.Tuple(items)]:
+            values = items
+        case [ast.Name(name)] if name in single:
+            pass
+        case [_]:
+            return ()
+    starred = any(isinstance(item, ast.Starred) for item in values)
+    return () if starred else values
+
+
+def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
+    wanted = equation.partition("->")[0].count(",") + 1
+    if not operands or wanted == len(operands):
+        return None
+    plural = "s" * (wanted != 1)
+    message = f"'{equation}' has {wanted} operand{plural}, and is given {len(operands)}"
+    return message, "a comma stands between the letters of two operands"
+
+
+def _letters(equation: str) -> Wrong | None:
+    left, _, result = equation.partition("->")
+    for letter in result.replace(".", "").replace(" ", ""):
+        if letter not in left:
+            message = (
+                f"'{letter}' is a dim of the result of '{equation}', and of no operand"
+            )
+            return message, "each letter behind the arrow stands before it, too"
+    return None
