@@ -110,7 +110,7 @@ def check_parent(path: str, target: Path) -> None:
 
 # --- Texts as the bytes of a file, and back: UTF-8, with the line ends that the file has.
 #
-# In: a text or bytes. Out: the other. Invariant: line ends are the file's own affair; nothing is compared with them.
+# In: a text or bytes. Out: the other. Invariant: line ends and a byte order mark are the file's own affair; nothing is compared with them.
 
 
 _MARK = b"\xef\xbb\xbf"  # which some editors put before a text
@@ -127,12 +127,14 @@ def encode(path: str, text: str) -> bytes:
 
 
 def unix(data: bytes) -> bytes:
-    """The bytes with newlines for line ends."""
-    return data.replace(b"\r\n", b"\n")
+    """The bytes with newlines for line ends, without a byte order mark."""
+    return data.removeprefix(_MARK).replace(b"\r\n", b"\n")
 
 
 def like(before: bytes, after: bytes) -> bytes:
-    """The new content with the line endings that most lines of the old one have."""
+    """The new content with the byte order mark of the old one, and the line endings that most of its lines have."""
+    if before.startswith(_MARK):
+        after = _MARK + after.removeprefix(_MARK)
     if before.count(b"\r\n") * 2 > before.count(b"\n"):
         return after.replace(b"\n", b"\r\n")
     return after
@@ -142,10 +144,8 @@ def merge_into(before: bytes, base: str, after: bytes) -> tuple[bytes, int]:
     """What a merge makes of a file, in its line ends, and its conflicts; UnicodeDecodeError if it is no text."""
     from scaffold.workspace.merge import merge
 
-    mine = before.removeprefix(_MARK)
-    text, conflicts = merge(base, unix(mine).decode(), unix(after).decode())
-    mark = before[: len(before) - len(mine)]
-    return mark + like(before, unix(text.encode())), conflicts
+    text, conflicts = merge(base, unix(before).decode(), unix(after).decode())
+    return like(before, unix(text.encode())), conflicts
 
 
 # --- What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict.
