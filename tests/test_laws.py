@@ -539,11 +539,11 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4122,
+    "cli": 4127,
     "derive": 19533,
     "formula": 6360,
     "inspect": 3550,
-    "lint": 3536,
+    "lint": 3543,
     "primitives": 847,
     "project": 4782,
     "render": 5670,

@@ -7,6 +7,7 @@ at is told, whatever rules were asked for.
 
 import os
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -27,6 +28,7 @@ from scaffold.lint import Finding, Rule, Unreadable, lint_text
 from scaffold.lint.model import UNREAD
 from scaffold.lint.registry import check_codes, ignored_in, select, split_codes
 from scaffold.lint.suppressions import (
+    Key,
     is_off,
     read_baseline,
     read_noqa,
@@ -137,11 +139,11 @@ def lint(
         return
     if baseline is not None:
         run = without_baseline(run, baseline)
-    if fix or diff:
-        run = mend(run, write=not diff)
     if diff:
-        _show_rest(run.findings)
-    else:
+        _show_rest(run.findings, mend(run, write=False).findings)
+    elif fix:
+        run = mend(run, write=True)
+    if not diff:
         _show(format_, run)
     _exit(run.findings, strict)
 
@@ -157,16 +159,26 @@ def _explanation(code: str) -> str:
     return explain(rule)
 
 
-def _show(name: str, run: Any) -> None:
-    from scaffold.lint.formats import FORMATS
+def _can_fix() -> bool:
+    """Say if LibCST, an extra, is there: all edits go through it."""
+    from scaffold.verify.external_tools import is_installed
 
-    text = FORMATS[name](run.findings, run.unread)
+    return is_installed("libcst")
+
+
+def _show(name: str, run: Any) -> None:
+    from scaffold.lint.formats import FORMATS, as_text
+
+    if name == "text":
+        text = as_text(run.findings, run.unread, _can_fix())
+    else:
+        text = FORMATS[name](run.findings, run.unread)
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
-def _show_rest(findings: "tuple[Finding, ...]") -> None:
+def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> None:
     """What the difference on stdout does not tell: nothing was mended, and some of it cannot be."""
-    mended = sum(bool(finding.edits) for finding in findings)
+    mended = max(0, len(findings) - len(left))
     if findings:
         many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
         show_notes([f"{many}, of which --fix mends {mended}"])
@@ -207,6 +219,7 @@ class Run(NamedTuple):
     findings: tuple[Finding, ...]
     unread: tuple[Unreadable, ...]
     choice: Choice
+    known: Counter[Key]  # findings that a baseline leaves alone
 
 
 def find(
@@ -224,6 +237,7 @@ def find(
         tuple(finding for file in linted for finding in file.findings),
         tuple(file.unread for file in linted if file.unread is not None),
         choice,
+        Counter(),
     )
 
 
@@ -292,61 +306,71 @@ def without_baseline(run: Run, path: str) -> Run:
         raise ScaffoldError(
             f"cannot read '{path}': {reason}", Location("--baseline")
         ) from None
-    return run._replace(findings=without_known(run.findings, read_baseline(text, path)))
+    known = read_baseline(text, path)
+    return run._replace(findings=without_known(run.findings, known), known=known)
+
+
+ROUNDS = 20  # of edits to one file: what two findings would change is changed in turn
 
 
 def mend(run: Run, write: bool) -> Run:
-    """Apply the edits, file by file; or show what they would change."""
-    texts = {}
-    for path in sorted({finding.path for finding in run.findings if finding.edits}):
-        text = _mended(run, path)
-        if text is not None:
-            texts[path] = text
-    if not texts:
-        return run
-    root = Path(
-        os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in texts])
-    )
-    files = {
-        os.path.relpath(os.path.abspath(path), root): text
-        for path, text in texts.items()
-    }
-    if not write:
-        show_diff(look(files, root, "overwrite").plan)
-        return run
-    show_plan(write_files(files, root, "overwrite").plan)
-    again = {path: _lint_file(run.choice, path).findings for path in texts}
-    return _relinted(run, again)
-
-
-def _relinted(run: Run, again: dict[str, tuple[Finding, ...]]) -> Run:
-    """The findings after the fixes; those that a baseline took out stay out."""
-    kept = {(f.path, f.rule, f.function, f.message) for f in run.findings}
-    findings: list[Finding] = []
-    for path in dict.fromkeys(finding.path for finding in run.findings):
-        result = again.get(path)
-        if result is None:
-            findings += [f for f in run.findings if f.path == path]
+    """Apply the edits, or show what they would change; the findings are those that are left."""
+    paths = dict.fromkeys(finding.path for finding in run.findings)
+    mended = {path: _mended(run, path) for path in paths}
+    texts = {path: done.text for path, done in mended.items() if done.text is not None}
+    if texts:
+        root = Path(
+            os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in texts])
+        )
+        files = {
+            os.path.relpath(os.path.abspath(path), root): text
+            for path, text in texts.items()
+        }
+        if write:
+            show_plan(write_files(files, root, "overwrite").plan)
         else:
-            findings += [
-                f for f in result if (f.path, f.rule, f.function, f.message) in kept
-            ]
-    return run._replace(findings=tuple(findings))
+            show_diff(look(files, root, "overwrite").plan)
+    left = (finding for done in mended.values() for finding in done.left)
+    return run._replace(findings=tuple(left))
 
 
-def _mended(run: Run, path: str) -> str | None:
-    """The text of a file with its edits; None where it stays as it is."""
+class Mended(NamedTuple):
+    """A file after its edits: the text, None where it stays as it is, and what no edit mends."""
+
+    text: str | None
+    left: tuple[Finding, ...]
+
+
+def _mended(run: Run, path: str) -> Mended:
+    """Edit a file and look at it again, until nothing changes."""
+    left = tuple(finding for finding in run.findings if finding.path == path)
+    if not _is_editable(path, left):
+        return Mended(None, _without_edits(left))
+    from scaffold.lint.fixing import fix_text
+
+    before = text = read_source(path)
+    for _ in range(ROUNDS):
+        fixed = fix_text(text, [finding.edits for finding in left if finding.edits])
+        found = lint_text(fixed, path, run.choice.rules(path), run.choice.known)
+        if fixed == text or isinstance(found, Unreadable):
+            break
+        text, left = fixed, without_known(found, run.known)
+    return Mended(text if text != before else None, _without_edits(left))
+
+
+def _without_edits(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return what is left after all edits: none of them can be applied."""
+    return tuple(finding._replace(edits=()) for finding in findings)
+
+
+def _is_editable(path: str, findings: tuple[Finding, ...]) -> bool:
+    """Say if a file has edits and may have them; an error without LibCST."""
+    if not any(finding.edits for finding in findings):
+        return False
     if not is_plain_utf8(path):
         show_notes([f"{path}: not fixed: it is not plain UTF-8"])
-        return None
-    try:
-        from scaffold.lint.fixing import fix_text
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "libcst":
-            raise
+        return False
+    if not _can_fix():
         hint = "pip install 'libcst>=1.4', beside scaffold"
-        raise ScaffoldError("--fix needs libcst", hint=hint) from None
-    text = read_source(path)
-    edits = [f.edits for f in run.findings if f.path == path and f.edits]
-    fixed = fix_text(text, edits)
-    return fixed if fixed != text else None
+        raise ScaffoldError("--fix needs libcst", hint=hint)
+    return True

@@ -18,7 +18,9 @@ JSON_VERSION = 1
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def as_text(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
+def as_text(
+    findings: Sequence[Finding], unread: Sequence[Unreadable], can_fix: bool = True
+) -> str:
     """One line a finding, as ruff has them, and what they come to."""
     lines = [
         f"{item.path}:{item.line}:{item.column}: {item.rule} "
@@ -31,8 +33,14 @@ def as_text(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
         return _without_findings(len(unread))
     total = f"Found {errors} error{'s' * (errors != 1)}, {advice} of advice."
     fixable = sum(bool(item.edits) for item in findings)
-    hint = f" {fixable} can be fixed with --fix." if fixable else ""
+    hint = f" {_fixing(fixable, can_fix)}" if fixable else ""
     return "\n".join([*lines, total + hint]) + "\n"
+
+
+def _fixing(count: int, can_fix: bool) -> str:
+    if can_fix:
+        return f"{count} can be fixed with --fix."
+    return f"With libcst installed, --fix mends {count}."
 
 
 def _without_findings(unread: int) -> str:

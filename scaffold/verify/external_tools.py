@@ -8,6 +8,7 @@ monitors that the repository names are not started. Ruff reads its configuration
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from scaffold.errors import ScaffoldError
@@ -84,3 +85,8 @@ def _formatted(command: list[str], text: str, root: Path) -> str:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise ScaffoldError(f"ruff does not format '{command[-1]}': {reason}")
     return done.stdout
+
+
+def is_installed(module: str) -> bool:
+    """Say if a module of that name is there, without importing it."""
+    return find_spec(module) is not None

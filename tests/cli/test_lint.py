@@ -193,6 +193,54 @@ def test_what_cannot_be_fixed_is_still_shown(project: Path) -> None:
     assert "once_differentiable" in (project / "ops.py").read_text()
 
 
+# Two findings of one line: a tensor on ctx that it reads, and a gradient that it lacks.
+TWICE = CLEAN.replace("ctx.factor = factor", "ctx.factor = factor\n        ctx.x = x")
+TWICE = TWICE.replace("x * factor", "x * x * factor")
+TWICE = TWICE.replace(
+    "return grad_output * ctx.factor, None", "return grad_output * ctx.x * ctx.factor"
+)
+
+
+def test_two_findings_of_one_line_are_fixed_in_turn(tmp_path: Path) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text(TWICE)
+    shown = scaffold(tmp_path, "lint", "--diff")
+    assert shown.err == "note: 2 findings, of which --fix mends 2\n"
+    outcome = scaffold(tmp_path, "lint", "--fix")
+    assert (outcome.code, outcome.out) == (0, "update  ops.py\nAll checks passed.\n")
+    assert "(x,) = ctx.saved_tensors" in path.read_text()
+    assert "return grad_output * x * ctx.factor, None" in path.read_text()
+    assert scaffold(tmp_path, "lint", "--strict").code == 0
+
+
+def test_an_error_that_a_fix_left_fails(tmp_path: Path) -> None:
+    """Where a comment would be lost nothing is edited: the error stands, and no fix is offered."""
+    path = tmp_path / "ops.py"
+    long = "return (\n            grad_output  # of y\n            * ctx.x * ctx.factor\n        )"
+    path.write_text(TWICE.replace("return grad_output * ctx.x * ctx.factor", long))
+    outcome = scaffold(tmp_path, "lint", "--fix")
+    assert "ctx.save_for_backward(x)" in path.read_text()
+    assert outcome.code == scaffold(tmp_path, "lint").code == 1
+    assert "AF03" in outcome.out and "with --fix" not in outcome.out
+
+
+def test_a_baseline_still_holds_after_a_fix(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(TWICE)
+    scaffold(tmp_path, "lint", "--select", "AF03", "--write-baseline", "known.json")
+    outcome = scaffold(tmp_path, "lint", "--fix", "--baseline", "known.json")
+    assert (outcome.code, outcome.out[-19:]) == (0, "All checks passed.\n")
+    assert "None" not in (tmp_path / "ops.py").read_text()
+
+
+def test_fixes_are_offered_only_where_they_can_be_made(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    outcome = scaffold(project, "lint")
+    total = "Found 1 error, 0 of advice. With libcst installed, --fix mends 1.\n"
+    assert outcome.out == FOUND + total
+
+
 def test_line_ends_are_kept(project: Path) -> None:
     (project / "ops.py").write_bytes(SHORT.replace("\n", "\r\n").encode())
     assert scaffold(project, "lint", "--fix").code == 0
