@@ -539,16 +539,16 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4127,
+    "cli": 4150,
     "derive": 19533,
     "formula": 6360,
-    "inspect": 3550,
-    "lint": 3543,
+    "inspect": 3556,
+    "lint": 3542,
     "primitives": 847,
     "project": 4782,
     "render": 5670,
     "spec": 4660,
-    "verify": 4298,
+    "verify": 4301,
     "workspace": 2022,
 }
 

@@ -23,7 +23,7 @@ from scaffold.cli.options import (
     check_format,
     check_policy,
 )
-from scaffold.cli.output import TERMINAL, Showing, put, show_notes, tell
+from scaffold.cli.output import TERMINAL, Showing, beside, put, tell
 from scaffold.derive import derive
 from scaffold.errors import (
     ConflictError,
@@ -152,14 +152,10 @@ def adopt(
 
 
 def _adopted(target: str, settings: "Values", verify: bool) -> "Adoption":
-    try:
-        with proving(settings, TERMINAL) as process:
-            if verify:
-                raise_all(process.start())
-            return adopted(target, {**settings, "verify": verify}, process)
-    except ScaffoldError as error:
-        show_notes(error.details)
-        raise
+    with proving(settings, TERMINAL) as process:
+        if verify:
+            raise_all(process.start())
+        return adopted(target, {**settings, "verify": verify}, process)
 
 
 def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
@@ -167,9 +163,9 @@ def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) 
     stated = Run(settings.get("python"), settings.get("limit", SECONDS))
     run = stated if found.generated.proof is not None else None
     write = not (showing.dry_run or showing.diff)
-    notes = showing.remaining(found.notes)
-    settled = add_op(found.generated, policy, write=write, run=run, console=TERMINAL)  # type: ignore[arg-type]
-    tell(settled, with_diff=showing.diff, format_=showing.format_, notes=notes)
+    with beside(found.notes):
+        settled = add_op(found.generated, policy, write=write, run=run, console=TERMINAL)  # type: ignore[arg-type]
+    tell(settled, with_diff=showing.diff, format_=showing.format_, notes=found.notes)
 
 
 def _files(found: "Adoption", below: str) -> dict[str, str]:

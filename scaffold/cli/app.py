@@ -353,6 +353,7 @@ MEANT = {
     **dict.fromkeys(("--ste", "--straight-through"), "--grad 'x=grad_output'"),
     **dict.fromkeys(("--out", "--output-dir", "--dir"), "--out-dir DIR"),
     **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
+    **dict.fromkeys(("--json", "--as-json"), "--format json"),
 }
 # Options that went, and what to do instead.
 GONE = {

@@ -41,18 +41,12 @@ CHOICES = {
 
 
 def _run(name: str, values: "Values", settings: "Values") -> None:
-    from scaffold.cli.output import show_notes
-
     for_programs = settings.get("format") == "json"
-    try:
-        generated, refused = _proven(name, values, settings)
-        show = _for_programs if for_programs else _for_people
-        show(generated, settings, refused)
-        if generated.missing and "forward" in values and values.get("derive", True):
-            sys.exit(UNDERIVED)
-    except ScaffoldError as error:
-        show_notes(error.details)
-        raise
+    generated, refused = _proven(name, values, settings)
+    show = _for_programs if for_programs else _for_people
+    show(generated, settings, refused)
+    if generated.missing and "forward" in values and values.get("derive", True):
+        sys.exit(UNDERIVED)
 
 
 def _proven(
@@ -118,13 +112,22 @@ def _for_people(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
     """Write and say so; with --dry-run, --diff or --stdout only say."""
-    from scaffold.cli.output import show_notes, show_proven, show_texts, tell
+    from scaffold.cli.output import (
+        noting,
+        show_notes,
+        show_proven,
+        show_texts,
+        tell,
+    )
 
-    show_notes(generated.notes)
     if settings.get("stdout"):
+        show_notes(generated.notes)
         show_texts(generated)
         return
-    settled = refused or _settle(generated, settings)
+    with noting(generated.notes):
+        settled = refused or _settle(generated, settings)
+        if settled.refusal:
+            raise settled.refusal
     tell(settled, with_diff=bool(settings.get("diff")))
     show_proven(generated.proven)
 

@@ -80,8 +80,27 @@ def leave(refusal: ScaffoldError) -> NoReturn:
 
 
 def say_error(error: ScaffoldError) -> None:
-    """What is wrong, on stderr."""
+    """Say what is wrong on stderr, then what is worth knowing beside it."""
     _say(str(error))
+    show_notes(error.details)
+
+
+@contextmanager
+def beside(notes: Sequence[str]) -> Iterator[None]:
+    """Give an error that is raised within the notes, which are said behind it."""
+    try:
+        yield
+    except ScaffoldError as error:
+        error.details = (*error.details, *notes)
+        raise
+
+
+@contextmanager
+def noting(notes: Sequence[str]) -> Iterator[None]:
+    """Show notes behind an error that is raised within, or at the end."""
+    with beside(notes):
+        yield
+    show_notes(notes)
 
 
 def say_hint(text: str) -> None:
@@ -279,9 +298,9 @@ def tell(
         if settled.refusal:
             leave(settled.refusal)
     else:
-        show_notes(said)
-        if settled.refusal:
-            raise settled.refusal
+        with noting(said):
+            if settled.refusal:
+                raise settled.refusal
         (show_diff if with_diff else show_plan)(settled.plan)
     exit_on_conflict(settled.plan)
 
@@ -294,33 +313,27 @@ class Showing(NamedTuple):
     stdout: bool = False
     format_: str = "text"
 
-    def remaining(self, notes: Iterable[str]) -> tuple[str, ...]:
-        """The notes that are left to say: people hear them before anything is refused, programs with all the rest."""
-        if self.format_ == "json":
-            return tuple(notes)
-        show_notes(notes)
-        return ()
-
 
 def put(
     files: dict[str, str],
     root: Path,
     policy: str,
     showing: Showing,
-    notes: Iterable[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Write the files, or show them, or what would become of them."""
     from scaffold.project.writing import NOTHING, look, write
 
-    notes = showing.remaining(notes)
     if showing.stdout and showing.format_ == "json":
         texts = [_text(root, path, text) for path, text in files.items()]
         _show_json(texts, False, notes)
     elif showing.stdout:
+        show_notes(notes)
         typer.echo("\n".join(files.values()).encode(errors="surrogateescape"), nl=False)
     else:
         settle = look if showing.dry_run or showing.diff else write
-        settled = settle(files, root, policy, NOTHING, TERMINAL)  # type: ignore[arg-type]
+        with beside(notes):
+            settled = settle(files, root, policy, NOTHING, TERMINAL)  # type: ignore[arg-type]
         tell(settled, with_diff=showing.diff, format_=showing.format_, notes=notes)
 
 
@@ -392,11 +405,7 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
     """Say what became of a run that writes, and exit with 1 where a conflict is left."""
     from scaffold.project.writing import undisturbed
 
-    try:
-        outcome = undisturbed(run)
-    except ScaffoldError as error:
-        show_notes(error.details)
-        raise
+    outcome = undisturbed(run)
     (_for_programs if format_ == "json" else _for_people)(outcome, diff)
     if outcome.left:
         leave(ScaffoldErrors(outcome.left))
@@ -406,11 +415,10 @@ def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
 def _for_people(outcome: "Outcome", diff: bool) -> None:
     notes = (*outcome.settled.notes, *outcome.notes)
     said = len(notes) if SAYING.get() == "much" else SAID
-    show_notes(notes[:said])
-    if len(notes) > said:
-        show_notes([f"and {len(notes) - said} more"])
-    if outcome.settled.refusal:
-        raise outcome.settled.refusal
+    more = (f"and {len(notes) - said} more",) * (len(notes) > said)
+    with noting((*notes[:said], *more)):
+        if outcome.settled.refusal:
+            raise outcome.settled.refusal
     plan = outcome.settled.plan
     if diff:
         show_diff(plan)

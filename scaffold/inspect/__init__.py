@@ -38,6 +38,9 @@ CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
 
 
 LONG = 60  # characters of a line that a hint shows
+MARKER = re.compile(r"^(<{7}|\|{7}|>{7})( .*)?$", re.MULTILINE)  # as git writes them
+UNMERGED = "cannot be parsed: it holds conflict markers"
+UNMERGED_HINT = "settle the conflict of the merge, and take its markers out"
 TOO_DEEP = "cannot be parsed: it is nested too deeply"
 
 
@@ -90,6 +93,9 @@ def parsed(text: str, path: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
+        if marker := MARKER.search(text):
+            place = Location(path, text.count("\n", 0, marker.start()) + 1)
+            raise NotReadable(UNMERGED, place, UNMERGED_HINT) from None
         place = Location(path, error.lineno or 1, error.offset or 1)
         line = (error.text or "").strip()[:LONG]
         hint = f"mend: {line}" if line else None

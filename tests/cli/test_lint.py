@@ -434,3 +434,13 @@ def test_findings_cross_processes() -> None:
 
     finding = Finding("a.py", 1, 1, "AF01", "error", "x", "F", 1)
     assert pickle.loads(pickle.dumps(finding)) == finding
+
+
+def test_a_file_with_conflict_markers_is_said_to_hold_them(tmp_path: Path) -> None:
+    mine, theirs = "    y = 1\n", "    y = 2\n"
+    conflict = f"<<<<<<< mine\n{mine}=======\n{theirs}>>>>>>> theirs\n"
+    text = f"from torch.autograd import Function\ndef f():\n{conflict}"
+    (tmp_path / "ops.py").write_text(text)
+    outcome = scaffold(tmp_path, "lint", "ops.py")
+    said = "ops.py:3:1: AF00 cannot be parsed: it holds conflict markers\n"
+    assert (outcome.code, outcome.out.splitlines(True)[0]) == (1, said)

@@ -47,7 +47,7 @@ def test_off_a_terminal_conflicts_stop_the_run(occupied: Path, policy: str) -> N
     (occupied / "test_foo.py").write_text("mine\n")
     outcome = stable(occupied, *PAIR, "--on-conflict", policy)
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.splitlines()[-2:] == [
+    assert outcome.err.splitlines()[:2] == [
         "error: 'foo.py', 'test_foo.py' exist and differ; nothing was written",
         "hint: see them with --diff, settle them with --on-conflict skip or overwrite",
     ]
@@ -258,12 +258,12 @@ def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
     )
     again = new_op(below, *PAIR, "--style", "combined")
     assert again.code == 1
-    assert "\n../ops.toml:1:6: op 'foo' stands here and says " in again.err
+    assert again.err.startswith("../ops.toml:1:6: op 'foo' stands here and says ")
     (tmp_path / "ops.toml").unlink()
     shutil.rmtree(tmp_path / ".scaffold")
     (tmp_path / "src/foo.py").write_text("mine = 1\n")
     again = new_op(below, *PAIR)
-    assert "\n../src/foo.py:1:1: exists and differs" in again.err
+    assert again.err.startswith("../src/foo.py:1:1: exists and differs")
 
 
 def test_what_a_surrogate_is_the_derivative_of_may_read_the_locals_of_the_forward(

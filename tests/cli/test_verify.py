@@ -34,12 +34,12 @@ def test_a_wrong_formula_is_not_written(tmp_path: Path) -> None:
     outcome = new_op(tmp_path, *WRONG, "--verify")
     assert (outcome.code, outcome.out) == (1, "")
     said = outcome.err.splitlines()
-    assert said[:3] == [
+    assert said[:5] == [
+        *MESSAGE,
         "note: case: base",
         "note: inputs: x (2, 3), y (2, 3)",
         "note: needed: x, y",
     ]
-    assert said[-2:] == MESSAGE
     assert not listing(tmp_path)
 
 
@@ -47,7 +47,7 @@ def test_a_wrong_formula_is_not_written(tmp_path: Path) -> None:
 def test_a_look_tells_what_the_run_would(looking: str, tmp_path: Path) -> None:
     outcome = new_op(tmp_path, *WRONG, "--verify", looking)
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.splitlines()[-2:] == MESSAGE
+    assert outcome.err.splitlines()[:2] == MESSAGE
 
 
 def test_programs_get_the_case_too(tmp_path: Path) -> None:
@@ -70,9 +70,7 @@ def test_what_the_user_states_is_held_against_the_forward_unasked(
 ) -> None:
     outcome = new_op(tmp_path, *WRONG)
     assert outcome.code == 1 and not listing(tmp_path)
-    assert outcome.err.endswith(
-        "hint: if it is not meant to be the derivative, say --surrogate\n"
-    )
+    assert outcome.err.splitlines()[:2] == MESSAGE
     with patch.object(Proving, "prove", side_effect=AssertionError):
         outcome = new_op(tmp_path, *WRONG, "--no-verify")
     assert (outcome.code, outcome.err) == (0, "")
@@ -155,9 +153,9 @@ def test_where_no_shapes_are_found_they_have_to_be_declared(tmp_path: Path) -> N
     with patch.object(Proving, "prove", return_value=Verdict(0, NONE)):
         outcome = new_op(tmp_path, *BARE)
     assert (outcome.code, contents(tmp_path)) == (2, before)
-    assert "note: tried: 9\n" in outcome.err
     assert outcome.err.endswith(
         "forward: takes none of 9 shapes; nothing was written\nhint: declare\n"
+        "note: tried: 9\n"
     )
 
 
@@ -265,7 +263,7 @@ def test_a_proof_that_takes_too_long_ends(tmp_path: Path) -> None:
     before = listing(tmp_path)
     outcome = new_op(tmp_path, *options)
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.splitlines()[-2:] == [
+    assert outcome.err.splitlines()[:2] == [
         "error: process: still running after 2 seconds; nothing was written",
         "hint: give it longer: --limit 4",
     ]

@@ -82,6 +82,7 @@ def check_message(case: Case) -> None:
     assert case.code in (1, 2)
     lines = [line for line in case.stderr.splitlines() if not line.startswith("note: ")]
     assert lines, "a failure says something"
+    assert case.stderr.startswith(lines[0]), "notes stand behind the error"
     assert "Traceback" not in case.stderr
     if "Error: " not in case.stderr and "Usage: " not in case.stderr:  # Typer's own
         places = [line.split(": ")[0] for line in lines]
