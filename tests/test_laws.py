@@ -541,10 +541,10 @@ def test_no_more_primitives_are_named_in_python() -> None:
 BUDGET = {
     "cli": 4150,
     "derive": 19533,
-    "formula": 6360,
+    "formula": 6362,
     "inspect": 3556,
     "lint": 3542,
-    "primitives": 847,
+    "primitives": 848,
     "project": 4782,
     "render": 5670,
     "spec": 4660,

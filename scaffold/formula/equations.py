@@ -6,6 +6,9 @@ In: a call. Out: what is wrong with its equation, and a hint; None where PyTorch
 import ast
 from collections.abc import Collection, Sequence
 
+from scaffold.primitives.calls import facts_of_call
+from scaffold.primitives.facts import EQUATION
+
 Wrong = tuple[str, str]
 
 
@@ -13,10 +16,10 @@ def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
     """Return a message and a hint for an equation that does not suit its operands; `single` names are one tensor each."""
     match call:
         case ast.Call(
-            ast.Attribute(ast.Name("torch"), "einsum"),
+            ast.Attribute(ast.Name("torch"), word),
             [ast.Constant(str(equation)), *operands],
             [],
-        ):
+        ) if any(facts.shape == EQUATION for facts in facts_of_call(word)):
             given = _operands(operands, single)
             return _count(equation, given) or _letters(equation)
     return None

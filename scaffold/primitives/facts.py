@@ -57,6 +57,7 @@ PASSES = {
     "contraction": 8,
     "linalg": 64,
 }
+EQUATION = "einsum"  # the shape of a result that an equation says
 # What the shape of a result is said by, beside the name of a parameter, sizes and calls.
 SHAPES = frozenset(
     {"along", "attention", "broadcast", "class_loss", "compared", "convolved"}
