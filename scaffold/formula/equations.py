@@ -4,12 +4,14 @@ In: a call. Out: what is wrong with its equation, and a hint; None where PyTorch
 """
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 
 from scaffold.primitives.calls import facts_of_call
 from scaffold.primitives.facts import EQUATION
 
 Wrong = tuple[str, str]
+EQUATION_TEXT = re.compile(r"[A-Za-z., ]*(?:->[A-Za-z. ]*)?")  # others PyTorch refuses
 
 
 def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
@@ -21,7 +23,8 @@ def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
             [],
         ) if any(facts.shape == EQUATION for facts in facts_of_call(word)):
             given = _operands(operands, single)
-            return _count(equation, given) or _letters(equation)
+            if EQUATION_TEXT.fullmatch(equation):
+                return _count(equation, given) or _letters(equation)
     return None
 
 
