@@ -1,13 +1,12 @@
 """`scaffold list`: the ops of a project, where each is written down, and its files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
 from scaffold.cli.options import FORMAT, check_format
 from scaffold.cli.output import show_object
-from scaffold.errors import ScaffoldError, raise_all
 
 if TYPE_CHECKING:
     from scaffold.project.project import Project
@@ -36,9 +35,7 @@ def list_ops(format_: FORMAT = "text") -> None:
 
     check_format(format_)
     project = open_project()
-    ops = survey(project)
-    _check(project, ops)
-    rows = [_row(project, op) for op in ops] + list(_orphans(project))
+    rows = [_row(project, op) for op in survey(project)] + list(_orphans(project))
     if format_ == "json":
         told = [row._asdict() | {"files": dict(row.files)} for row in rows]
         show_object({"ops": told})
@@ -51,20 +48,6 @@ def list_ops(format_: FORMAT = "text") -> None:
         said = "; ".join(filter(None, [files, *row.status]))
         line = f"{row.op:{widths[0]}}  {row.place:{widths[1]}}  {said}"
         typer.echo(line.rstrip().encode(errors="surrogateescape"))
-
-
-def _check(project: "Project", ops: "Sequence[Op]") -> None:
-    """Raise what is wrong with the specifications that are not as they were written from."""
-    from scaffold.project.specification import specification
-
-    problems: list[ScaffoldError] = []
-    for op in ops:
-        if op.record is None or op.moved:
-            try:
-                specification(op.listed, project.configuration, project.places)
-            except ScaffoldError as error:
-                problems.append(error)
-    raise_all(problems)
 
 
 def _row(project: "Project", op: "Op") -> Row:

@@ -33,16 +33,3 @@ def test_list_says_how_ops_stand(commented: Path) -> None:
     *_, gone = json.loads(scaffold(commented, "list", "--format", "json").out)["ops"]
     assert gone["op"] == "todo"
     assert gone["status"] == ["in no manifest any more: scaffold remove todo"]
-
-
-@pytest.mark.parametrize("options", [(), ("--format", "json")], ids=" ".join)
-def test_a_broken_manifest_ends_a_list_as_it_ends_a_check(
-    commented: Path, options: tuple[str, ...]
-) -> None:
-    broken = "\n[ops.late]\ninputs = 'x'\nforward = 'x * y'\n"
-    (commented / "ops.toml").write_text(COMMENTED + broken)
-    listed, checked = (
-        scaffold(commented, command, *options) for command in ("list", "check")
-    )
-    assert checked.code == 2 and "unknown name 'y'" in checked.err
-    assert listed == checked
