@@ -46,6 +46,7 @@ class Source(Protocol):
 
 
 LARGEST = int(sys.float_info.max)
+NO_DICT = "use names: weight_a = ..., or if and elif for modes"
 ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
 
 
@@ -394,7 +395,7 @@ def _words_on(item: ast.expr) -> tuple[str, str]:
         "DictComp": comprehension,
         "JoinedStr": ("an f-string", ELSEWHERE),
         "NamedExpr": ("an assignment expression", "assign the name on a line above"),
-        "Dict": ("a dict", "use names: weight_a = ..., or if and elif for modes"),
+        "Dict": ("a dict", NO_DICT),
         "Set": ("a set", "write a tuple"),
         "Await": ("await", ELSEWHERE),
         "Yield": ("yield", "return a list"),

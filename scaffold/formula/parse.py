@@ -47,9 +47,8 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))
-        if any(
-            map(_grows_a_list, straight)
-        ):  # of which no straight line says what is in it
+        # Of a list that grows in a branch no straight line says what is in it.
+        if any(map(_grows_a_list, straight)):
             straight = straightened(program.body)
         found = _reason(straight)
         if found is not None:

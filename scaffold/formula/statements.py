@@ -17,7 +17,7 @@ from scaffold.formula.definitions import RESERVED, parameters
 from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
 from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
-from scaffold.formula.expression import ELSEWHERE, Guarded, may_be_none
+from scaffold.formula.expression import ELSEWHERE, NO_DICT, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Lines, Node, Statement
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
@@ -27,7 +27,7 @@ from scaffold.primitives.calls import is_in_place
 LONGEST = 40  # characters of a statement that is shown
 LOOP = ("a loop", "loops stand in a forward alone")
 PLAIN_FORMS = {  # Python that formulas do without
-    "dict": "use names: weight_a = ..., or if and elif for modes",
+    "dict": NO_DICT,
     "map": "list the values: [f(a), f(b)], or of a tensor [f(t) for t in x.unbind(0)]",
     "itertools": "list the values: for i, j in ((0, 1), (1, 0)): ...",
 }
