@@ -540,13 +540,13 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4137,
-    "derive": 19533,
+    "derive": 19537,
     "formula": 6365,
     "inspect": 3556,
     "lint": 3542,
     "primitives": 848,
     "project": 4782,
-    "render": 5670,
+    "render": 5689,
     "spec": 4660,
     "verify": 4301,
     "workspace": 2022,

@@ -73,8 +73,9 @@ class Centre(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         output = centre(x, self.running_mean)
-        if self.training:
+        if self.training and x.numel() > 0:
             with torch.no_grad():
+                x = x.to(self.running_mean.dtype)
                 self.running_mean.copy_(
                     torch.lerp(self.running_mean, x.mean(0), self.momentum)
                 )

@@ -15,6 +15,7 @@
 - balanced: the save policy in which `OpSpec.forgoes_second` holds: values may be saved, and a second derivative is given up.
 """
 
+from scaffold.derive.autocast import is_lowered
 from scaffold.derive.derivation import (
     Autocast,
     Block,
@@ -48,6 +49,7 @@ __all__ = [
     "facet_of",
     "grad_name",
     "is_for_most",
+    "is_lowered",
     "live_forward",
     "perhaps_detached",
     "variadic_names",

@@ -139,6 +139,11 @@ def _statements(formula: Formula) -> Lines:
 # integers, which autocast does not cast, say nothing; nor does a function of the user's.
 
 
+def is_lowered(spec: OpSpec, formula: Formula) -> bool:
+    """Whether autocast computes a part of a formula in its own dtype."""
+    return "lower" in _policies(spec, formula)
+
+
 def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
     """The autocast policies of all calls and operators in an expression."""
     if formula is None:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, apart_from
+from scaffold.derive import Derivation, apart_from, is_lowered
 from scaffold.formula import (
     Assign,
     Formula,
@@ -255,12 +255,34 @@ def _forward_lines(
     if not module.updates:
         return [f"return {call}"]
     result = fresh(RESULT, {item.name for item in spec.inputs})
+    return [f"{result} = {call}", *_update_block(spec, module), f"return {result}"]
+
+
+def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
+    """The updates, in training; as those of `nn.BatchNorm1d` in the buffers' dtype, and not of an empty batch."""
+    nodes = [node for _, formula in module.updates for node in formula.nodes()]
+    read = {node.label for node in nodes if node.kind == "name"}
+    given = [
+        item
+        for item in spec.tensors
+        if item.name in read - {*module.parameters, *module.buffers}
+        and not (item.optional or item.variadic)
+    ]
+    floats = {item.name for item in spec.tensors if item.dtype == "float"}
+    kept = [name for name, _ in module.updates if name in floats]
+    casts = [
+        f"{item.name} = {item.name}.to(self.{kept[0]}.dtype)"
+        for item in given
+        if kept and item.name in floats
+    ]
+    test = ["self.training", *(f"{item.name}.numel() > 0" for item in given)]
+    manager = "torch.no_grad()"
+    if given and any(is_lowered(spec, item) for _, item in module.updates):
+        manager += f", torch.autocast({given[0].name}.device.type, enabled=False)"
     return [
-        f"{result} = {call}",
-        "if self.training:",
-        "    with torch.no_grad():",
-        *(f"        {line}" for line in update_lines(spec, module)),
-        f"return {result}",
+        f"if {' and '.join(test)}:",
+        f"    with {manager}:",
+        *(f"        {line}" for line in [*casts, *update_lines(spec, module)]),
     ]
 
 

@@ -333,3 +333,17 @@ def test_checkpointing_gives_the_same_gradients(bias: bool) -> None:
     expected = torch.autograd.grad(model(x).sum(), inputs)
     output: Any = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
     assert_close(torch.autograd.grad(output.sum(), inputs), expected)
+
+
+def test_buffers_are_updated_as_those_of_a_batch_norm() -> None:
+    """In their own dtype, whatever that of the input; an empty batch leaves them as they are."""
+    x = torch.randn(5, 4, dtype=torch.float)
+    centre, norm = Centre(4, dtype=torch.float), nn.BatchNorm1d(4, dtype=torch.float)
+    hidden = nn.Linear(4, 4, dtype=torch.float)
+    for each in (centre, norm):
+        each(x.bfloat16())
+        each(x[:0])
+        with torch.autocast("cpu"):
+            each(hidden(x))
+    assert centre.running_mean.any()
+    assert_close(centre.running_mean, norm.running_mean)

@@ -280,6 +280,30 @@ def test_a_buffer_is_copied_only_where_the_call_holds_on_to_it() -> None:
     assert "output = some_op(x, self.running_var)" in buffered("2 * grad_output")
 
 
+def test_an_update_is_computed_without_autocast_where_that_would_lower_it() -> None:
+    """A product would be bfloat16, which `torch.lerp` refuses beside the buffer."""
+    text = op_text(
+        "x[N, D], second[D, D; const], seen[D; const, int]",
+        forward="x - x @ second",
+        buffers=["second", "seen"],
+        update={
+            "second": "torch.lerp(second, x.t() @ x, 0.1)",
+            "seen": "seen + 1",
+        },
+    )
+    assert (
+        "        if self.training and x.numel() > 0:\n"
+        "            with torch.no_grad(), torch.autocast(x.device.type, enabled=False):\n"
+        "                x = x.to(self.second.dtype)\n"
+    ) in text
+    counted = op_text(
+        "x[N, D], seen[D; const, int]",
+        buffers=["seen"],
+        update={"seen": "seen + 1"},
+    )
+    assert "        if self.training:\n            with torch.no_grad():\n" in counted
+
+
 def test_a_buffer_that_divides_starts_at_one() -> None:
     text = op_text("x[N, D], shift[D; const], std[D; const]", buffers=["shift", "std"])
     assert 'register_buffer("shift", torch.zeros(' in text
