@@ -4,7 +4,7 @@ In: the syntax of a file and what '@file.py:Norm' names. Out: a function like `f
 attributes that it reads, each with what `__init__` says of it: `weight: Parameter[dim]`, `mean: Buffer`, `eps: float = 1e-5`; the
 methods that it calls, likewise; and the modules in it, `self.up(x)` with `self.up = nn.Linear(dim, hidden)`, whose attributes are
 `up_weight` and `up_bias`. Invariant: what a function cannot do is refused at its place: to change `self`, to call a module that is
-none of the file's and none of `LAYERS`. Positions stay those of the file; of what stands in none, those of the call that makes it.
+none of the file's and none of `torch_layers.txt`. Positions stay those of the file; of what stands in none, those of the call that makes it.
 
 A layer, `nn.Linear(dim, hidden)` or `Norm(dim)`, is a class whose `__init__` has what the call gives in the place of its parameters, so
 that it takes those of the class around it. A class of PyTorch has the parameters, the start and the result of PyTorch's own (a test
@@ -13,9 +13,11 @@ compares them); what is not known of a call is None.
 
 import ast
 import copy
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from scaffold.formula.constant_folding import BranchTaker
@@ -23,68 +25,38 @@ from scaffold.formula.definitions import (
     Definitions,
     defaults,
     dotted_name,
+    imported,
     is_none,
     parameters,
 )
-from scaffold.formula.operators import made_of
+from scaffold.formula.names import numbered, take
+from scaffold.formula.operators import called, made_of
 from scaffold.formula.text import Refusal
-
-# What PyTorch's modules compute, in the words of a module of one's own. `fan_in_uniform` is the start of a bias.
-LAYERS = """
-class Linear(nn.Module):
-    def __init__(self, in_features, out_features, bias=True):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(out_features, in_features))
-        self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
-        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        nn.init.fan_in_uniform_(self.bias)
-
-    def forward(self, input):
-        return F.linear(input, self.weight, self.bias)
-
-
-class LayerNorm(nn.Module):
-    def __init__(self, normalized_shape, eps=1e-5, *, bias=True):
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(normalized_shape))
-        self.bias = nn.Parameter(torch.zeros(normalized_shape)) if bias else None
-
-    def forward(self, input):
-        return F.layer_norm(input, self.weight.shape, self.weight, self.bias, self.eps)
-
-
-class RMSNorm(nn.Module):
-    def __init__(self, normalized_shape, eps=None):
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(normalized_shape))
-
-    def forward(self, input):
-        return F.rms_norm(input, self.weight.shape, self.weight, self.eps)
-
-
-class Sequential:
-    def __init__(self):
-        pass
-
-    def forward(self, input):
-        return input
-
-
-class Identity:
-    def forward(self, input):
-        return input
-"""
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
 SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
 
 
 @cache
-def _layers() -> Mapping[str, ast.ClassDef]:
-    body = ast.parse(LAYERS).body
+def layers() -> Mapping[str, ast.ClassDef]:
+    """PyTorch's modules, by their names."""
+    text = Path(__file__).with_name("torch_layers.txt").read_text("utf-8")
+    body = ast.parse(text).body
     return {item.name: item for item in body if isinstance(item, ast.ClassDef)}
+
+
+@cache
+def _usual() -> Mapping[str, Mapping[str, object]]:
+    """What the functions that they call take without being told: `stride=1` of `F.conv2d`, as the modules do."""
+    found = dict[str, dict[str, object]]()
+    for layer in layers().values():
+        init = _methods(layer).get("__init__")
+        for node in ast.walk(layer) if init else ():
+            if isinstance(node, ast.Call) and init:
+                name = dotted_name(node.func) or ""
+                values = defaults(init.args).items()
+                found[name] = {k: ast.literal_eval(value) for k, value in values}
+    return found
 
 
 def member_class(
@@ -94,6 +66,7 @@ def member_class(
     layer = _class_of(call, file)
     if layer is None or around is None:
         return None
+    call = _without_factory(call, around)
     in_turn = dotted_name(call.func) in SEQUENTIAL
     found = _in_turn(layer, call) if in_turn else _instance(layer, call)
     if found is None:
@@ -110,6 +83,31 @@ def member_class(
     return found
 
 
+FACTORY = {"device", "dtype"}
+
+
+def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
+    """The call without the `device` and `dtype` of the module around, also as `**factory_kwargs`."""
+    held = dict[str, set[str]]()  # the keys of each dict
+    for node in ast.walk(around):
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Dict(keys)):
+                held[name] = {
+                    ast.unparse(key).strip("'") if key else "" for key in keys
+                }
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("dict"), [], words)):
+                held[name] = {word.arg or "" for word in words}
+
+    def is_factory(word: ast.keyword) -> bool:
+        named = word.value.id if isinstance(word.value, ast.Name) else ""
+        if word.arg is None:
+            return held.get(named, {""}) <= FACTORY
+        return word.arg in FACTORY and (named in FACTORY or is_none(word.value))
+
+    kept = [word for word in call.keywords if not is_factory(word)]
+    return ast.copy_location(ast.Call(call.func, call.args, kept), call)
+
+
 def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
     module, _, name = (dotted_name(call.func) or "").rpartition(".")
     if not module:
@@ -117,7 +115,7 @@ def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
         return next((item for item in found if item.name == name), None)
     if module not in ("nn", "torch.nn"):
         return None
-    known = _layers().get(name)
+    known = layers().get(name)
     return known and placed(copy.deepcopy(known), call)
 
 
@@ -129,12 +127,24 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     assert isinstance(init, ast.FunctionDef) and isinstance(forward, ast.FunctionDef)
     (returned,) = forward.body
     assert isinstance(returned, ast.Return) and returned.value is not None
-    for at, made in enumerate(call.args):
+    for at, made in enumerate(map(copy.deepcopy, call.args)):
+        assert isinstance(made, ast.Call)
+        before = call.args[at - 1] if at else call
+        if isinstance(before, ast.Call) and _makes_new(
+            before
+        ):  # which nobody else reads
+            made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
-        init.body.append(ast.Assign([member], copy.deepcopy(made)))
+        init.body.append(ast.Assign([member], made))
         read = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Load())
         returned.value = ast.Call(read, [returned.value], [])
     return placed(ast.fix_missing_locations(layer), call)
+
+
+def _makes_new(call: ast.Call) -> bool:
+    """Whether what a module of PyTorch gives is new: those with a weight compute something."""
+    name = (dotted_name(call.func) or "").rpartition(".")[2]
+    return name in layers() and "self.weight" in ast.unparse(layers()[name])
 
 
 def placed(found: Syntax, at: ast.AST) -> Syntax:
@@ -221,6 +231,15 @@ class _Filling(BranchTaker):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return copy.deepcopy(self.given.get(node.id, node))
 
+    def visit_Starred(self, node: ast.Starred) -> ast.AST | list[ast.expr]:
+        self.generic_visit(node)
+        match node.value:
+            case ast.Call(ast.Name("pair"), [ast.Tuple(sizes)]):
+                return sizes
+            case ast.Call(ast.Name("pair"), [size]):
+                return [size, copy.deepcopy(size)]
+        return node
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         match node:
             case ast.Attribute(
@@ -240,6 +259,9 @@ def _is_arithmetic(value: ast.expr) -> bool:
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
+NUMBER = (
+    "Number"  # the annotation of one of which only its uses say whether it is an int
+)
 DEEPEST = 8  # modules in modules: one that has itself in it never ends
 
 
@@ -250,6 +272,7 @@ class Attribute(NamedTuple):
     default: ast.expr | None = None
     module: ast.expr | None = None  # the call that makes it another module
     may_lack: bool = False  # it may be None
+    argument: str = ""  # the parameter of `__init__` that it is
 
 
 class ModuleForward(NamedTuple):
@@ -281,6 +304,35 @@ def module_forward(owner: ast.ClassDef, file: ast.Module) -> ModuleForward:
     return _Converter(owner, file, owner.name).converted()
 
 
+def with_layer_names(module: ast.Module) -> ast.Module:
+    """Spell `nn.Linear` in its classes what a file imported under another name, `from torch.nn import Linear`."""
+    own = {item.name for item in module.body if isinstance(item, ast.ClassDef)}
+    names = {
+        item.name: item.dotted.removeprefix("torch.")
+        for item in imported(module)
+        if item.dotted == "torch.nn" or _is_layer(item.dotted)
+    }
+    for name in own | {"nn"}:
+        names.pop(name, None)
+    return _Renamed(names).visit(copy.deepcopy(module)) if names else module
+
+
+def _is_layer(dotted: str) -> bool:
+    return dotted.startswith("torch.nn.") and dotted.rpartition(".")[2][:1].isupper()
+
+
+class _Renamed(ast.NodeTransformer):
+    """Puts dotted names in the place of names."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.names:
+            return node
+        return placed(ast.parse(self.names[node.id], mode="eval").body, node)
+
+
 def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
     return {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
 
@@ -297,6 +349,9 @@ class _Converter:
         self.methods = _methods(owner)
         self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
         self.own = frozenset(self.attributes)
+        self.arguments: dict[str, Attribute] = (
+            {}
+        )  # of `__init__`, read by modules in it
         self.owners: dict[str, str] = {}  # of `up_weight` the module `up`
         self.made: dict[str, ast.FunctionDef] = {}
         self.members: dict[str, _Converter | None] = {}
@@ -332,13 +387,16 @@ class _Converter:
         arguments = node.args
         first = arguments.posonlyargs or arguments.args
         del first[0]  # self
+        aliases = _aliases(node)
         body = _Reader(self, name, (*running, name))
-        node.body = [item for item in map(body.visit, node.body) if not _is_alias(item)]
-        _check_names(node, body.read)
+        read = [(item in aliases, body.visit(item)) for item in node.body]
+        node.body = [item for is_alias, item in read if not is_alias]
+        _rename_locals(node, body.read, body.names)
         for attribute in _in_turn_of_parameters(
             [*body.read], self.methods.get("__init__")
         ):
-            known = self.attributes.get(attribute, Attribute())
+            known = self.arguments.get(attribute) or self.attributes.get(attribute)
+            known = known or Attribute()
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
             default = known.default
@@ -355,8 +413,19 @@ class _Reader(ast.NodeTransformer):
     def __init__(self, of: _Converter, name: str, running: tuple[str, ...]) -> None:
         self.of, self.name, self.running = of, name, running
         self.read: dict[str, ast.expr] = {}
+        self.names: list[ast.Name] = []  # those that stand for attributes
+
+    def named(self, name: str, at: ast.expr) -> ast.Name:
+        """The attribute as a parameter of the function."""
+        self.read.setdefault(name, at)
+        self.names.append(ast.copy_location(ast.Name(name, ast.Load()), at))
+        return self.names[-1]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if ast.unparse(node) in ("self.__class__.__name__", "type(self).__name__"):
+            return placed(
+                ast.copy_location(ast.Constant(self.of.owner.name), node), node
+            )
         match node.value:
             case ast.Name("self"):
                 pass
@@ -375,8 +444,7 @@ class _Reader(ast.NodeTransformer):
             return _constant(known, node)
         if known is not None and known.module is not None:
             raise _other_module(node, node.attr, known.module)
-        self.read.setdefault(node.attr, node)
-        return ast.copy_location(ast.Name(node.attr, ast.Load()), node)
+        return self.named(node.attr, node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         match node.func:
@@ -385,9 +453,9 @@ class _Reader(ast.NodeTransformer):
             case ast.Attribute(ast.Name("self"), name) if module := self.function_of(
                 name
             ):
-                node.func = module
                 self.read_arguments(node)
-                return node
+                function = made_of(module)
+                return called(function, module, node) if function else node
             case ast.Attribute(ast.Name("self"), name) if below := self.of.member(name):
                 return self.call_of_member(node, name, below)
             case ast.Attribute(ast.Name("self"), name) if (
@@ -398,9 +466,8 @@ class _Reader(ast.NodeTransformer):
                 )
                 raise Refusal(node, message, "write out what it computes")
         self.generic_visit(node)
-        of_torch = (dotted_name(node.func) or "").startswith("F.")
-        while self.of.is_member and of_torch and node.args and is_none(node.args[-1]):
-            del node.args[-1]  # of a layer without a bias: F.linear(x, weight, None)
+        if self.of.is_member:
+            _leave_out_defaults(node)
         return node
 
     def function_of(self, name: str) -> ast.Call | None:
@@ -424,8 +491,7 @@ class _Reader(ast.NodeTransformer):
         own = {item.arg for item in parameters(method.args)}
         for item in function.args.kwonlyargs:
             if item.arg not in own:
-                self.read.setdefault(item.arg, node)
-                value = ast.copy_location(ast.Name(item.arg, ast.Load()), node)
+                value = self.named(item.arg, node)
                 node.keywords.append(ast.keyword(item.arg, value))
         return node
 
@@ -449,20 +515,36 @@ class _Reader(ast.NodeTransformer):
         self, owner: str, below: _Converter, attribute: str, node: ast.expr
     ) -> ast.expr:
         """What a module in this one has, as an attribute of this one: `up_weight`."""
-        known = below.attributes.get(attribute, Attribute())
+        known = below.attributes.get(attribute) or below.arguments.get(attribute)
+        known = known or Attribute()
         if known.module is not None:
             raise _other_module(node, f"{owner}.{attribute}", known.module)
         if _is_fixed(known):
             return _constant(known, node)
         name = f"{owner}_{attribute}"
+        if known.argument and self.takes(known, below):
+            self.of.arguments[known.argument] = known
+            return self.named(known.argument, node)
         if attribute == "training":
             name = attribute
         elif name in self.of.own or self.of.owners.setdefault(name, owner) != owner:
             message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', and so is another attribute"
             raise Refusal(node, message, f"call 'self.{owner}' otherwise")
         self.of.attributes.setdefault(name, known)
-        self.read.setdefault(name, node)
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return self.named(name, node)
+
+    def takes(self, known: Attribute, below: _Converter) -> bool:
+        """Whether an attribute of a module in this one is called as the parameter of the constructor that it is."""
+        name = known.argument
+        own = self.of.attributes.get(name, Attribute(module=ast.Constant(None)))
+        method = self.of.methods[self.name]
+        kinds = (item.annotation for item in below.attributes.values())
+        sizes = " ".join(ast.unparse(kind) for kind in kinds if kind)
+        return (
+            (own.module is not None or own.argument == name)
+            and name not in {item.arg for item in parameters(method.args)}
+            and not re.search(rf"\b{name}\b", sizes)
+        )
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in (SELF, "super"):
@@ -473,8 +555,8 @@ class _Reader(ast.NodeTransformer):
 
 def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
     hint = (
-        "call what it computes, with parameters of this module: F.linear(x, "
-        "self.weight), where __init__ has self.weight = nn.Parameter(...)"
+        "call it outside, and let the forward take what it gives; or write out what it "
+        "computes, with self.weight = nn.Parameter(...) in __init__"
     )
     message = f"'self.{name}' is another module: {ast.unparse(made)}"
     return Refusal(node, message, hint)
@@ -482,7 +564,7 @@ def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
 
 def _is_fixed(known: Attribute) -> bool:
     """Whether an attribute of a module in another one is a constant, or None, that nobody passes."""
-    stated = known.annotation is not None or known.module is not None
+    stated = known.annotation or known.module or known.argument
     return not stated and (known.default is not None or known.may_lack)
 
 
@@ -491,28 +573,68 @@ def _constant(known: Attribute, at: ast.expr) -> ast.expr:
     return placed(ast.copy_location(value, at), at)
 
 
+def _leave_out_defaults(call: ast.Call) -> None:
+    """Make `F.linear(x, weight)` of a layer without a bias, and let a stride of 1 be unsaid."""
+    name = dotted_name(call.func) or ""
+    while name.startswith("F.") and call.args and is_none(call.args[-1]):
+        del call.args[-1]
+    usual = _usual().get(name, {})
+    call.keywords = [
+        item
+        for item in call.keywords
+        if not isinstance(item.value, ast.Constant)
+        or usual.get(item.arg or "", item) != item.value.value
+    ]
+
+
 def _is_literal(node: ast.expr) -> bool:
-    inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(inner, ast.Constant)
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True
 
 
-def _is_alias(item: ast.stmt) -> bool:
-    """Whether a statement was `weight = self.weight`, which says nothing of a function."""
-    match item:
-        case ast.Assign([ast.Name(name)], ast.Name(read)):
-            return name == read
-    return False
+def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
+    """The statements `weight = self.weight` and `p, eps = self.p, self.eps`, where these names are assigned nowhere else."""
+    names = [node for node in ast.walk(method) if isinstance(node, ast.Name)]
+    stored = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
+
+    def is_alias(item: ast.stmt) -> bool:
+        match item:
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                pairs = zip(targets, values, strict=False)
+            case ast.Assign([target], value):
+                pairs = zip([target], [value], strict=True)
+            case _:
+                return False
+        return all(
+            isinstance(target, ast.Name)
+            and stored[target.id] == 1
+            and ast.unparse(value) == f"{SELF}.{target.id}"
+            for target, value in pairs
+        )
+
+    return [item for item in method.body if is_alias(item)]
 
 
-def _check_names(node: ast.FunctionDef, read: dict[str, ast.expr]) -> None:
-    """Refuse a local that is called like an attribute: as names of one function they would be the same."""
-    own = {item.arg: item for item in parameters(node.args)}
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            own.setdefault(inner.id, inner)  # type: ignore[arg-type]
-    for name in own.keys() & read.keys():
-        message = f"'{name}' is not 'self.{name}' here"
-        raise Refusal(own[name], message, f"give '{name}' another name")
+def _rename_locals(
+    function: ast.FunctionDef, read: Mapping[str, ast.expr], made: Collection[ast.Name]
+) -> None:
+    """Give locals that are called like an attribute another name; of a parameter nobody else can say which."""
+    for item in parameters(function.args):
+        if item.arg in read:
+            message = f"'{item.arg}' is not 'self.{item.arg}' here"
+            raise Refusal(item, message, f"give '{item.arg}' another name")
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    taken = {node.id for node in names}
+    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    new = {
+        name: take(taken, numbered(name, taken)) for name in sorted(stored & {*read})
+    }
+    for node in names:
+        if not any(node is one for one in made):
+            node.id = new.get(node.id, node.id)
 
 
 # --- What a class says of its attributes.
@@ -560,7 +682,8 @@ def _attributes(
 def _in_turn_of_parameters(names: list[str], init: ast.FunctionDef | None) -> list[str]:
     """The attributes, those that are parameters of `__init__` in its order, so that a call of the class means the same of the op's module."""
     given = [item.arg for item in parameters(init.args)] if init else []
-    turns = {
+    turns = {name: given.index(name) for name in names if name in given}
+    turns |= {
         name: given.index(value.id)
         for node in (ast.walk(init) if init else ())
         for name, value in _assigned(node)
@@ -585,9 +708,12 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     match node:
         case ast.Assign(targets, value):
             for target in targets:
-                match target:
-                    case ast.Attribute(ast.Name("self"), name):
+                match target, value:
+                    case ast.Attribute(ast.Name("self"), name), _:
                         yield name, value
+                    case ast.Tuple(several), ast.Tuple(values):
+                        for one, own in zip(several, values, strict=False):
+                            yield from _assigned(ast.Assign([one], own))
         case ast.AnnAssign(ast.Attribute(ast.Name("self"), name), _, value) if value:
             yield name, value
         case ast.Call(
@@ -608,13 +734,22 @@ def _of_value(
     """What an attribute is that has this value."""
     match value:
         case ast.Name(name) if name in annotations:
-            return Attribute(annotations[name], given.get(name))
-        case ast.Constant():
+            whole = name if name not in sizes.last else ""
+            return Attribute(annotations[name], given.get(name), argument=whole)
+        case ast.Attribute(ast.Name(owner), name) if owner in annotations:
+            return Attribute(ast.Name(NUMBER, ast.Load()), argument=name)
+        case _ if _is_literal(value):
             return Attribute(default=value)
         case ast.IfExp(_, body, ast.Constant(None)):
             return _of_value(body, annotations, given, sizes)._replace(may_lack=True)
         case ast.IfExp(_, ast.Constant(None), orelse):
             return _of_value(orelse, annotations, given, sizes)._replace(may_lack=True)
+        case ast.IfExp(_, ast.Call() as one, ast.Call()) if _of_value(
+            one, annotations, given, sizes
+        ).module:
+            return Attribute(module=value)
+        case ast.Call(ast.Name(name)) if name in annotations:
+            return Attribute(module=value)
         case ast.Call(callee):
             dotted = dotted_name(callee) or ""
             last = dotted.rpartition(".")[2]
@@ -625,7 +760,7 @@ def _of_value(
                 return Attribute(module=value)
     if any(isinstance(node, ast.Call) for node in ast.walk(value)):
         return Attribute()
-    return Attribute(ast.Name("float", ast.Load()))  # `dim**-0.5`: of numbers
+    return Attribute(ast.Name(NUMBER, ast.Load()))  # `dim**-0.5`, `config.top_k`
 
 
 def _is_frozen(parameter: ast.Call) -> bool:
@@ -687,12 +822,16 @@ class _Sizes:
                     return ""
                 plain = isinstance(value, ast.Name) or name in self.names
                 return self._called(value) if plain else name
+            case ast.Attribute(ast.Name(owner), name) if owner in self.names:
+                return "" if name in self.names or owner in self.last else name
             case ast.Constant(int(value)):
                 return str(value)
             case ast.BinOp(left, operator, right) if type(operator) in WORDS:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
                     left, right = right, left
                 one, two = self._called(left), self._called(right)
+                if isinstance(operator, ast.FloorDiv) and one and two in (one, "1"):
+                    return one if two == "1" else "1"
                 called = f"{one}_{WORDS[type(operator)]}{two}"
                 known = one.isidentifier() and two and not isinstance(right, ast.BinOp)
                 return called if known and called not in self.names else ""

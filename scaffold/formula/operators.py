@@ -458,7 +458,12 @@ class _Functions(ast.NodeTransformer):
         function = made_of(module) if isinstance(module, ast.Call) else None
         if function is None or not isinstance(module, ast.Call):
             return call
-        given = [ast.keyword("dim", dim) for dim in module.args]
-        words = [*call.keywords, *given, *copy.deepcopy(module.keywords)]
-        made = ast.copy_location(ast.Call(function, call.args, words), call)
-        return ast.fix_missing_locations(made)
+        return called(function, module, call)
+
+
+def called(function: ast.expr, module: ast.Call, call: ast.Call) -> ast.Call:
+    """The call of a module as one of the function that it is."""
+    given = [ast.keyword("dim", dim) for dim in module.args]
+    words = [*call.keywords, *given, *copy.deepcopy(module.keywords)]
+    made = ast.copy_location(ast.Call(function, call.args, words), call)
+    return ast.fix_missing_locations(made)

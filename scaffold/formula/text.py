@@ -133,7 +133,19 @@ def parse_source(text: Text) -> ast.Module:
     except ValueError as error:
         raise ScaffoldError(f"not valid Python: {error}", text.location) from None
     check_depth(module, text)
-    return module
+    return _Asserting().visit(module) if "torch._assert(" in text.value else module
+
+
+class _Asserting(ast.NodeTransformer):
+    """Writes `assert test, message` for `torch._assert(test, message)`, which a tracer sees."""
+
+    def visit_Expr(self, item: ast.Expr) -> ast.stmt:
+        match item.value:
+            case ast.Call(callee, [test, message], []) if (
+                ast.unparse(callee) == "torch._assert"
+            ):
+                return ast.copy_location(ast.Assert(test, message), item)
+        return item
 
 
 def check_depth(tree: ast.AST, text: Text) -> None:

@@ -33,7 +33,12 @@ from scaffold.formula.definitions import (
     without_docstring,
 )
 from scaffold.formula.einops import with_patterns_written_out
-from scaffold.formula.module_forward import ModuleForward, module_forward, modules_named
+from scaffold.formula.module_forward import (
+    ModuleForward,
+    module_forward,
+    modules_named,
+    with_layer_names,
+)
 from scaffold.formula.numpy_numbers import with_math
 from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
@@ -77,6 +82,8 @@ def function_in(
     module = parse_source(text)
     if role != "samples":  # which stand in a test as they are written
         module = with_patterns_written_out(with_math(module), elsewhere)
+    if role == "forward" and modules_named(module, function):
+        module = with_layer_names(module)
     functions = {
         item.name: item for item in module.body if isinstance(item, ast.FunctionDef)
     }
@@ -245,7 +252,7 @@ def _parameters(
         check_decorators(function, name, imports)
     except Refusal as refusal:
         raise refusal.within(text) from None
-    if arguments.kwarg:
+    if arguments.kwarg and arguments.kwarg.arg in names_in(function.body):
         message = f"function '{name}' takes '**{arguments.kwarg.arg}'"
         raise ScaffoldError(message, place, "give each of its parameters a name")
     named = [item.arg for item in parameters(arguments)]

@@ -24,7 +24,12 @@ from scaffold.formula.definitions import (
     parameters,
     resolve,
 )
-from scaffold.formula.module_forward import attribute_names, modules_named, starts
+from scaffold.formula.module_forward import (
+    NUMBER,
+    attribute_names,
+    modules_named,
+    starts,
+)
 from scaffold.formula.operators import (
     not_operators,
     root_of,
@@ -164,6 +169,10 @@ def _of_function(
                 many = "?" * stated.entry.endswith("?")
                 entry = f"{item.arg}[; {elements.kind}]{many}"
                 stated = stated._replace(entry=entry, said=elements.said)
+        if stated and _annotation(item.annotation) == NUMBER:
+            by_value = (use.type for use in found if use.takes == "value")
+            kind = next(filter(None, by_value), "")
+            stated = _Judged(_number(item.arg, kind, ""))
         if stated is None and default is not None:  # it is None
             found = [*found, Use("optional", item, "")]
         judged = stated or _judged(item.arg, found)

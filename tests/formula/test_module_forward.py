@@ -1,7 +1,7 @@
 """The forward of a module is read, and modules of PyTorch as the reader has them are what PyTorch's are."""
 
 import ast
-from typing import Any
+from inspect import signature
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from torch import nn
 from scaffold.errors import ScaffoldError
 from scaffold.formula import Graph, Scope, emit, function_in, parse
 from scaffold.formula.module_forward import (
-    LAYERS,
+    layers,
     member_class,
     module_forward,
     modules_named,
@@ -22,25 +22,65 @@ IMPORTS = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("Linear", (4, 5), {}),
-        ("Linear", (4, 5), {"bias": False}),
-        ("LayerNorm", (4,), {}),
-        ("LayerNorm", (4,), {"eps": 0.1, "bias": False}),
-        ("LayerNorm", ((3, 4),), {}),
-        ("RMSNorm", (4,), {}),
-        ("RMSNorm", (4,), {"eps": 0.1}),
-    ],
-)
-def test_they_have_the_parameters_and_results_of_pytorch(
-    name: str, arguments: tuple[Any, ...], words: dict[str, Any]
-) -> None:
-    # The start of a bias is a word of this tool's own.
-    text = LAYERS.replace("nn.init.fan_in_uniform_", "str")
-    module = load(f"import math\n{IMPORTS}{text}")
-    ours, theirs = (getattr(place, name)(*arguments, **words) for place in (module, nn))
+IMAGE = torch.linspace(-2, 2, 2 * 4 * 6 * 6).reshape(2, 4, 6, 6)
+LABELS = torch.tensor([0, 3, 1])
+# The text of a call, and what the module takes.
+LAYERS = {
+    "Linear(4, 5)": (X,),
+    "Linear(4, 5, bias=False)": (X,),
+    "LayerNorm(4)": (X,),
+    "LayerNorm(4, 0.1, bias=False)": (X,),
+    "LayerNorm((3, 4))": (X,),
+    "LayerNorm(4, 1e-3, False)": (X,),
+    "RMSNorm(4)": (X,),
+    "RMSNorm(4, eps=0.1)": (X,),
+    "GroupNorm(2, 4)": (IMAGE,),
+    "GroupNorm(2, 4, 0.1, False)": (IMAGE,),
+    "Conv1d(6, 3, 3, 2, 1, 1, 3)": (IMAGE[0],),
+    "Conv2d(4, 8, 3, 2, 1, 1, 4, bias=False)": (IMAGE,),
+    "Conv2d(4, 5, (3, 1), padding='same')": (IMAGE,),
+    "PReLU(4, init=0.1)": (IMAGE,),
+    "LeakyReLU(0.3)": (X,),
+    "Dropout(0.5)": (X,),
+    "MaxPool1d(2, 1, 1)": (IMAGE[0],),
+    "MaxPool2d(2)": (IMAGE,),
+    "AvgPool1d(3, padding=1)": (IMAGE[0],),
+    "AvgPool2d(3, 2, 1)": (IMAGE,),
+    "AdaptiveAvgPool1d(2)": (IMAGE[0],),
+    "AdaptiveAvgPool2d((2, 1))": (IMAGE,),
+    "Embedding(5, 3)": (LABELS,),
+    "Flatten()": (IMAGE,),
+    "Flatten(2)": (IMAGE,),
+    "CrossEntropyLoss(ignore_index=0, label_smoothing=0.1)": (X, LABELS),
+    "BCELoss(reduction='sum')": (X.sigmoid(), (X > 0).float()),
+    "BCEWithLogitsLoss()": (X, (X > 0).float()),
+    "Identity()": (X,),
+}
+
+
+def test_each_layer_has_a_case() -> None:
+    assert {name.partition("(")[0] for name in LAYERS} == layers().keys() - {
+        "Sequential"
+    }
+
+
+@pytest.mark.parametrize("call", LAYERS)
+def test_they_have_the_parameters_and_results_of_pytorch(call: str) -> None:
+    """And the parameters of their constructors, in their order, as far as they go."""
+    text = "\n\n".join(map(ast.unparse, layers().values()))
+    # The start of a bias, and a size of two dims, are words of this tool's own.
+    text = text.replace("nn.init.fan_in_uniform_", "str")
+    text = text.replace("Identity:", "Identity(nn.Module):")
+    helper = "def pair(x): return x if type(x) is tuple else (x, x)\n"
+    module = vars(load(f"import math\n{IMPORTS}{helper}{text}"))
+    ours, theirs = eval(call, module), eval(f"nn.{call}", {"nn": nn})
+    taken = [
+        item
+        for item in signature(type(ours).__init__).parameters.values()
+        if item.kind is item.POSITIONAL_OR_KEYWORD
+    ]
+    names = [*signature(type(theirs).__init__).parameters]
+    assert names[: len(taken)] == [item.name for item in taken] or call == "Identity()"
     assert {name: item.shape for name, item in ours.named_parameters()} == {
         name: item.shape for name, item in theirs.named_parameters()
     }
@@ -48,7 +88,11 @@ def test_they_have_the_parameters_and_results_of_pytorch(
         for item in theirs.parameters():
             item.uniform_()
     ours.load_state_dict(theirs.state_dict())
-    torch.testing.assert_close(ours(X), theirs(X))
+    results = []
+    for each in (ours, theirs):
+        torch.manual_seed(0)
+        results.append(each(*LAYERS[call]))
+    torch.testing.assert_close(*results)
 
 
 FILE = """
@@ -104,8 +148,10 @@ def test_a_call_stands_in_the_constructor(call: str, line: str) -> None:
         "Scale(*n)",
         "Scale(n, other=1)",
         "Other(n)",
-        "nn.Conv1d(n, n, 3)",
-        "nn.LayerNorm(n, elementwise_affine=False)",
+        "nn.Conv1d(n, n, 3, padding_mode='circular')",
+        "nn.CrossEntropyLoss(weights)",
+        "nn.Embedding(n, n, 0)",
+        "nn.MultiheadAttention(n, 4)",
         "nn.Linear(n, n, device='cpu')",
         "other.Linear(n, n)",
         "nn.Sequential(*layers)",
@@ -165,7 +211,7 @@ def converted(source: str) -> ast.FunctionDef:
 def test_what_is_read_of_self_becomes_parameters_as_init_says() -> None:
     function = converted(NORM)
     assert ast.unparse(function.args) == (
-        "x, shift=None, *, weight: Parameter[dim], mean: Buffer[dim], eps: float=1e-06, scale: float, power=2, "
+        "x, shift=None, *, weight: Parameter[dim], mean: Buffer[dim], eps: float=1e-06, scale: Number, power=2, "
         "bias: Parameter[dim]=None, training: bool, gain: Parameter[dim]=None, table"
     )
     assert function.name == "Norm.forward"
@@ -196,7 +242,7 @@ def test_methods_get_what_they_read_by_keyword() -> None:
     (owner,) = modules_named(file, "Norm")
     made = module_forward(owner, file)
     assert [*made.methods] == ["Norm._root"]
-    assert ast.unparse(made.methods["Norm._root"].args) == "x, eps, *, scale: float"
+    assert ast.unparse(made.methods["Norm._root"].args) == "x, eps, *, scale: Number"
     assert "Norm._root(x, eps, scale=scale)" in ast.unparse(made.function)
 
 
@@ -220,15 +266,18 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
     ("source", "said"),
     [
         (body("self.last = x", "return x"), "5:9: the forward changes 'self.last'"),
-        (body("w = self.w * 2", "return w + self.w"), "5:9: 'w' is not 'self.w' here"),
+        (
+            body("return x + self.x", init="self.x = nn.Parameter(torch.ones(3))"),
+            "4:23: 'x' is not 'self.x' here",
+        ),
         (body("return super().forward(x)"), "5:16: the forward hands 'super' on"),
         (body("return f(self, x)"), "5:18: the forward hands 'self' on"),
         (body("return self.gone(x)"), "5:16: 'self.gone' is no method"),
         (body("return self.again(x)"), "7:16: 'self.again' calls itself"),
         (body("return self.plain(x)"), "5:16: 'self.plain' does not take 'self'"),
         (
-            body("return self.conv(x)", init="self.conv = nn.Conv1d(3, 4, 5)"),
-            "5:16: 'self.conv' is another module: nn.Conv1d(3, 4, 5)",
+            body("return self.norm(x)", init="self.norm = nn.BatchNorm1d(3)"),
+            "5:16: 'self.norm' is another module: nn.BatchNorm1d(3)",
         ),
         (
             body("return self.linear(x)", init="self.linear = nn.Linear(3, 4, *a)"),
@@ -427,3 +476,152 @@ def test_a_parameter_that_is_not_trained_is_a_buffer(more: str, kind: str) -> No
     init = f"self.w = nn.Parameter(torch.ones(3){more})"
     (taken,) = converted(body("return x * self.w", init=init)).args.kwonlyargs
     assert taken.annotation and ast.unparse(taken.annotation) == f"{kind}[3]"
+
+
+MEMBERS = """
+import torch
+import torch.nn as tnn
+from torch import nn
+from torch.nn import CrossEntropyLoss, Linear
+
+
+class Layer(nn.Module):
+    def __init__(self, dim, drop=0.1, config=None, device=None, dtype=None):
+        kwargs = {"device": device, "dtype": dtype}
+        super().__init__()
+        self.v, self.p = nn.Parameter(torch.ones(dim)), drop
+        self.head_dim = dim // config.heads
+        INIT
+
+    def forward(self, x, labels=None):
+        BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "body", "arguments", "result"),
+    [
+        (
+            "self.up = Linear(dim, 2, bias=False, **kwargs)",
+            "return self.up(x)",
+            "up_weight: Parameter[2, dim]",
+            "return Layer.up.forward(x, weight=up_weight)",
+        ),
+        (
+            "self.up = tnn.Linear(dim, 2, False, device=device, dtype=None)",
+            "return self.up(x)",
+            "up_weight: Parameter[2, dim]",
+            "return Layer.up.forward(x, weight=up_weight)",
+        ),
+        (
+            "self.up = nn.Linear(config.n_embd, 3 * config.n_embd, bias=False)",
+            "return self.up(x)",
+            "up_weight: Parameter[n_embd_3, n_embd]",
+            "return Layer.up.forward(x, weight=up_weight)",
+        ),
+        (
+            "self.dropout = nn.Dropout(drop); self.rest = nn.Dropout(drop)",
+            "return self.rest(self.dropout(x))",
+            "drop=0.1, training: bool",
+            "return Layer.rest.forward(Layer.dropout.forward(x, p=drop, training=training), p=drop, training=training)",
+        ),
+        (
+            "self.net = nn.Sequential(nn.Dropout(drop))",
+            "return self.net(x)",
+            "drop=0.1, training: bool",
+            "return Layer.net.forward(x, drop=drop, training=training)",
+        ),
+        (
+            "self.drop = nn.Dropout(config.rate)",
+            "return self.drop(x)",
+            "rate: Number, training: bool",
+            "return Layer.drop.forward(x, p=rate, training=training)",
+        ),
+        (
+            "self.drop = nn.Dropout(drop)",
+            "drop = 2 * x\n        return self.drop(drop)",
+            "drop=0.1, training: bool",
+            "drop2 = 2 * x\nreturn Layer.drop.forward(drop2, p=drop, training=training)",
+        ),
+        (
+            "pass",
+            "v = self.v.view(1, -1)\n        return v * self.v",
+            "v: Parameter[dim]",
+            "v2 = v.view(1, -1)\nreturn v2 * v",
+        ),
+        (
+            "pass",
+            "v, p = self.v, self.p\n        return x * v + p",
+            "v: Parameter[dim], p=0.1",
+            "return x * v + p",
+        ),
+        (
+            "pass",
+            "v = self.v\n        v = v * 2\n        return v * self.v",
+            "v: Parameter[dim]",
+            "v2 = v\nv2 = v2 * 2\nreturn v2 * v",
+        ),
+        (
+            "pass",
+            "return x.view(-1, self.head_dim)",
+            "head_dim: Number",
+            "return x.view(-1, head_dim)",
+        ),
+        (
+            "pass",
+            "torch._assert(x.ndim == 2, 'rank')\n        return x * self.v",
+            "v: Parameter[dim]",
+            "assert x.ndim == 2, 'rank'\nreturn x * v",
+        ),
+        (
+            "pass",
+            "return self.__class__.__name__, type(self).__name__",
+            "",
+            "return ('Layer', 'Layer')",
+        ),
+        (
+            "self.loss = CrossEntropyLoss()",
+            "return self.loss(x, labels)",
+            "",
+            "return F.cross_entropy(x, labels)",
+        ),
+        (
+            "self.act = nn.Sequential(nn.Linear(dim, 2, False), nn.ReLU(inplace=True))",
+            "return self.act(x)",
+            "act_0_weight: Parameter[2, dim]",
+            "return Layer.act.forward(x, 0_weight=act_0_weight)",
+        ),
+        ("self.size = -1", "return x.sum(self.size)", "size=-1", "return x.sum(size)"),
+    ],
+)
+def test_a_module_as_it_is_published_is_read(
+    init: str, body: str, arguments: str, result: str
+) -> None:
+    text = MEMBERS.replace("INIT", init).replace("BODY", body)
+    found = function_in(text, "ops.py", None, "forward").text.origin
+    assert found is not None and found.function is not None
+    function = found.definitions.functions[found.function]
+    assert isinstance(function, ast.FunctionDef)
+    taken = "x, labels=None" + (f", *, {arguments}" if arguments else "")
+    assert ast.unparse(function.args) == taken
+    assert "\n".join(map(ast.unparse, function.body)) == result
+    for name, inner in found.definitions.functions.items():
+        assert "inplace" not in ast.unparse(inner), name
+
+
+def test_what_nothing_reads_may_be_taken_by_a_function() -> None:
+    source = "def f(x, **kwargs):\n    return x * 2\n"
+    assert function_in(source, "ops.py", None, "forward").parameters == ("x",)
+
+
+def test_of_modules_that_are_chosen_the_message_says_what_they_are() -> None:
+    source = body(
+        "return self.out(x)",
+        init="self.out = nn.Linear(3, 3) if wide else nn.Identity()",
+    )
+    with pytest.raises(ScaffoldError, match="'self.out' is another module: nn.Linear"):
+        function_in(source, "ops.py", None, "forward")
+    given = source.replace("__init__(self)", "__init__(self, act)")
+    given = given.replace("nn.Linear(3, 3) if wide else nn.Identity()", "act()")
+    with pytest.raises(ScaffoldError, match=r"'self.out' is another module: act\(\)"):
+        function_in(given, "ops.py", None, "forward")

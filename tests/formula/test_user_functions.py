@@ -137,7 +137,7 @@ def test_a_file_without_functions_is_one_body() -> None:
             "ops.py:1:1: function 'f' has no body\nhint: end it with: return ...",
         ),
         (
-            "def f(**k): return 1\n",
+            "def f(**k): return k\n",
             None,
             (
                 "ops.py:1:1: function 'f' takes '**k'\n"
