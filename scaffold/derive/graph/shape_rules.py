@@ -289,10 +289,10 @@ def unflattened(program: Program, args: Args) -> Shape | None:
         return None
     if any(map(_may_be_left_open, several.dims)):
         return None
-    given = [dim for dim in several.dims if not isinstance(dim, Rest)]
+    given = [dim for dim in several.dims if not _is_rest(dim, parts)]
     # PyTorch refuses what leaves something.
     rest = sizes.quotient(shape.dims[at], sizes.multiplied(given))
-    made = (rest if isinstance(dim, Rest) else dim for dim in several.dims)
+    made = (rest if _is_rest(dim, parts) else dim for dim in several.dims)
     return Shape((*shape.dims[:at], *made, *shape.dims[at + 1 :]))
 
 
@@ -598,7 +598,12 @@ def _reshaped(program: Program, args: Args) -> Shape | None:
     rest = size_left(dims, given)
     if rest is None:
         return shape
-    return Shape(tuple(rest if isinstance(dim, Rest) else dim for dim in shape.dims))
+    return Shape(tuple(rest if _is_rest(dim, sizes) else dim for dim in shape.dims))
+
+
+def _is_rest(dim: Dim, asked: Op) -> bool:
+    """Whether a size is the -1 among those that are asked for, not that of another view."""
+    return isinstance(dim, Rest) and dim.sizes is asked
 
 
 def _may_be_left_open(size: Dim) -> bool:

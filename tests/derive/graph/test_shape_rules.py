@@ -101,3 +101,26 @@ def test_what_is_left_of_two_tensors_is_not_one_size(forward: str) -> None:
     shapes = [((4,), (3,)), ((2, 3), (5,)), ((1,), (3, 2)), ((2,), (1,))]
     calls = [(tensor(*one), tensor(*two)) for one, two in shapes]
     check_forward("x, y", forward, calls)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "other"),
+    [
+        (
+            "x[..., H, W], w[K, M]",
+            "rows.view(rows.shape[0], x.shape[-2] * x.shape[-1]) @ w",
+            (12, 2),
+        ),
+        (
+            "x[..., H, W], w[R, K]",
+            "rows.view(rows.shape[0], x.shape[-2] * x.shape[-1]) * w",
+            (10, 12),
+        ),
+        ("x[..., H, W], w[K]", "rows.view(rows.shape[0], -1).mean(0) * w", (12,)),
+    ],
+)
+def test_a_view_in_the_size_that_another_left_open(
+    inputs: str, forward: str, other: tuple[int, ...]
+) -> None:
+    lines = f"rows = x.view(-1, x.shape[-2], x.shape[-1])\nreturn {forward}"
+    check_forward(inputs, lines, [(tensor(2, 5, 3, 4), tensor(*other))])
