@@ -7,7 +7,7 @@ smart constructors; a test of arguments that are written out is settled here.
 from collections.abc import Mapping
 
 from scaffold.derive.graph.conditions import given, opposite
-from scaffold.derive.graph.op import Op, literal
+from scaffold.derive.graph.op import Op, literal, tensors
 from scaffold.derive.graph.static_values import ARITHMETIC as PYTHON
 from scaffold.derive.graph.static_values import (
     UnsupportedError,
@@ -18,7 +18,7 @@ from scaffold.derive.graph.static_values import (
 from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.rules.formula_words import WORDS
 from scaffold.derive.rules.several_results import item_at
-from scaffold.derive.rules.table import Rule, Table
+from scaffold.derive.rules.table import BUILDERS, Rule, Table
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import UNKNOWN, Assign, Node, compared, keywords
 
@@ -46,10 +46,18 @@ def condition_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) 
 class FormulaEvaluator(Evaluator):
     """Evaluates the formulas of one rule application."""
 
-    def __init__(self, make: Maker, env: Mapping[str, Op], table: Table) -> None:
+    def __init__(
+        self,
+        make: Maker,
+        env: Mapping[str, Op],
+        table: Table,
+        for_shape: bool = False,
+    ) -> None:
         super().__init__(make.applier, env)
         self.make = make
         self.table = table  # in which the rule stands
+        # `x - x` simplifies to the number 0, which has no shape to be asked for.
+        self.for_shape = for_shape
 
     def attribute(self, node: Node) -> Op:
         """A constant of `math`."""
@@ -74,7 +82,9 @@ class FormulaEvaluator(Evaluator):
         if node.label == "-" and len(values) == 1:
             return self.make.neg(*values)
         if node.label in ARITHMETIC:
-            return self.make(ARITHMETIC[node.label], *values)
+            simplified = not (self.for_shape and any(tensors(values)))
+            make = self.make if simplified else self.make.applier.named
+            return make(ARITHMETIC[node.label], *values)
         return self._found(node.label, *values)
 
     def _compare(self, label: str, left: Op, right: Op) -> Op:
@@ -134,6 +144,9 @@ class FormulaEvaluator(Evaluator):
     def call(self, node: Node) -> Op:
         """A primitive by its name, a word of formulas, or a function of Python values."""
         callee, *args = node.args
+        if not self.for_shape and _reads_metadata(callee):
+            make, env, table = self.make, self.env, self.table
+            return FormulaEvaluator(make, env, table, for_shape=True).call(node)
         count = len(args) - len(node.keywords)
         values = [self.value(arg) for arg in args[:count]]
         named = {key: self.value(arg) for key, arg in keywords(node).items()}
@@ -183,3 +196,8 @@ class FormulaEvaluator(Evaluator):
         if bound is None:
             raise UnsupportedError(f"{label} in a formula")
         return self.make(bound.rule.op, *values)
+
+
+def _reads_metadata(callee: Node) -> bool:
+    """Whether it is a word for a Python value: `count(x, dim)`, which reads no element of x."""
+    return callee.label in BUILDERS and not BUILDERS[callee.label].tensor

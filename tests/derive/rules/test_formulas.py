@@ -310,3 +310,20 @@ samples = ["x[3]"]
     spec = spec_of("x", forward="smooth(x, 2.0)", import_=["team:smooth"], derive=True)
     text = text_of(replace(spec, rules=rules))
     assert "torch.tanh(2.0 * x)" in text
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "F.poisson_nll_loss(x, x, {})",
+        "F.kl_div(x, x, {})",
+        "F.kl_div(-x, x, {})",
+        "F.binary_cross_entropy_with_logits(x, x, {})",
+        "F.binary_cross_entropy_with_logits(x, x, pos_weight=x.detach(), {})",
+        "F.gaussian_nll_loss(x, 2 * x, x, {})",
+    ],
+)
+def test_one_tensor_in_two_places_of_a_loss(loss: str, reduction: str) -> None:
+    forward = loss.format(f"reduction={reduction!r}")
+    check_forward("x", forward, [(tensor(3, 4).exp(),)])
