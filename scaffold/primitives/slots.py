@@ -6,11 +6,12 @@ for each argument. Invariant: all of it follows from the sections of the table; 
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import filterfalse
 from typing import Literal, NamedTuple
 
 from scaffold.primitives.facts import Facts, Section
 from scaffold.primitives.sections import Primitives, built_in_primitives
-from scaffold.primitives.spelling import is_bare
+from scaffold.primitives.spelling import is_bar, is_bare
 
 Taken = Literal["tensor", "positions", "mask", "value", "either"]
 Argument = int | str  # a position, or a keyword
@@ -141,7 +142,7 @@ def _parameters(call: str) -> Iterator[_Parameter]:
     match tree.func:
         case ast.Attribute(ast.Name(owner)) if owner not in ("torch", "F", "math"):
             yield _Parameter(owner, False)
-    for item in tree.args:
+    for item in filterfalse(is_bar, tree.args):
         starred = isinstance(item, ast.Starred)
         yield _Parameter(ast.unparse(item).lstrip("*"), False, None, starred)
     for word in tree.keywords:

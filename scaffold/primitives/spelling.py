@@ -66,8 +66,13 @@ def parameters(call: str) -> tuple[str, ...]:
                 key=lambda node: node.col_offset,
             )
             return tuple(node.id for node in nodes)
-    plain = [ast.unparse(item).lstrip("*") for item in args]
+    plain = [ast.unparse(item).lstrip("*") for item in args if not is_bar(item)]
     return (*first, *plain, *(str(item.arg) for item in keywords))
+
+
+def is_bar(item: ast.expr) -> bool:
+    """Whether it is `*_`: what follows is given by keyword alone."""
+    return isinstance(item, ast.Starred) and ast.unparse(item) == "*_"
 
 
 def is_bare(head: str) -> bool:

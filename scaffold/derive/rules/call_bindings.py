@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from scaffold.errors import Location
 from scaffold.formula import Graph, Node, Scope, Text, parse
 from scaffold.primitives import Kind, key_of
-from scaffold.primitives.spelling import ROOTS, is_bare
+from scaffold.primitives.spelling import ROOTS, is_bar, is_bare
 
 Value = TypeVar("Value")
 
@@ -56,8 +56,9 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
     match tree:
         case ast.Call(function, args, keywords):
             first = _hangs_on(function)
-            found = [_parameter(item) for item in [*first, *args]]
-            found += [_keyword(item, graph) for item in keywords]
+            found = [_parameter(item) for item in [*first, *args] if not is_bar(item)]
+            bar = next((item.col_offset for item in args if is_bar(item)), len(call))
+            found += [_keyword(item, graph, item.col_offset > bar) for item in keywords]
         case ast.BinOp(left, _, right) | ast.Compare(left, _, [right]):
             found = [_parameter(left), _parameter(right)]
         case ast.Subscript(value, index):
@@ -88,13 +89,14 @@ def _parameter(item: ast.expr) -> Parameter | None:
     return None
 
 
-def _keyword(item: ast.keyword, graph: Graph) -> Parameter | None:
+def _keyword(item: ast.keyword, graph: Graph, alone: bool) -> Parameter | None:
     if item.arg is None:
         return None
     if isinstance(item.value, ast.Constant) and item.value.value is ...:
         return Parameter(item.arg, keyword=True)
     value = Text(ast.unparse(item.value), Location("call"))
-    return Parameter(item.arg, parse(value, Scope(frozenset()), graph).result)
+    default = parse(value, Scope(frozenset()), graph).result
+    return Parameter(item.arg, default, keyword=alone)
 
 
 def bind(

@@ -312,6 +312,9 @@ samples = ["x[3]"]
     assert "torch.tanh(2.0 * x)" in text
 
 
+PAIR = [(tensor(3, 4).exp(), tensor(3, 4).sin() + 2)]
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize(
     "loss",
@@ -327,3 +330,28 @@ samples = ["x[3]"]
 def test_one_tensor_in_two_places_of_a_loss(loss: str, reduction: str) -> None:
     forward = loss.format(f"reduction={reduction!r}")
     check_forward("x", forward, [(tensor(3, 4).exp(),)])
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        # The third parameter is `size_average`: these are means.
+        "F.mse_loss(x, y, 'sum')",
+        "F.kl_div(x, y, 'none')",
+        "F.smooth_l1_loss(x, y, False)",
+        "F.cosine_embedding_loss(x, y, y[:, 0].detach().sign(), -0.5, 'none')",
+        "F.huber_loss(x, y, 'sum', 0.3)",
+        "F.hinge_embedding_loss(x, y.detach(), 2.0)",  # of no -1 or 1
+        "torch.atan2(other=x, input=y)",
+        "torch.rsub(input=x, other=y * y)",
+        "torch.special.gammainc(other=y, input=x.detach())",
+        "torch.sort(x, stable=True, dim=1)[0] * y",
+        "torch.sort(x, dim=0, descending=True, stable=True)[0] * y",
+        "x.sort(1, True)[0] * y",
+        "torch.float_power(x, 2) * y",
+        "x.float_power(y)",
+        "torch.float_power(2.5, y) * x",
+    ],
+)
+def test_arguments_are_those_that_pytorch_takes_them_for(forward: str) -> None:
+    check_forward("x, y", forward, PAIR)

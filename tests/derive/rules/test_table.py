@@ -3,12 +3,15 @@
 import re
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
+from inspect import signature
+from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from scaffold.derive.graph.application import KEYWORDS
 from scaffold.derive.rules.call_bindings import Spelling, spelling
 from scaffold.derive.rules.sample_calls import Sample
 from scaffold.derive.rules.table import Rule, built_in
@@ -83,7 +86,44 @@ def test_what_a_function_is_called_its_method_is_called_too() -> None:
         if callable(method) and not name.startswith("_")
         if TABLE.find("function", f"torch.{name}") and not TABLE.find("method", name)
     ]
-    assert lacking == ["float_power"]  # which computes in float64
+    assert not lacking
+
+
+def torchs_parameters(name: str) -> list[list[str]]:
+    """The positional parameters of a function: of one in Python, or of each overload of one in ATen."""
+    root, *path = name.split(".")
+    owner = {"torch": torch, "F": torch.nn.functional}.get(root)
+    function = getattr(owner, path[0], None) if len(path) == 1 else None
+    if isinstance(function, FunctionType):
+        return [list(signature(function).parameters)]
+    schemas = torch._C._jit_get_schemas_for_operator("aten::" + "_".join(path))
+    return [
+        [item.name for item in one.arguments if not item.kwarg_only] for one in schemas
+    ]
+
+
+def is_misplaced(rule: Rule, torchs: list[str]) -> bool:
+    """Whether a parameter of the rule stands in the place of another one."""
+    places = [item.name for item in rule.spelled.parameters if not item.keyword]
+    alone = {item.name for item in rule.spelled.parameters if item.default is None}
+    names = ["input" if name == "self" else name for name in torchs]
+    names = [name for name in names if name in places or name not in alone]
+    usual = [name if name in places else KEYWORDS.get(name, name) for name in names]
+    return any(
+        name in places and places.index(name) != at for at, name in enumerate(usual)
+    )
+
+
+def test_no_argument_is_taken_for_another() -> None:
+    """`reduction` is no third parameter of `F.mse_loss`, and the `input` of `torch.atan2` is the first of its two."""
+    every = [rule for rule in RULES if rule.spelled.kind == "function"]
+    wrong = {
+        rule.name
+        for rule in every
+        if (torchs := torchs_parameters(rule.spelled.name))
+        if all(is_misplaced(rule, one) for one in torchs)
+    }
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
