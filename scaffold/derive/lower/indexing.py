@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.application import Applier, kind_of
-from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, literal
+from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, is_number, literal
 from scaffold.derive.graph.shape_rules import PartSize, shape_said, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import difference, part_of
@@ -18,7 +18,9 @@ from scaffold.formula import UNKNOWN
 
 
 def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
-    """`value[parts]`."""
+    """`value[parts]`; of the number 0, the cotangent of a result that nobody reads, that number."""
+    if is_number(value, 0):
+        return value
     if any(part.is_tensor or part.rule == "list" for part in parts):
         return _advanced(applier, value, parts)
     ellipsis = [at for at, part in enumerate(parts) if is_ellipsis(part)]

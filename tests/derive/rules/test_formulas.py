@@ -355,3 +355,8 @@ def test_one_tensor_in_two_places_of_a_loss(loss: str, reduction: str) -> None:
 )
 def test_arguments_are_those_that_pytorch_takes_them_for(forward: str) -> None:
     check_forward("x, y", forward, PAIR)
+
+
+def test_of_one_result_alone_a_part_of_no_cotangent_is_none() -> None:
+    calls = [(tensor(2, 3, 3), tensor(2))]
+    check_forward("x, y", "torch.linalg.slogdet(x)[0] * y", calls)
