@@ -611,9 +611,14 @@ def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
         for item in parameters(node.args):
             kinds[item.arg] = _annotation(item.annotation)
     known = dict[str, _Proven]()
+    depths = [len(one.dims) if one.dims else 0 for one in entries if one.tensor]
     for entry in entries:
         name = entry.name.text
-        found = _proven(name, uses.of.get(name, ()), kinds.get(name, ""))
+        used = uses.of.get(name, [])
+        if entry.dims and min(depths) and len(entry.dims) == max(depths):
+            # Classes have a dim less than what they are of: those are probabilities.
+            used = [use for use in used if not use.soft]
+        found = _proven(name, used, kinds.get(name, ""))
         more = entry.dims is not None or entry.optional or entry.default
         fits = entry.tensor and not entry.variadic and not entry.traits
         if found and fits and not (found.is_value and more):

@@ -62,6 +62,7 @@ class Use(NamedTuple):
     where: str
     type: str = ""
     doubtful: bool = False  # it may not run, or the name may stand for something else
+    soft: bool = False  # positions, or another thing in floats
 
     @property
     def position(self) -> tuple[int, int]:
@@ -641,7 +642,7 @@ def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
     soft = [slot for slot in slots if slot.soft]
     if soft:
         where = f"{shown} (a float tensor, if it is probabilities)"
-        return Use(soft[0].takes, node, where, doubtful=True)
+        return Use(soft[0].takes, node, where, doubtful=True, soft=True)
     if slots[0].takes in WHOLE and {slot.takes for slot in slots} != {slots[0].takes}:
         return _unclear(node)
     return Use(slots[0].takes, node, shown)

@@ -628,6 +628,26 @@ def test_what_takes_no_floats_wherever_a_value_is_used_proves_it(
     assert (found[0] if found else None) == wanted
 
 
+@pytest.mark.parametrize(
+    ("inputs", "kind"),
+    [
+        ("x[N, C], y[N]", "int"),
+        ("x[N, C, L], y[N, L]", "int"),
+        ("x[..., C], y[...]", "int"),
+        ("x[N, C], y", "int"),
+        ("x, y[N]", "int"),
+        ("x[N, C], y[N, C]", ""),
+        ("x[C], y[C]", ""),
+    ],
+)
+def test_targets_as_deep_as_the_scores_are_probabilities(
+    inputs: str, kind: str
+) -> None:
+    raw = {"inputs": inputs, "forward": "F.cross_entropy(x, y)"}
+    found = of_stated_names(raw, locate, str)
+    assert ("; int]" in found[0] if found else False) is bool(kind)
+
+
 def test_of_targets_that_may_be_probabilities_the_note_says_so() -> None:
     raw = {"inputs": "x, y", "forward": "F.cross_entropy(x, y)"}
     assert of_stated_names(raw, locate, str) == (
