@@ -540,12 +540,12 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4137,
-    "derive": 19537,
+    "derive": 19566,
     "formula": 6500,
     "inspect": 3556,
     "lint": 3542,
-    "primitives": 848,
-    "project": 4791,
+    "primitives": 851,
+    "project": 4796,
     "render": 5689,
     "spec": 4660,
     "verify": 4301,

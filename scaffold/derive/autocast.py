@@ -96,7 +96,7 @@ def _asks(node: Node, kinds: ValueKinds) -> bool:
 
 
 def _meets_float32(spec: OpSpec) -> bool:
-    """Whether tensors of float32 meet those of autocast's dtype: of no input's dtype, `torch.eye(n)`, `mask.float()`, or of what a CPU computes in float32 alone."""
+    """Whether tensors of float32 meet those of autocast's dtype: of no input's dtype, `torch.eye(n)`, `x.float()`, or of what a CPU computes in float32 alone."""
     if spec.forward is None:
         return False
     kinds = kinds_of_inputs(spec).after(_statements(spec.forward))
@@ -105,6 +105,8 @@ def _meets_float32(spec: OpSpec) -> bool:
     def is_made(node: Node) -> bool:
         if node.kind not in ("binary", "call") or kinds.of(node) != "tensor":
             return False
+        if any((one.dtype, one.memory) == ("own", "same") for one in _facts(node)):
+            return True  # a cast
         tensors = [x for x in _operands(node) if kinds.of(x) != "scalar"]
         return not _is_whole(node, whole) and all(_is_whole(x, whole) for x in tensors)
 

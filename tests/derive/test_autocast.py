@@ -33,6 +33,8 @@ LINEAR = "input[..., K], weight[N, K], bias[N]?"
         ("q[..., D], k[S, D]", "torch.softmax(q @ k.mT, -1)", "region"),
         ("q[N, K], k[K, M]", "torch.tensordot(q, k, 1)", "region"),
         ("x[..., D], w[D, H]", "(x @ w).to(x.dtype)", "region"),
+        ("x[..., D], w[D, H]", "x.float() @ w", "region"),  # float32 meets w
+        ("x, w", "torch.einsum('bd,dn->bn', x.to(torch.float32), w)", "region"),
         ("x", "torch.exp(x.float()).type_as(x)", "region"),
         ("x", "torch.exp(x.float()).to(x)", "region"),
         ("x", "torch.exp(x).to(torch.float32)", "float32"),

@@ -4,7 +4,8 @@ In: a call's expression. Out: the same with holes for its tensors. Invariant: Py
 have no rule is decided in `expressions`; autograd differentiates them in `autograd_fallback`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from scaffold.derive.analysis.value_kinds import COMPLEX, INTEGERS, is_of_module
 from scaffold.derive.graph.op import Kind, Op, Program, Template
@@ -101,7 +102,13 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
 
 def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
     """Whether the tensor that a call makes has integers because its arguments are: `torch.arange(x.shape[0])`."""
-    return kinds(name) == {"kept"} and all(is_int(program, item) for item in args)
+    parts = [part for item in args for part in _flat(item)]
+    return kinds(name) == {"kept"} and all(is_int(program, item) for item in parts)
+
+
+def _flat(op: Op) -> Iterable[Op]:
+    """The values of a list and of those in it: of `torch.tensor([[0, 1], [1, 0]])`."""
+    return chain.from_iterable(map(_flat, op.args)) if op.rule == "list" else (op,)
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:

@@ -30,7 +30,10 @@ def with_casts(
 
 def _in_one_dtype(make: Maker, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
     """The arguments with casts, so that those which the op promotes together have one dtype: that of a computed one, in full precision if one of these is."""
-    alike = _alike(op, args)
+    rule = make.applier.table.of_op(op.rule)
+    named = zip(args, rule.parameters if rule else ())
+    positions = [arg for arg, item in named if item.name in op.facts.indices]
+    alike = [arg for arg in _alike(op, args) if arg not in positions]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
     if not computed:
         return args

@@ -39,6 +39,16 @@ def test_what_is_put_at_an_index_takes_one_dtype() -> None:
     run(draft_of(spec), h, weight.requires_grad_(), torch.tensor([0, 2, 4]))
 
 
+@pytest.mark.parametrize("index", ["torch.tensor([0, 0])", "torch.tensor(at)"])
+def test_positions_are_not_cast(index: str) -> None:
+    forward = f"h = x.index_select(0, {index})\nif h.ndim == 1:\n    h = torch.tensordot(h, h, dims=1)\nreturn torch.frac(h)"
+    text = op_text("x, at: tuple[int, ...] = (0, 0)", forward=forward)
+    assert "index_add" in backward_of(text)
+    x = torch.rand(3, 4, requires_grad=True)
+    (wanted,) = torch.autograd.grad(x[[0, 0]].frac().square().sum(), x)
+    torch.testing.assert_close(run(text, x), [wanted], check_dtype=False)
+
+
 def test_without_a_region_there_is_no_cast() -> None:
     for amp in ("off", "lower", "float32"):
         text = op_text(POOLED, forward=POOL, amp=amp)
