@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
+from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +81,7 @@ class Command(TyperCommand):
             from scaffold.cli.dialogue import asked_arguments
 
             args = asked_arguments()
+        _take_as_typed(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -87,6 +89,23 @@ class Command(TyperCommand):
         if SAYING.get() == "much":
             show_details(_circumstances())
         return super().invoke(ctx)
+
+
+class _AsTyped:
+    """The words of a parameter, as they were typed."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """One word, or those of a list; a number is left to Typer."""
+        if value is None or param.type_descriptor.annotation in (bool, str, list[str]):
+            return list(value or ()) if param.multiple or param.nargs == -1 else value
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _take_as_typed(parameters: list[Any]) -> None:
+    """Keep Typer 0.29 from importing pydantic, for 60 ms a run, to see that a word is a word."""
+    for parameter in parameters:
+        parameter._runtime_param = _AsTyped()  # 0.26 to 0.28 do not look at it
 
 
 class Group(TyperGroup):
@@ -100,6 +119,7 @@ class Group(TyperGroup):
         """`help new-op` is `new-op --help`."""
         if args[:1] == ["help"] and ctx.parent is None:
             args = [*args[1:], "--help"]
+        _take_as_typed(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
@@ -117,21 +137,28 @@ def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
         if isinstance(option, TyperOption) and option.expose_value
         if (row := option.get_help_record(ctx))
     }
-    arguments = [  # the usage line says which may be left out
-        (row[0], row[1].removesuffix("[required]").rstrip())
-        for item in command.params
-        if isinstance(item, TyperArgument)
-        if (row := item.get_help_record(ctx))
+    arguments = [item for item in command.params if isinstance(item, TyperArgument)]
+    rows = [(_word(item), item.help or "") for item in arguments]
+    pieces = [
+        _word(item) if item.required or _word(item)[0] == "[" else f"[{_word(item)}]"
+        for item in arguments
     ]
-    usage = " ".join(command.collect_usage_pieces(ctx)).replace("{", "")
+    if isinstance(command, Group):
+        pieces = ["COMMAND [ARGS]..."]
+    usage = " ".join(["[OPTIONS]", *pieces])
     known = command.commands.items() if isinstance(command, Group) else ()
     below = [(name, _first_line(item.help)) for name, item in known]
     text, shared = command.help or "", list(SHARED.items())
     asked = Page(
-        *(ctx.command_path, usage.replace("}", ""), text, arguments),
+        *(ctx.command_path, usage, text, rows),
         *(shown, shared, below),
     )
     return page(asked, every)
+
+
+def _word(argument: TyperArgument) -> str:
+    """What stands for an argument: Typer adds its type from 0.29 on."""
+    return argument.metavar or str(argument.name).upper()
 
 
 def _circumstances() -> "Iterator[str]":
@@ -148,39 +175,37 @@ def _first_line(text: str | None) -> str:
     return (text or "").strip().split("\n", 1)[0]
 
 
-def _shared_options() -> list[TyperOption]:
-    """New ones for each command, as Typer wants them."""
+@cache
+def _shared_options() -> list[Any]:
+    """What every command takes, read off a function: how Typer's own class is called differs by version."""
 
-    def show_all(ctx: Any, _: object, asked: bool) -> None:
+    def show_all(ctx: Any, asked: bool) -> None:
         if asked and not ctx.resilient_parsing:
             typer.echo(_help_of(ctx.command, ctx, every=True), color=ctx.color)
             raise typer.Exit
 
-    def say(saying: str) -> "Callable[[Any, object, bool], None]":
-        def chosen(_: object, __: object, asked: bool) -> None:
-            if asked:
-                SAYING.set(saying)
+    def say_little(asked: bool) -> None:
+        SAYING.set("little" if asked else SAYING.get())
 
-        return chosen
+    def say_much(asked: bool) -> None:
+        SAYING.set("much" if asked else SAYING.get())
 
-    quiet = _switch(["-q", "--quiet"], say("little"))
-    verbose = _switch(["-v", "--verbose"], say("much"))
-    return [quiet, verbose, _switch(["--help-all"], show_all, is_eager=True)]
+    def shared(
+        quiet: Annotated[bool, _switch("-q", "--quiet", callback=say_little)] = False,
+        verbose: Annotated[bool, _switch("-v", "--verbose", callback=say_much)] = False,
+        help_all: Annotated[bool, _switch("--help-all", callback=show_all)] = False,
+    ) -> None:
+        """Stand for any command."""
+
+    holder = typer.Typer(add_completion=False)
+    holder.command(context_settings={"help_option_names": []})(shared)
+    return typer.main.get_command(holder).params
 
 
-def _switch(
-    names: list[str],
-    callback: "Callable[[Any, object, bool], None]",
-    is_eager: bool = False,
-) -> TyperOption:
-    return TyperOption(
-        param_decls=names,
-        is_flag=True,
-        default=False,
-        expose_value=False,
-        callback=callback,
-        help=SHARED[", ".join(names)],
-        is_eager=is_eager,
+def _switch(*names: str, callback: "Callable[..., None]") -> Any:
+    help = SHARED[", ".join(names)]
+    return typer.Option(
+        *names, expose_value=False, callback=callback, help=help, is_eager=True
     )
 
 
