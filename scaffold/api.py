@@ -130,12 +130,10 @@ class Derived:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the notes, and the Function."""
-        from scaffold.render.opfile import function_text
+        from scaffold.project.rendering import function_shown
 
         made = self._generated
-        places = made.specified.places
-        length = places.directories.line_length
-        text = function_text(made.spec, made.derivation, length, places.house)
+        text = function_shown(made.spec, made.derivation, made.specified.places)
         said = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         title = escape(f"{self.name}({self.inputs})")
         return (

@@ -539,16 +539,16 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4149,
+    "cli": 4148,
     "derive": 19566,
     "formula": 6500,
     "inspect": 3556,
     "lint": 3542,
     "primitives": 851,
-    "project": 4796,
-    "render": 5689,
+    "project": 4825,
+    "render": 5632,
     "spec": 4660,
-    "verify": 4301,
+    "verify": 4390,
     "workspace": 2022,
 }
 

@@ -47,15 +47,13 @@ def _printed(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What is said of the op, and the notes."""
     from scaffold.derive import derive
-    from scaffold.project.rendering import inferred_note, notes_of
+    from scaffold.project.rendering import function_shown, inferred_note, notes_of
     from scaffold.project.specification import specified
-    from scaffold.render.opfile import function_text
 
     found = specified(name, values, settings, _problems(settings))
     spec, derivation = found.spec, derive(found.spec)
-    length = found.places.directories.line_length
     printed = {
-        "function": function_text(spec, derivation, length, found.places.house),
+        "function": function_shown(spec, derivation, found.places),
         "steps": _steps(spec, derivation, settings),
         "derived": sorted(derivation.derived),
         "missing": sorted(derivation.missing),

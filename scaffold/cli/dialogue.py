@@ -104,11 +104,8 @@ def _show(name: str, values: "Values") -> None:
     """The Function that is derived, where there is a forward."""
     if "forward" not in values:
         return
-    from scaffold.project.rendering import generate
-    from scaffold.render.opfile import function_text
+    from scaffold.project.rendering import function_shown, generate
 
     made = generate(name, values, {"stdout": True}, [])
-    places = made.specified.places
-    length = places.directories.line_length
-    text = function_text(made.spec, made.derivation, length, places.house)
+    text = function_shown(made.spec, made.derivation, made.specified.places)
     typer.echo(f"\n{text}", err=True)

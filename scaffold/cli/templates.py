@@ -27,13 +27,14 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import read_bytes
 from scaffold.project.configuration import configuration_here
 from scaffold.project.places import Places, configured_directories, find_templates
-from scaffold.project.rendering import Setting, make, start_rendering
+from scaffold.project.rendering import Setting, make, start_rendering, within_limits
 from scaffold.project.writing import Known, look, undisturbed, write_once
 from scaffold.render.blocks import Outline, outline, parent_of
 from scaffold.render.file_style import House
 from scaffold.render.layout import Directories
 from scaffold.render.op_testing import op_testing_draft
 from scaffold.render.sample_ops import SOURCE, sample_ops
+from scaffold.render.sandbox import TOO_LONG
 from scaffold.render.templates import (
     BUILT_IN_NAME,
     WRITTEN,
@@ -289,7 +290,8 @@ def problems_of(templates: Templates) -> list[ScaffoldError]:
     """What does not render to Python, each problem once, whichever op shows it."""
     start_rendering()
     told: dict[tuple[Location | None, str], ScaffoldError] = {}
-    for problem in _of_rendering(templates):  # what follows a comma is of one op
+    found = within_limits(House(templates), lambda: _of_rendering(templates))
+    for problem in found:  # what follows a comma is of one op
         told.setdefault((problem.location, problem.message.split(",")[0]), problem)
     return sorted(told.values(), key=lambda item: item.location or Location(""))
 
@@ -311,6 +313,8 @@ def _of_rendering(templates: Templates) -> list[ScaffoldError]:
             make(spec, Setting(Configuration(), places, formatted=False), _nowhere)
         except ScaffoldError as error:
             found += error.problems
+            if any(problem.message == TOO_LONG for problem in error.problems):
+                break
     return found
 
 

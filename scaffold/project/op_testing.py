@@ -83,7 +83,7 @@ def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, .
 
 
 def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
-    from scaffold.project.rendering import start_rendering
+    from scaffold.project.rendering import start_rendering, within_limits
     from scaffold.render.file_style import PLAIN, SHARED_HEADER
     from scaffold.render.formatting import keep_formatted
     from scaffold.render.imports import one_style
@@ -93,7 +93,8 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     places = project.places
     header = SHARED_HEADER if project.configuration.header else ""
     house = places.house._replace(header=header)
-    draft = op_testing_draft(house, project.configuration.testing, shared.module)
+    said = project.configuration.testing
+    draft = within_limits(house, lambda: op_testing_draft(house, said, shared.module))
     text = ""
     if formatted:
         length = places.directories.line_length

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from scaffold.derive import Derivation, derive
-from scaffold.errors import ScaffoldError, raise_all
+from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.project.console import Console
 from scaffold.project.inferred_keys import zero_gradients
 from scaffold.project.places import Places, headed, refuse_sources
@@ -30,6 +30,7 @@ from scaffold.project.specification import (
     specified_table,
 )
 from scaffold.render.environment import keep_compiled
+from scaffold.render.file_style import House
 from scaffold.render.files import drafts
 from scaffold.render.imports import one_style
 from scaffold.render.layout import layout
@@ -46,6 +47,7 @@ from scaffold.workspace.records import Proof, function_digest, meaning_digest
 if TYPE_CHECKING:
     from scaffold.project.project import Project
 
+Text = TypeVar("Text")
 ROLES = ("op", "test")
 Known = Mapping[str, tuple[Proof, ...]]  # of each op
 
@@ -81,7 +83,9 @@ def make(
     if manifest is not None:
         house = headed(house, configuration, manifest)
     _refuse_shared(spec, places, locate)
-    texts = drafts(spec, derivation, places.directories, house)
+    texts = within_limits(
+        house, lambda: drafts(spec, derivation, places.directories, house)
+    )
     shown = dict.fromkeys(texts, "")
     if setting.formatted:
         shown = places.formatter(texts, places.directories.line_length)
@@ -90,6 +94,35 @@ def make(
         for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
     )
     return Made(derivation, files, notes_of(spec, derivation))
+
+
+def within_limits(house: House, render: Callable[[], Text]) -> Text:
+    """Render; a team's templates in a process with limits of time and memory."""
+    if not house.templates.layers:
+        return render()
+    from scaffold.verify.limits import LimitReached, limited
+
+    try:
+        return limited(render)
+    except LimitReached:
+        raise _beyond_limits(house) from None
+
+
+def function_shown(spec: OpSpec, derivation: Derivation, places: Places) -> str:
+    """The formatted text of an op's Function alone."""
+    from scaffold.render.opfile import function_text
+
+    length, house = places.directories.line_length, places.house
+    return within_limits(house, lambda: function_text(spec, derivation, length, house))
+
+
+def _beyond_limits(house: House) -> ScaffoldError:
+    from scaffold.verify.limits import SECONDS
+
+    found = sorted({source.path for source in house.templates.sources})
+    message = f"to render takes more than {SECONDS} seconds of work, or was killed"
+    hint = f"look for loops that make ever larger values in {', '.join(found)}"
+    return ScaffoldError(message, Location(found[0]), hint)
 
 
 def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
@@ -325,6 +358,7 @@ def render_ops(
     """
     if not ops:
         return {}
+    from scaffold.verify.limits import LimitReached
     from scaffold.verify.pool import over, processes_for  # one op needs none
 
     proving = known is not None
@@ -336,10 +370,15 @@ def render_ops(
     work = partial(_rendered, setting)
     results: dict[str, Rendering] = {}
     items = [(listed, (known or {}).get(listed.name, ())) for listed in ops]
-    with console.progress(len(ops), "ops") as update:
-        for result in over(work, items, processes_for(len(ops))):
-            results[result.op] = result
-            update(len(results))
+    house = project.places.house
+    limited = bool(house.templates.layers)
+    try:
+        with console.progress(len(ops), "ops") as update:
+            for result in over(work, items, processes_for(len(ops)), limited):
+                results[result.op] = result
+                update(len(results))
+    except LimitReached:
+        raise _beyond_limits(house) from None
     problems = [problem for item in results.values() for problem in item.problems]
     once = {str(problem): problem for problem in problems}  # a template's is every op's
     raise_all(list(once.values()))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import jinja2
 
 
+LONGEST = 1_000_000  # characters that a template of a team's may make
+
 # --- Templates behind one function.
 
 
@@ -52,9 +54,11 @@ def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> 
 
     with blamed(templates, name):
         environment = layered(templates)
-        environment.begin()
         template = environment.get_template(environment.place(name))
-        return _text(template, block, view)
+        text = _text(template, block, view)
+        if len(text) > LONGEST:
+            raise ValueError(f"the text has more than {LONGEST} characters")
+        return text
 
 
 def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:

@@ -1,14 +1,13 @@
 """The templates of a team: layers over the built-in ones, in a sandbox; and what is wrong with one, at its line.
 
 In: `Templates`. Out: an environment that has them. Invariant: a template reads the view and other templates, nothing else: no file, no
-code, no chance; it ends, since its loops and calls have so many steps together and no text that it makes is longer than a file would
-be; whatever it does, the user sees its place, never a traceback.
+code, no chance; whatever it does, the user sees its place, never a traceback. What it takes of time and memory, its process limits.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any
 
@@ -31,12 +30,8 @@ from scaffold.render.templates import (
 
 
 GLOBALS = ("range", "dict", "namespace", "joiner", "cycler")
+TOO_LONG = "it takes too long"
 BY_CHANCE = ("random",)  # a filter of Jinja's: no two runs would agree
-LONGEST = 1_000_000  # characters of a text, and the largest number that a call is given
-MOST = 50_000  # steps of the loops and calls of one rendering; ours have some hundred
-# Filters of Jinja's that make more than they are given.
-MAKING = ("batch", "center", "format", "indent", "replace", "slice", "wordwrap")
-STEPS, JOINED = "_steps", "_joined"  # filters that only `_parse` writes
 
 
 class Unknown(jinja2.UndefinedError):
@@ -67,8 +62,6 @@ class Strict(jinja2.StrictUndefined):
 class Sandbox(ImmutableSandboxedEnvironment):
     """Where templates of the team's are compiled; the built-in ones come from their own environment."""
 
-    intercepted_binops = frozenset({"*", "**", "+"})
-
     def __init__(self, templates: Templates) -> None:
         super().__init__(
             loader=Layers(templates),
@@ -80,56 +73,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del self.globals[name]
         for name in BY_CHANCE:
             del self.filters[name]
-        self.filters |= {name: self._measured(name) for name in MAKING}
-        self.filters |= {STEPS: self._stepped, JOINED: self._joined}
-        self.steps = 0
-
-    def _parse(
-        self, source: str, name: str | None, filename: str | None
-    ) -> jinja2.nodes.Template:
-        """The tree of a template, in which loops count their steps and `~` the length of what it makes."""
-        tree = super()._parse(source, name, filename)
-        for loop in tree.find_all(jinja2.nodes.For):
-            loop.iter = _filtered(loop.iter, STEPS)
-        for joined in tree.find_all(jinja2.nodes.Concat):
-            parts = jinja2.nodes.List(joined.nodes, lineno=joined.lineno)
-            joined.nodes = [_filtered(parts, JOINED)]
-        return tree
-
-    def begin(self) -> None:
-        """Count from nothing: a rendering begins."""
-        self.steps = 0
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps > MOST:
-            words = f"it takes more than {MOST} steps"
-            raise jinja2.exceptions.SecurityError(words)
-
-    def _stepped(self, items: Any) -> Iterator[Any]:
-        for item in items:
-            self._step()
-            yield item
-
-    def _joined(self, parts: list[Any]) -> str:
-        texts = [str(part) for part in parts]
-        _check_length(sum(map(len, texts)))
-        return "".join(texts)
-
-    def _measured(self, name: str) -> Any:
-        """A filter that makes a text, or a list, of a size that it is told."""
-        known = self.filters[name]
-
-        @wraps(known)
-        def measured(*args: Any, **named: Any) -> Any:
-            return _measured(known, args, named)
-
-        return measured
-
-    def call(self, context: Any, function: Any, /, *args: Any, **named: Any) -> Any:
-        """Call what a template calls, unless it is given or makes what is too large."""
-        self._step()
-        return _measured(partial(super().call, context, function), args, named)
 
     def join_path(self, template: str, parent: str) -> str:
         """What a template means by a name: one of its own name is the next below it."""
@@ -141,38 +84,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """A name with the number of its layer, or the built-in one's."""
         found = self.templates.find(name, start)
         return name if found is None else f"{found}:{name}"
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Refuse what would make a text or a number without end."""
-        if operator == "**":
-            raise jinja2.exceptions.SecurityError("powers are not for templates")
-        sized = [hasattr(item, "__len__") for item in (left, right)]
-        if operator == "+" and all(sized):
-            _check_length(len(left) + len(right))
-        for text, times in ((left, right), (right, left)):
-            if operator == "*" and hasattr(text, "__len__"):
-                _check_length(len(text) * times)
-        return super().call_binop(context, operator, left, right)
-
-
-def _filtered(value: Any, name: str) -> jinja2.nodes.Filter:
-    return jinja2.nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
-
-
-def _measured(function: Any, args: Any, named: Any) -> Any:
-    """What a function makes, unless it is given or makes what is too large."""
-    for value in (*args, *named.values()):
-        if isinstance(value, int) and value > LONGEST:
-            raise jinja2.exceptions.SecurityError("the number is too large")
-    made = function(*args, **named)
-    if isinstance(made, str):
-        _check_length(len(made))
-    return made
-
-
-def _check_length(length: int) -> None:
-    if length > LONGEST:
-        raise jinja2.exceptions.SecurityError("the text is too long")
 
 
 class Layers(jinja2.BaseLoader):
@@ -264,6 +175,10 @@ def _words(error: Exception) -> str:
             return f"there is no template '{_asked(error)}'"
         case LookupError() if type(error) is LookupError:
             return f"the template has no block '{error}'"
+        case MemoryError():
+            return "it takes too much memory"
+        case TimeoutError():
+            return TOO_LONG
         case RecursionError():
             return "the template extends, includes or calls itself without end"
         case jinja2.TemplateError():

@@ -1,10 +1,11 @@
 """Programs of a project that a run may ask, where they are there: git for what it knows of files, ruff as the formatter.
 
 In: paths below a directory; {path: text} and the project's root. Out: the paths that git could not bring back; the same texts as
-`ruff format` writes them. Invariant: no file is written. Where there is no git, no repository or no answer in time, nothing is said; hooks and
-monitors that the repository names are not started. Ruff reads its configuration where it would for a file of that path.
+`ruff format` writes them. Invariant: no file is written. Where there is no git, no repository or no answer in time, nothing is said; hooks,
+monitors and filters that the repository names are not started. Ruff reads its configuration where it would for a file of that path.
 """
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from scaffold.errors import ScaffoldError
+from scaffold.files import read_bytes
 
 PATIENCE = 5.0  # seconds for a large repository
 _QUIET = (
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
-    *("-c", "safe.bareRepository=explicit"),  # a clone may hold one, with filters
+    *("-c", "safe.bareRepository=explicit"),  # a clone may hold one
 )
-_LIST = ("ls-files", "-z", "--modified", "--others", "--exclude-standard", "--")
+_LIST = ("ls-files", "-z", "--stage", "--")  # --modified would start the filters
+_HASHES = {40: "sha1", 64: "sha256"}  # of a repository, by their length
 
 
 def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
@@ -36,10 +39,30 @@ def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    listed = {
-        name.decode(errors="surrogateescape") for name in done.stdout.split(b"\0")
-    }
-    return tuple(path for path in paths if path in listed)
+    held = dict(map(_path_and_hash, done.stdout.split(b"\0")[:-1]))
+    return tuple(
+        path for path in paths if not _is_held(root / path, held.get(path, ""))
+    )
+
+
+def _path_and_hash(line: bytes) -> tuple[str, str]:
+    about, _, path = line.partition(b"\t")
+    return path.decode(errors="surrogateescape"), about.split()[1].decode()
+
+
+def _is_held(path: Path, known: str) -> bool:
+    """Say if git has the content of a file under this hash, with line ends as they are or plain."""
+    if not known:
+        return False
+    try:
+        content = read_bytes(path)
+    except OSError:
+        return False
+    texts = (content, content.replace(b"\r\n", b"\n"))
+    blobs = (b"blob %d\0%b" % (len(text), text) for text in texts)
+    return any(
+        hashlib.new(_HASHES[len(known)], blob).hexdigest() == known for blob in blobs
+    )
 
 
 AT_ONCE = 4  # a thread waits for its process

@@ -1,7 +1,7 @@
 """Work that is spread over processes: one function over many items.
 
 In: a function of a module, its items, how many processes. Out: the results, in the order of the items.
-Invariant: with one process nothing is started; an interrupt ends all of them.
+Invariant: with one process nothing is started, unless its memory is limited; an interrupt ends all of them.
 """
 
 import os
@@ -27,19 +27,28 @@ def cores() -> int:
 
 
 def over(
-    function: Callable[[Item], Result], items: Sequence[Item], processes: int
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    processes: int,
+    limited: bool = False,
 ) -> Iterator[Result]:
-    """The function of each item, computed in that many processes."""
-    if processes <= 1:
+    """The function of each item, computed in that many processes; `LimitReached` where one was killed."""
+    if processes <= 1 and not limited:
         yield from map(function, items)
         return
     import multiprocessing  # most runs need no second process
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    from scaffold.verify.limits import LimitReached, hold
 
     method = "fork" if sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(processes, mp_context=context)
+    begin = hold if limited else None
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=begin)
     try:
         yield from pool.map(function, items, chunksize=8)
+    except BrokenProcessPool:
+        raise LimitReached from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -11,7 +11,7 @@ from black.mode import TargetVersion
 
 from scaffold.project import rendering, specification
 from scaffold.project.interpreter import Proving
-from scaffold.verify import Verdict
+from scaffold.verify import Verdict, limits, pool
 from tests.cli.running import QUICK, Outcome, listing, new_op, scaffold
 
 LINEAR = ("--inputs", "input, weight, bias?", "--forward", "input @ weight.t() + bias")
@@ -344,3 +344,24 @@ def test_what_the_project_renders_otherwise_is_rendered_again(tmp_path: Path) ->
     assert new_op(tmp_path).code == 0
     assert "from more.toml:" in (tmp_path / "foo.py").read_text()
     assert scaffold(tmp_path, "check").code == 0
+
+
+def test_templates_that_are_killed_are_an_error_at_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(tmp_path, "template-dirs = ['t']")
+    (tmp_path / "t").mkdir()
+    template = tmp_path / "t/op.py.jinja"
+    template.write_text('{% extends "builtin/op.py.jinja" %}')
+    assert scaffold(tmp_path, "new-op", "foo", "--inputs", "x").code == 0
+    template.write_text('{% extends "builtin/op.py.jinja" %}\n')
+
+    def killed(*_: object, **__: object) -> None:
+        raise limits.LimitReached
+
+    monkeypatch.setattr(limits, "limited", killed)
+    monkeypatch.setattr(pool, "over", killed)
+    words = "t/op.py.jinja:1:1: to render takes more than 5 seconds of work"
+    for arguments in (("new-op", "bar", "--inputs", "x"), ("sync", "--no-verify")):
+        outcome = scaffold(tmp_path, *arguments)
+        assert outcome.code == 2 and outcome.err.startswith(words)

@@ -119,10 +119,6 @@ def test_the_function_alone_is_that_of_the_team() -> None:
         "{% import 'os' as os %}",
         "{% include 'builtin/../pyproject.toml' %}",
         "{% include 'builtin//etc/passwd' %}",
-        "{% for k in range(10000000000) %}{% endfor %}",
-        "{{ 'a' * 10000000000 }}",
-        "{{ [1] * 10000000000 }}",
-        "{{ 9 ** 9999999999 }}",
         "{{ [1, 2]|random }}",
         "{% set _ = [1].append(2) %}",
     ],
@@ -222,35 +218,9 @@ def test_templates_of_a_team_are_never_kept_compiled(
     assert op_of({"op.py.jinja": first}) != op_of({"op.py.jinja": header("# two")})
 
 
-DOUBLED = "{% set s = namespace(t='xxxxxxxx') %}{% for i in range(60) %}{% set s.t = MORE %}{% endfor %}"
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "more than 50000 steps"),
-        ("{% for i in range(9999) recursive %}{{ loop(range(9999)) }}{% endfor %}", "without end|more than"),
-        ("{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(50) }}", "more than 50000 steps"),
-        (DOUBLED.replace("MORE", "s.t ~ s.t"), "too long"),
-        (DOUBLED.replace("MORE", "s.t + s.t"), "too long"),
-        (DOUBLED.replace("MORE", "s.t.replace('x', 'xx')"), "too long"),
-        (DOUBLED.replace("MORE", "s.t|replace('x', 'xx')"), "too long"),
-        ("{{ 'x'.ljust(2000000) }}", "the number is too large"),
-        ("{{ 'x'|center(2000000) }}", "the number is too large"),
-        ("{{ [1]|batch(2000000, 0)|list }}", "the number is too large"),
-    ],
-)  # fmt: skip
-def test_a_template_ends(code: str, words: str) -> None:
-    with pytest.raises(ScaffoldError, match=words) as caught:
-        op_of({"op.py.jinja": header(code)})
-    assert caught.value.location is not None
-    assert caught.value.location.source == "t0/op.py.jinja"
-
-
-def test_each_rendering_has_its_own_steps() -> None:
-    code = "{% for i in range(40000) %}{% endfor %}"
-    for _ in range(5):
-        assert op_of({"op.py.jinja": header(code)}).strip() == PLAIN.strip()
+def test_the_text_of_a_template_is_that_of_a_file() -> None:
+    with pytest.raises(ScaffoldError, match="more than 1000000 characters"):
+        op_of({"op.py.jinja": header("# {{ 'x' * 1000000 }}")})
 
 
 def test_a_loop_knows_its_length_and_its_last() -> None:

@@ -63,6 +63,39 @@ def test_what_the_repository_names_is_not_started(repository: Path) -> None:
     assert not mark.exists()
 
 
+def test_filters_are_not_started(repository: Path) -> None:
+    mark = repository / "started"
+    git(repository, "config", "filter.x.clean", f"touch '{mark}'; cat")
+    (repository / ".gitattributes").write_text("* filter=x\n")
+    (repository / "a.py").write_text("y\n")
+    assert uncommitted(repository, PATHS) == ("a.py",)
+    assert not mark.exists()
+    git(repository, "ls-files", "--modified")
+    assert mark.exists()
+
+
+def test_line_ends_of_a_checkout_are_no_change(repository: Path) -> None:
+    for path in PATHS[:2]:
+        (repository / path).write_bytes(b"x\r\n")
+    (repository / "c.py").write_bytes(b"y\r\n")
+    assert uncommitted(repository, PATHS) == ("c.py",)
+
+
+def test_a_repository_may_have_longer_hashes(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "a.py").write_text("x\n")
+    git(tmp_path, "add", ".")
+    assert uncommitted(tmp_path, ("a.py",)) == ()
+    (tmp_path / "a.py").write_text("y\n")
+    assert uncommitted(tmp_path, ("a.py",)) == ("a.py",)
+
+
+def test_what_git_ignores_it_cannot_bring_back(repository: Path) -> None:
+    (repository / ".gitignore").write_text("own.py\n")
+    (repository / "own.py").write_text("x\n")
+    assert uncommitted(repository, (*PATHS, "own.py")) == ("own.py",)
+
+
 LONG = "def f(first_parameter, second_parameter, third_parameter):\n    return 'x'\n"
 
 

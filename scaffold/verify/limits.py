@@ -1,0 +1,89 @@
+"""Work with limits of time and memory, for the templates of a team: nobody knows what they ask for.
+
+In: a function. Out: its result, or what it raised. Invariant: it takes at most so many seconds of a processor, and on Linux so
+many bytes more than the process had; a call of C that no exception ends is killed.
+"""
+
+import math
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scaffold.errors import ScaffoldError
+from scaffold.files import read_bytes
+
+SECONDS = 5  # of a processor, for the files of one op
+GRACE = 2  # seconds more for what does not hear of it
+BYTES = 1 << 30
+
+Result = TypeVar("Result")
+_held = False  # whether the memory of this process is limited
+
+
+class LimitReached(Exception):
+    """The process of the function was killed."""
+
+
+def limited(function: Callable[[], Result]) -> Result:
+    """Call the function in a process of its own, unless `hold` was called in this one."""
+    if _held:
+        with _timed():
+            return function()
+    import multiprocessing  # most runs need no second process
+
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(function, theirs))
+    process.start()
+    theirs.close()
+    try:
+        succeeded, found = ours.recv()
+    except EOFError:
+        raise LimitReached from None
+    finally:
+        process.join()
+    if not succeeded:
+        raise found
+    return found  # type: ignore[no-any-return]
+
+
+def _answer(function: Callable[[], Any], answers: Any) -> None:
+    hold()
+    try:
+        found = (True, limited(function))
+    except Exception as error:  # noqa: BLE001 (the caller's to handle)
+        found = (False, error)
+    answers.send(found)
+
+
+def hold() -> None:
+    """Limit the memory of this process from now on."""
+    global _held
+    _held = True
+    with suppress(ScaffoldError, OSError, ValueError):
+        pages = int(read_bytes(Path("/proc/self/statm")).split()[0])
+        most = pages * resource.getpagesize() + BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    """Raise a TimeoutError after so many seconds of work; end the process where that is not heard of."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"more than {SECONDS} seconds of work")
+
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    last = math.ceil(spent.ru_utime + spent.ru_stime + SECONDS + GRACE)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    signal.signal(signal.SIGPROF, stop)
+    resource.setrlimit(resource.RLIMIT_CPU, (last, hard))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
