@@ -24,6 +24,7 @@ from scaffold.formula.program import Program
 from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
 from scaffold.primitives.calls import is_in_place
 
+SEVERAL_OUTPUTS = "the outputs have {}; what only the backward needs is no output: in the forward, y, rstd = kernel(x); return y"
 LONGEST = 40  # characters of a statement that is shown
 LOOP = ("a loop", "loops stand in a forward alone")
 PLAIN_FORMS = {  # Python that formulas do without
@@ -343,6 +344,9 @@ class StatementParser:
         if any(item.message == message for item in self.problems):
             return  # said where it is read first
         hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
+        several = [name for name in sorted(known) if name.startswith("grad_")]
+        if node.id == "grad_output" and len(several) > 1:
+            hint = SEVERAL_OUTPUTS.format(" and ".join(several))
         if size := self.scope.sizes.get(node.id):
             hint = f"it is a size: write {size}"
         nothing = "no size is declared: x[N, D] declares two"

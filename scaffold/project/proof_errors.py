@@ -37,6 +37,9 @@ OTHERS = (
     "dims that are equal one name"
 )
 OURS = "a derived gradient is wrong: please report it; {} states one of your own"
+LIBRARY = (
+    "style = library needs PyTorch 2.5 (torch.library's register_vmap): this is {}"
+)
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 _OPTION = re.compile(r"--(inputs|outputs|samples)\b")
 _GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
@@ -79,6 +82,8 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
     """What to write instead."""
     failure = verdict.failure
     assert failure is not None
+    if subject.spec.is_library and verdict.torch.startswith("2.4."):
+        return LIBRARY.format(verdict.torch)
     in_file = _in_file(subject)
     if failure.subject.startswith(("grad_", "backward")):
         option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")

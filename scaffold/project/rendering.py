@@ -313,10 +313,22 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
         for name in _flat(spec, derivation)
     ]
     notes += derivation.notes
+    notes += _of_kernels_under_autocast(spec, derivation)
     notes += [f"the table of operators has no '{name}'" for name in newer_of(spec)]
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")
     return tuple(notes)
+
+
+def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """That nothing casts the tensors of a function of the user's, which may come in several dtypes."""
+    if spec.forward is None or spec.amp or derivation.autocast.amp != "off":
+        return []
+    called = sorted(spec.foreign & spec.forward.names())
+    if not called or sum(item.dtype == "float" for item in spec.tensors) < 2:
+        return []
+    told = f"under autocast {', '.join(called)} may get tensors of different dtypes"
+    return [f"{told}: --amp float32 or lower casts them, off leaves them"]
 
 
 # --- Many ops, each from its table, spread over processes; and what is to be run to prove them.

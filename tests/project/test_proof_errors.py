@@ -6,9 +6,11 @@ from unittest.mock import patch
 import pytest
 
 from scaffold.derive import Derivation, derive
+from scaffold.errors import Location
 from scaffold.project import proof_errors as module
-from scaffold.project.proof_errors import beside, misnamed
+from scaffold.project.proof_errors import Subject, beside, error_of, misnamed
 from scaffold.spec import OpSpec
+from scaffold.verify import Failure, Verdict
 from tests.derive.building import spec_of
 
 RIGHT = {"x": "grad_output @ w", "w": "grad_output.t() @ x"}
@@ -108,3 +110,19 @@ def test_where_it_stands(formulas: dict[str, str], place: str) -> None:
     found = misnamed(spec_of("x", **formulas), f"{TENSOR} 'newest'")
     assert found is not None
     assert str(found.place) == place
+
+
+@pytest.mark.parametrize(("torch", "told"), [("2.4.1+cpu", True), ("2.5.0", False)])
+def test_library_style_needs_what_came_with_2_5(torch: str, told: bool) -> None:
+    words = (
+        "raised AttributeError: 'CustomOpDef' object has no attribute 'register_vmap'"
+    )
+    subject = Subject(
+        spec_of("x", forward="x * 2", style="library"),
+        frozenset({"x"}),
+        lambda *_, **__: Location("ops.toml"),
+        "x",
+    )
+    verdict = Verdict(0, Failure("import", words), torch=torch)
+    hint = error_of(subject, verdict).hint or ""
+    assert ("needs PyTorch 2.5" in hint) is told

@@ -365,3 +365,19 @@ def test_templates_that_are_killed_are_an_error_at_their_place(
     for arguments in (("new-op", "bar", "--inputs", "x"), ("sync", "--no-verify")):
         outcome = scaffold(tmp_path, *arguments)
         assert outcome.code == 2 and outcome.err.startswith(words)
+
+
+def test_kernels_of_several_tensors_are_asked_about_autocast(tmp_path: Path) -> None:
+    (tmp_path / "kern.py").write_text("def fwd(x, *more): return x * 2\n")
+    told = "note: under autocast fwd may get tensors of different dtypes"
+    kernel = ("--import", "kern:fwd", "--grad", "x=grad_output * 2", "--dry-run")
+
+    def errors(inputs: str, *more: str) -> str:
+        forward = f"fwd({inputs})"
+        words = ("new-op", "foo", "--inputs", inputs, "--forward", forward, *kernel)
+        return scaffold(tmp_path, *words, "--no-verify", *more).err
+
+    two = ("--grad", "w=grad_output * 0")
+    assert told in errors("x, w", *two)
+    assert told not in errors("x, w", *two, "--amp", "off")
+    assert told not in errors("x")

@@ -94,6 +94,9 @@ class Found(NamedTuple):
     hint: str = ""
 
 
+Judge = Callable[[Sequence[Any]], Found | None]
+
+
 @dataclass
 class Run:
     """What has been done so far."""
@@ -185,26 +188,24 @@ def _check_case(
             run.refusals.append((case.name, refused))
         return
     inputs = make_inputs(checks, case, layout)
-    found = _attempt(partial(_check_forward, checks, inputs), "forward")
     run.cases += 1
-    if found is not None and found.subject == OUTPUTS and _is_another_number(case):
-        return  # `dim=0` where the shape is declared for the -1 that is the default
-    if found is not None:
-        run.failure = _failure(checks, found, title, inputs, ())
-        return
-    for subject, check in ALSO.items():
-        found = _attempt(partial(check, checks, inputs), subject)
+    for subject, check in OF_FORWARD.items():
+        judge: Judge = partial(check, checks)
+        found = _attempt(partial(judge, inputs), subject)
+        if found and found.subject == OUTPUTS and _is_another_number(case):
+            return  # `dim=0` where the shape is declared for the -1 that is the default
         if found is not None:
+            found = _of_memory(checks, case, layout, (), found, judge)
             run.failure = _failure(checks, found, title, inputs, ())
             return
     several = subsets(checks)
     run.proven = run.proven or not several
+    judge = partial(compared or _check_backward, checks, case)
     for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
         if not _needed(inputs):
             continue  # the input that is needed is absent
-        judged = partial(compared or _check_backward, checks, case, inputs)
-        found = _attempt(judged, "backward")
+        found = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
         if found is not None and found.raised and _is_aside(checks, case, found):
             told = run.notes or _is_another_number(case) and found.subject == OWN
@@ -214,9 +215,37 @@ def _check_case(
             run.notes += [] if run.notes else _note(checks, case, found, inputs)
             return
         if found is not None:
+            found = _of_memory(checks, case, layout, needs, found, judge)
             run.failure = _failure(checks, found, title, inputs, needs)
             return
         run.proven = run.proven or _have_elements(inputs)
+
+
+IN_ORDER = "a kernel that walks memory in order needs .contiguous() on it"
+
+
+def _of_memory(
+    checks: Any,
+    case: Case,
+    layout: Layout,
+    needs: Needs,
+    found: Found,
+    judge: Judge,
+) -> Found:
+    """Say so where a value is wrong only since a tensor is not contiguous."""
+    usual = checks.gradients
+    layouts = (("grad_output", layout), ("an input", torch.clone))
+    for what, laid in () if found.raised else layouts:
+        inputs = make_inputs(checks, case, laid, needs or None)
+        checks.gradients = partial(usual, laid=torch.clone)
+        try:
+            mended = _attempt(partial(judge, inputs), found.subject) is None
+        finally:
+            checks.gradients = usual
+        if mended:
+            words = f"wrong where {what} is not contiguous"
+            return found._replace(words=words, hint=IN_ORDER)
+    return found
 
 
 def _ask_further(checks: Any, run: Run) -> None:
@@ -442,7 +471,11 @@ def _unshard(parts: Sequence[Tensor], placement: Any) -> Tensor:
     return sum(parts[1:], parts[0]) if placement.is_partial() else parts[0]
 
 
-ALSO = {"jvp": _check_jvp, "sharding": _check_sharding}  # of ops that have them
+OF_FORWARD = {  # the last two of ops that have them
+    "forward": _check_forward,
+    "jvp": _check_jvp,
+    "sharding": _check_sharding,
+}
 
 AS_WRITTEN = "not that of the forward as you wrote it"
 ONE_OUTPUT = "end it with return a, b, or leave --outputs out"

@@ -124,7 +124,11 @@ def backpropagating(
 ) -> Callable[..., tuple[Tensor, ...]]:
     """What gives the gradients of outputs; an output without a gradient counts where they are to be `attached`."""
 
-    def gradients(outputs: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+    def gradients(
+        outputs: Any,
+        inputs: Sequence[Any],
+        laid: Callable[[Tensor], Tensor] = permuted,
+    ) -> tuple[Tensor, ...]:
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         ends = [several[index] for index in tests.ends] if tests.ends else [*several]
@@ -134,7 +138,7 @@ def backpropagating(
                 for end in ends
             ]
         seed_generator(1)
-        weights = [permuted(torch.randn_like(end.contiguous())) for end in ends]
+        weights = [laid(torch.randn_like(end.contiguous())) for end in ends]
         found: tuple[Tensor, ...] = seeded_grad(
             ends, needed, weights, materialize_grads=True
         )

@@ -37,6 +37,7 @@ BROKEN = (
 # Values of another kind mend it, not shapes: parts of what PyTorch says, and what to write.
 _DTYPE = "a tensor that the forward makes has the default dtype: write x.new_zeros(...), or dtype=x.dtype"
 _NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
+_TRITON = "Triton has no GPU for the proof: set TRITON_INTERPRET=1, which runs kernels on the CPU, or say --no-verify"
 KINDS = (
     (
         "tensors used as indices",
@@ -48,6 +49,8 @@ KINDS = (
     ("only one element tensors can be converted", _NUMBER),
     ("cannot be converted to Scalar", _NUMBER),
     ("Boolean value of Tensor", "choose by element: torch.where(condition, a, b)"),
+    ("active drivers", _TRITON),
+    ("Pointer argument", _TRITON),
     ("CUDA", "leave the device to the caller: take .cuda() and device='cuda' out"),
 )
 

@@ -90,6 +90,25 @@ def test_a_wrong_op_is_named(words: str) -> None:
         assert failure(**raw) == words
 
 
+IN_ORDER = "torch.as_strided({}, x.shape, (x.shape[1], 1))"
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        ("grad_output", "wrong where grad_output is not contiguous"),
+        ("y", "wrong where an input is not contiguous"),
+    ],
+)
+def test_what_reads_memory_in_order_is_told_so(read: str, words: str) -> None:
+    factors = {"grad_output": "grad_output", "y": "y"}
+    factors[read] = IN_ORDER.format(read)
+    grad = {"x": " * ".join(factors.values()), "y": "grad_output * x"}
+    found = verdict(inputs="x[N, D], y[N, D]", forward="x * y", grad=grad).failure
+    assert found and found.words == words
+    assert "needs .contiguous()" in found.hint
+
+
 def test_the_case_is_told() -> None:
     found = verdict(**linear(input="2 * grad_output @ weight")).failure
     assert found is not None
