@@ -11,14 +11,20 @@ from difflib import get_close_matches
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A place in what the user wrote: a file or an option (`--inputs`), line and column from 1."""
+    """A place in what the user wrote: a file, an option (`--inputs`), a command or an argument (`NAME`), line and column from 1."""
 
     source: str
     line: int = 1
     column: int = 1
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}:{self.column}"
+        of_file = (
+            not self.source.startswith(("-", "scaffold ", "SCAFFOLD_"))
+            and not self.source.isupper()
+        )
+        if of_file or (self.line, self.column) != (1, 1):
+            return f"{self.source}:{self.line}:{self.column}"
+        return self.source  # an option, a command or an argument as a whole
 
     def shifted(self, line: int, column: int) -> "Location":
         """The place `line` lines below and `column` columns into a text that starts here (both from 0)."""

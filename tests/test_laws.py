@@ -539,7 +539,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4148,
+    "cli": 4161,
     "derive": 19566,
     "formula": 6504,
     "inspect": 3556,

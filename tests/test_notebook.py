@@ -54,7 +54,7 @@ def test_the_line_is_that_of_a_command(line: str, arguments: dict[str, Any]) -> 
 def test_what_is_wrong_with_it_is_told(line: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
         read_line(line)
-    assert str(caught.value).startswith(f"%%scaffold:1:1: {message}")
+    assert str(caught.value).startswith(f"%%scaffold: {message}")
 
 
 class Shell:

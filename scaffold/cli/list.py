@@ -7,6 +7,7 @@ import typer
 
 from scaffold.cli.options import FORMAT, check_format
 from scaffold.cli.output import show_object
+from scaffold.errors import ScaffoldError, raise_all
 
 if TYPE_CHECKING:
     from scaffold.project.project import Project
@@ -35,11 +36,17 @@ def list_ops(format_: FORMAT = "text") -> None:
 
     check_format(format_)
     project = open_project()
-    rows = [_row(project, op) for op in survey(project)] + list(_orphans(project))
+    ops = list(survey(project))
+    rows = [_row(project, op) for op in ops] + list(_orphans(project))
     if format_ == "json":
         told = [row._asdict() | {"files": dict(row.files)} for row in rows]
         show_object({"ops": told})
-        return
+    else:
+        _show(rows)
+    raise_all([*_broken(project, ops)])
+
+
+def _show(rows: list[Row]) -> None:
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for row in rows:
         files = ", ".join(
@@ -48,6 +55,18 @@ def list_ops(format_: FORMAT = "text") -> None:
         said = "; ".join(filter(None, [files, *row.status]))
         line = f"{row.op:{widths[0]}}  {row.place:{widths[1]}}  {said}"
         typer.echo(line.rstrip().encode(errors="surrogateescape"))
+
+
+def _broken(project: "Project", ops: "list[Op]") -> Iterator[ScaffoldError]:
+    """What is wrong with the tables that changed since their files were written."""
+    from scaffold.project.specification import specification
+
+    for op in ops:
+        try:
+            if not op.settled:
+                specification(op.listed, project.configuration, project.places)
+        except ScaffoldError as error:
+            yield from error.problems
 
 
 def _row(project: "Project", op: "Op") -> Row:

@@ -94,7 +94,7 @@ def _interpreter(python: str | None) -> Interpreter:
     """The one that runs the tests; what one that is given lacks it says itself, once it is started."""
     if python is not None:
         return Interpreter(python, OPTION)
-    return need_interpreter(None, "verify")
+    return need_interpreter(None, "scaffold verify")
 
 
 APART = frozenset({"orphaned", "lost"})  # no test runs them

@@ -201,7 +201,7 @@ def test_control_characters_of_the_user_do_not_reach_the_terminal(
     outcome = new_op(tmp_path, "--inputs", "x", name="a\x1b[31m\nb")
     assert outcome.code == 2
     first, *rest = outcome.err.splitlines()
-    assert first.startswith(r"NAME:1:1: 'a\x1b[31m\nb' cannot name an op")
+    assert first.startswith(r"NAME: 'a\x1b[31m\nb' cannot name an op")
     assert all(line.startswith("hint: ") for line in rest)
 
 

@@ -33,3 +33,14 @@ def test_list_says_how_ops_stand(commented: Path) -> None:
     *_, gone = json.loads(scaffold(commented, "list", "--format", "json").out)["ops"]
     assert gone["op"] == "todo"
     assert gone["status"] == ["in no manifest any more: scaffold remove todo"]
+
+
+def test_list_ends_as_check_does_where_a_table_is_wrong(commented: Path) -> None:
+    (commented / "ops.toml").write_text(COMMENTED.replace("forward", "foward", 1))
+    for format_ in ("text", "json"):
+        outcome = scaffold(commented, "list", "--format", format_)
+        assert "scale" in outcome.out and outcome.code == 2
+        assert outcome.err.startswith(
+            "ops.toml:6:1: unknown key 'foward' in op 'scale'"
+        )
+    assert scaffold(commented, "check").err == outcome.err

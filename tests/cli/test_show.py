@@ -49,6 +49,6 @@ def test_an_op_of_the_manifest_needs_no_options(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     wrong = scaffold(tmp_path, "show", *GATE, "--format", "png", "--sizes", "N")
-    assert wrong.code == 2 and wrong.err.startswith("--format:1:1: unknown value 'png'")
+    assert wrong.code == 2 and wrong.err.startswith("--format: unknown value 'png'")
     wrong = scaffold(tmp_path, "show", *GATE, "--sizes", "N")
-    assert wrong.err.startswith("--sizes:1:1: 'N' is not name=number")
+    assert wrong.err.startswith("--sizes: 'N' is not name=number")

@@ -230,7 +230,7 @@ def without_torch(directory: Path, *arguments: str) -> Outcome:
     ("option", "arguments"),
     [
         ("--verify", ("new-op", "foo", *RIGHT, "--verify")),
-        ("verify", ("verify", "test_foo.py")),
+        ("scaffold verify", ("verify", "test_foo.py")),
     ],
 )
 def test_without_torch_it_cannot_be_asked_for(
@@ -239,7 +239,7 @@ def test_without_torch_it_cannot_be_asked_for(
     outcome = without_torch(tmp_path, *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        f"{option}:1:1: no PyTorch found\n"
+        f"{option}: no PyTorch found\n"
         "hint: name an interpreter that has it: --python PATH\n"
     )
 

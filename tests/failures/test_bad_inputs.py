@@ -26,7 +26,9 @@ FILES = {
     "nothing.py": "def forward(x):\n    x = x * 2\n",
     "empty.py": "",
 }
-PLACE = re.compile(r"(?P<place>.+?:\d+:\d+|error): (?P<cause>.+)")
+PLACE = re.compile(
+    r"(?P<place>.+?:\d+:\d+|--?[a-z-]+|scaffold [a-z -]+|[A-Z_]+|error): (?P<cause>.+)"
+)
 INSIDES = re.compile(
     r"Traceback|File \"|scaffold/(?!cli --)|<frozen|_[A-Z]\w+Error|NodeVisitor"
 )

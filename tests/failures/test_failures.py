@@ -10,6 +10,7 @@ and read the difference: it is what users will read.
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ ALL = [
     for name, cases in TRANSCRIPTS.items()
     for number, case in enumerate(cases, 1)
 ]
+# A line of a file or of an option; an option, a command, an argument or a variable as a whole.
+PLACE = re.compile(r".+:\d+:\d+|-[a-z-]+|scaffold [a-z -]+|[A-Z_]+")
 REGENERATE = bool(os.environ.get("SCAFFOLD_REGENERATE"))
 Site = tuple[str, int]  # file below the package, line
 
@@ -88,7 +91,7 @@ def check_message(case: Case) -> None:
         places = [line.split(": ")[0] for line in lines]
         assert places[0] != "hint"
         for before, place in zip(["", *places], places, strict=False):
-            assert place in ("hint", "error") or place.count(":") >= 2, place
+            assert place in ("hint", "error") or PLACE.fullmatch(place), place
             assert (before, place) != ("hint", "hint")
 
 

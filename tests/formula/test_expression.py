@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from scaffold.errors import Location
 from scaffold.formula.expression import takes_none
 from tests.formula.parsing import again, problems
 
@@ -79,7 +80,7 @@ def test_expressions_that_are_taken(source: str) -> None:
 def test_expressions_that_are_not(
     source: str, place: int, kind: str, hint: str
 ) -> None:
-    message = f"--forward:1:{place}: {kind} is not allowed in a formula"
+    message = f"{Location('--forward', 1, place)}: {kind} is not allowed in a formula"
     assert problems(source)[0] == f"{message}\nhint: {hint}"
 
 
@@ -88,19 +89,19 @@ def test_expressions_that_are_not(
     [
         (
             "x.__class__",
-            "--forward:1:1: dunder attribute '__class__' is not allowed in a formula",
+            "--forward: dunder attribute '__class__' is not allowed in a formula",
         ),
         (
             "x.sum().__init__()",
-            "--forward:1:1: dunder attribute '__init__' is not allowed in a formula",
+            "--forward: dunder attribute '__init__' is not allowed in a formula",
         ),
-        ("b'x'", "--forward:1:1: bytes are not allowed in a formula"),
-        ("*x", "--forward:1:1: a star must stand in a call, a list or a tuple"),
+        ("b'x'", "--forward: bytes are not allowed in a formula"),
+        ("*x", "--forward: a star must stand in a call, a list or a tuple"),
         ("x + f(1, a=2, a=3)", "--forward:1:15: 'a' is given twice"),
-        ("eval('x')", "--forward:1:1: unknown name 'eval'"),
-        ("__import__('os')", "--forward:1:1: unknown name '__import__'"),
-        ("open('x')", "--forward:1:1: unknown name 'open'"),
-        ("getattr(x, 'y')", "--forward:1:1: unknown name 'getattr'"),
+        ("eval('x')", "--forward: unknown name 'eval'"),
+        ("__import__('os')", "--forward: unknown name '__import__'"),
+        ("open('x')", "--forward: unknown name 'open'"),
+        ("getattr(x, 'y')", "--forward: unknown name 'getattr'"),
     ],
 )
 def test_what_could_reach_out_of_the_formula(source: str, message: str) -> None:

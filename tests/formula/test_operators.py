@@ -84,7 +84,7 @@ def complaint(**keys: Any) -> str | None:
 def test_what_is_no_operator_is_refused_where_it_stands(
     forward: str, words: str
 ) -> None:
-    assert complaint(forward=forward) == f"--forward:1:1: {words}"
+    assert complaint(forward=forward) == f"--forward: {words}"
 
 
 @pytest.mark.parametrize(
@@ -121,15 +121,15 @@ REFUSED = "'torch.save' is no operator of PyTorch"
 @pytest.mark.parametrize(
     ("keys", "place"),
     [
-        ({"grad": {"x": SAVE}}, "--grad:1:1"),
+        ({"grad": {"x": SAVE}}, "--grad"),
         ({"backward": f"grad_x = {SAVE}"}, "--backward:1:10"),
-        ({"surrogate": "torch.save(x, 'f')"}, "--surrogate:1:1"),
+        ({"surrogate": "torch.save(x, 'f')"}, "--surrogate"),
         ({"forward": "for a in x: torch.save(a, 'f')\nreturn x"}, "--forward:1:13"),
         ({"forward": "y = [torch.save(a, 'f') for a in x]\nreturn y[0]"}, "--forward:1:6"),
         ({"forward": "assert x is x, f'{torch.save(x)}'\nreturn x"}, "--forward:1:19"),
         ({"forward": "y = x * 2; y += torch.save(x)\nreturn y"}, "--forward:1:17"),
-        ({"forward": "x", "require": ["torch.save(1) > 0"]}, "--require:1:1"),
-        ({"inputs": "x, s", "buffers": ["s"], "update": {"s": "torch.save(s)"}}, "--update:1:1"),
+        ({"forward": "x", "require": ["torch.save(1) > 0"]}, "--require"),
+        ({"inputs": "x, s", "buffers": ["s"], "update": {"s": "torch.save(s)"}}, "--update"),
     ],
 )  # fmt: skip
 def test_every_formula_is_looked_at(keys: Mapping[str, Any], place: str) -> None:

@@ -325,7 +325,7 @@ def test_no_op_may_be_called_that(tmp_path: Path) -> None:
     assert (refused.code, refused.err.splitlines()) == (
         2,
         [
-            f"NAME:1:1: the op's file and '{FILE}', which all tests import, would be one",
+            f"NAME: the op's file and '{FILE}', which all tests import, would be one",
             "hint: call the op otherwise, or that file: [tool.scaffold.testing] file",
         ],
     )

@@ -437,7 +437,7 @@ def test_a_directory_that_cannot_be(
 ) -> None:
     (tmp_path / "taken").touch()
     outcome = new_op(tmp_path, *FORWARD_ONLY, option, value)
-    assert (outcome.code, outcome.err) == (2, f"{option}:1:1: {complaint}\n")
+    assert (outcome.code, outcome.err) == (2, f"{option}: {complaint}\n")
     assert set(listing(tmp_path)) == {"taken"}
 
 

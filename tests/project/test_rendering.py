@@ -219,10 +219,10 @@ def test_a_project_that_is_not_about_us_is_left_alone(
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
-        ("none.toml", "--spec:1:1: cannot read 'none.toml': No such file or directory"),
-        ("directory", "--spec:1:1: cannot read 'directory': Is a directory"),
-        ("latin.toml", "--spec:1:1: cannot read 'latin.toml': not UTF-8"),
-        ("", "--spec:1:1: cannot read '': "),
+        ("none.toml", "--spec: cannot read 'none.toml': No such file or directory"),
+        ("directory", "--spec: cannot read 'directory': Is a directory"),
+        ("latin.toml", "--spec: cannot read 'latin.toml': not UTF-8"),
+        ("", "--spec: cannot read '': "),
         ("empty.toml", "empty.toml:1:1: the file holds no op\nhint: "),
         ("other.toml", "other.toml:1:1: no op 'foo' in the file\nhint: did you mean"),
         ("many.toml", "many.toml:1:1: no op 'foo' in the file\nhint: its ops: a, b"),
@@ -251,7 +251,7 @@ def test_a_name_that_hides_a_module_is_fine_in_a_package(
     tmp_path: Path, name: str
 ) -> None:
     outcome = failed(tmp_path, *QUICK, name=name)
-    assert f"NAME:1:1: '{name}' cannot name an op" in outcome.err
+    assert f"NAME: '{name}' cannot name an op" in outcome.err
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "__init__.py").touch()
     inside = new_op(tmp_path, *QUICK, "--out-dir", "ops", name=name)
@@ -279,9 +279,9 @@ def test_a_name_that_hides_a_module_is_fine_in_a_package(
 )
 def test_a_name_that_is_no_file_of_ours(tmp_path: Path, name: str) -> None:
     outcome = failed(tmp_path, *QUICK, name=name)
-    assert outcome.err.startswith("NAME:1:1: ")
+    assert outcome.err.startswith("NAME: ")
     assert all(
-        line.startswith(("NAME:1:1: ", "hint: ")) for line in outcome.err.splitlines()
+        line.startswith(("NAME: ", "hint: ")) for line in outcome.err.splitlines()
     )
 
 

@@ -292,7 +292,7 @@ def test_a_variable_that_is_misspelt_is_an_error(
     with pytest.raises(ScaffoldError) as caught:
         load_configuration(tmp_path, {name: "x", "PATH": "/bin"})
     assert str(caught.value).splitlines() == [
-        f"{name}:1:1: no key of the configuration is called so: {name}",
+        f"{name}: no key of the configuration is called so: {name}",
         f"hint: did you mean {meant}?",
     ]
 
@@ -314,13 +314,13 @@ def test_problems_of_file_and_variables_come_together(tmp_path: Path) -> None:
     with pytest.raises(ScaffoldError) as caught:
         load_configuration(tmp_path, variables)
     assert str(caught.value).splitlines() == [
-        "SCAFFOLD_HEADER:1:1: 'header' must be true or false",
-        "SCAFFOLD_LINE_LENGTH:1:1: 'line-length' must be a number from 40 up",
-        "SCAFFOLD_NAMES:1:1: 'names' must be a table",
+        "SCAFFOLD_HEADER: 'header' must be true or false",
+        "SCAFFOLD_LINE_LENGTH: 'line-length' must be a number from 40 up",
+        "SCAFFOLD_NAMES: 'names' must be a table",
         "hint: write: names = { file = '{op}.py', function = '{Op}Function' }",
-        "SCAFFOLD_STYLE:1:1: unknown value 'combinde' for 'style'",
+        "SCAFFOLD_STYLE: unknown value 'combinde' for 'style'",
         "hint: did you mean 'combined'?",
-        "SCAFFOLD_TEMPLATE_DIRS:1:1: 'pyproject.toml' is not a directory",
+        "SCAFFOLD_TEMPLATE_DIRS: 'pyproject.toml' is not a directory",
         "pyproject.toml:3:10: 'source' must be a string",
     ]
 

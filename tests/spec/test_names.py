@@ -155,7 +155,7 @@ def test_snake_comes_back_from_its_class_name(snake: str) -> None:
 def test_names_that_no_op_can_have(name: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
         op_names(name, PLACE, packaged=False)
-    assert str(caught.value) == f"NAME:1:1: {message}"
+    assert str(caught.value) == f"NAME: {message}"
 
 
 def test_in_a_package_a_module_hides_no_other() -> None:

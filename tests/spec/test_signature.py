@@ -306,7 +306,8 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
 def test_what_is_no_input(text: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
         parse_inputs(text, INPUTS)
-    assert str(caught.value) == f"--inputs:1:{message}"
+    place, _, words = message.partition(": ")
+    assert str(caught.value) == f"{Location('--inputs', 1, int(place))}: {words}"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,8 @@ def test_what_is_no_input(text: str, message: str) -> None:
 def test_what_is_no_output(text: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
         read_outputs(parse_entries(text, OUTPUTS))
-    assert str(caught.value) == f"--outputs:1:{message}"
+    place, _, words = message.partition(": ")
+    assert str(caught.value) == f"{Location('--outputs', 1, int(place))}: {words}"
 
 
 def test_all_problems_come_together_each_at_its_place() -> None:

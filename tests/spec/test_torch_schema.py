@@ -138,7 +138,8 @@ RETURNS = "hint: an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
 def test_what_is_no_schema(text: str, message: str) -> None:
     with pytest.raises(ScaffoldError) as caught:
         parse_schema(text, SCHEMA)
-    assert str(caught.value) == f"--schema:1:{message}"
+    place, _, words = message.partition(": ")
+    assert str(caught.value) == f"{Location('--schema', 1, int(place))}: {words}"
 
 
 def test_a_default_must_fit_its_type() -> None:

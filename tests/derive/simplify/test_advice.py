@@ -117,7 +117,7 @@ HARMLESS = (
 def said(forward: str) -> tuple[str, ...]:
     """What is said of a forward, without its place."""
     found = derive(spec_of(INPUTS, forward=forward)).notes
-    return tuple(note.removeprefix("--forward:1:1: ") for note in found)
+    return tuple(note.removeprefix("--forward: ") for note in found)
 
 
 @pytest.mark.parametrize(
