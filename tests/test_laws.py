@@ -540,13 +540,13 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4161,
-    "derive": 19566,
+    "derive": 19652,
     "formula": 6504,
     "inspect": 3556,
     "lint": 3542,
     "primitives": 851,
     "project": 4839,
-    "render": 5632,
+    "render": 5665,
     "spec": 4660,
     "verify": 4423,
     "workspace": 2022,

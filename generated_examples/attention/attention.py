@@ -29,6 +29,8 @@ class AttentionFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
+            if grad_output.is_complex():
+                raise TypeError("attention: value must be real")
             query, key, value = ctx.saved_tensors
             grad_query = grad_key = grad_value = None
             probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)

@@ -27,6 +27,8 @@ class GELUTanhFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        if grad_output.is_complex():
+            raise TypeError("gelu_tanh: x must be real")
         (x,) = ctx.saved_tensors
         tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
         term = math.sqrt(2 / math.pi) * x * (1 - tanh**2) * (1 + 0.134145 * x**2)

@@ -40,6 +40,8 @@ class LayerNormFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        if grad_output.is_complex():
+            raise TypeError("layer_norm: x, weight and bias must be real")
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:

@@ -36,6 +36,8 @@ class LinearDerivedFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        if grad_output.is_complex():
+            raise TypeError("linear_derived: input, weight and bias must be real")
         input, weight = ctx.saved_tensors
         grad_input = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0]:

@@ -22,6 +22,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    if grad_output.is_complex():
+        raise TypeError("linear_sharded: input and weight must be real")
     input, weight = ctx.saved_tensors
     grad_input = grad_weight = None
     if ctx.needs_input_grad[0]:

@@ -30,6 +30,8 @@ class RMSNormFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        if grad_output.is_complex():
+            raise TypeError("rms_norm: x and weight must be real")
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = None
         rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)

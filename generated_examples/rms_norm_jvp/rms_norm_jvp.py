@@ -29,6 +29,8 @@ class RmsNormJvpFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        if grad_output.is_complex():
+            raise TypeError("rms_norm_jvp: x and weight must be real")
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = None
         inv_rms = torch.rsqrt(torch.square(x).mean(-1, keepdim=True) + ctx.eps)

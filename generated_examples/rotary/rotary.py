@@ -35,6 +35,8 @@ class RotaryFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _x, cos, sin = inputs
+        if cos.is_complex() or sin.is_complex():
+            raise TypeError("rotary: cos and sin must be real")
         ctx.save_for_backward(cos, sin)
 
     @staticmethod

@@ -24,6 +24,8 @@ class SwishFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+        if grad_output.is_complex():
+            raise TypeError("swish: x must be real")
         (x,) = ctx.saved_tensors
         sigmoid = torch.sigmoid(x)
         grad_x: Tensor = grad_output * sigmoid * (1 + x * (1 - sigmoid))

@@ -171,6 +171,14 @@ class Absent(NamedTuple):
     given: str  # of an optional input: what is None where that is not given; else ""
 
 
+class RealInputs(NamedTuple):
+    """Inputs of which complex ones would get wrong gradients."""
+
+    names: tuple[str, ...]
+    # Whether the gradient that comes in is complex where one of them is.
+    shown: bool
+
+
 class Block(NamedTuple):
     """Statements of the backward that serve the same gradients, in order."""
 
@@ -222,6 +230,7 @@ class Derivation:
     kernels: "tuple[BackwardKernel, ...]" = ()  # of an op in library style
     autocast: Autocast = NO_AUTOCAST
     jvp: Jvp | None = None
+    real: RealInputs | None = None  # what the derived gradients take for real
 
     @property
     def complete(self) -> bool:

@@ -30,6 +30,7 @@ from scaffold.derive.derivation import (
     Forward,
     GradientStatements,
     Maths,
+    RealInputs,
 )
 from scaffold.derive.forward.body import grad_name, write_forward
 from scaffold.derive.forward.detached_outputs import detached_outputs, without_gradient
@@ -109,6 +110,8 @@ def derive(spec: OpSpec) -> Derivation:
     spec, maths, found = _in_its_style(spec, source)
     relies = partial(_if_declared_as, source, maths, found)
     found = replace(found, detached=detached, autocast=autocast_of(spec))
+    # After all that simplifies gradients: each of these passes may leave out a conjugate.
+    found = replace(found, real=_real_inputs(spec, source))
     # Only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
     checks = shape_checks(
         spec, source.forward, found, _unknown if found.double_backward else relies
@@ -121,6 +124,15 @@ def derive(spec: OpSpec) -> Derivation:
     found = with_registered_backward(spec, source.graph, replace(found, checks=checks))
     refuse_unregistrable(spec, found)
     return found
+
+
+def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
+    """What the gradients take for real, where any are derived."""
+    if source.gradients is None:
+        return None
+    from scaffold.derive.real_inputs import real_inputs  # the engine, as below
+
+    return real_inputs(spec, source.gradients)
 
 
 def _with_surrogate(spec: OpSpec) -> OpSpec:

@@ -132,6 +132,8 @@ class Reverse:
                 and op.active
                 and (op in self.waiting or op in self.parts)
             ):
+                if "takes_complex" in op.facts.flags and not op.facts.linear:
+                    self.make.take_for_real(op.args)
                 self._pass_on(op)
         gradients = {
             name: self._without_a_dim(self._whole(op), op, seeds)
@@ -280,6 +282,8 @@ class Reverse:
         if op.rule == "call":
             return self._of_call(op, g)
         if composition := self.composed(op):
+            if not composition.rule.facts.complex:
+                self.make.take_for_real(composition.args.values())
             env = {"grad": g, "result": op, **composition.args}
             return self._of_formulas(op, composition.rule, env, composed=True)
         if op.rule in CODED:
@@ -367,6 +371,8 @@ class Reverse:
         if composed and len(several) > 1:
             return several[-1]
         fused = table.fused(rule, name) if self.fuse and op.kind == "real" else None
+        if fused is not None:
+            self.make.take_for_real(op.args)
         return fused or several[0]
 
     def _refuse(self, op: Op) -> Pairs:

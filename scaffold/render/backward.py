@@ -18,6 +18,7 @@ from scaffold.derive.backward_program import surely_written
 from scaffold.derive.derivation import LINE, METHOD
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
+from scaffold.render.real_inputs import refused_in_backward
 from scaffold.render.second_order import (
     call_of,
     once_only,
@@ -239,6 +240,7 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     ]
     return [
         *refused_at_once(spec, derivation),
+        *refused_in_backward(spec, derivation),
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
         *(

@@ -18,6 +18,7 @@ from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
 from scaffold.render.kept_forward import kept_lines
 from scaffold.render.library import LibraryView, library_view
+from scaffold.render.real_inputs import refused_in_context
 from scaffold.render.second_order import (
     decorated,
     gradients_type,
@@ -341,7 +342,7 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
 
 def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
     """Marks, flags, saved tensors and values on ctx."""
-    lines = _marks_of_dirty(spec)
+    lines = [*refused_in_context(spec, derivation), *_marks_of_dirty(spec)]
     constant = [
         ("*" if item.variadic else "") + outputs[item.name]
         for item in spec.outputs

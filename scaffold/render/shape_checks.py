@@ -16,7 +16,7 @@ from scaffold.render.testsizes import choose_sizes, fixed_sizes, satisfied
 from scaffold.spec import OpSpec
 
 INDENT = "    "
-INDENTED = 16  # columns before what stands below `raise ValueError(`
+INDENTED = 16  # columns before what stands below `raise ValueError(` in a method
 # A word: what is in braces is an expression, and stays whole.
 WORD = re.compile(r"(?:\{.*?\}|\S)+ ?")
 
@@ -42,24 +42,24 @@ def _lines(check: ShapeCheck, room: int) -> list[str]:
     said = f"{check.declared} has shape {{[*{check.each or check.name}.shape]}}, "
     expected = f"not {check.expected}"
     parts = [said + expected]
-    if len(_string(parts[0])) > room:
-        parts = [*_rows(said, room), *_rows(expected, room)]
-    message = " ".join(map(_string, parts))
+    if len(string(parts[0])) > room:
+        parts = [*rows(said, room), *rows(expected, room)]
+    message = " ".join(map(string, parts))
     return [f"if {there}{test}:", f"    raise ValueError({message})"]
 
 
-def _rows(text: str, room: int) -> Iterator[str]:
+def rows(text: str, room: int) -> Iterator[str]:
     """The text in pieces that fit, each as long as it may be; a space stays with the word before it."""
     row = ""
     for word in WORD.findall(text):
-        if row and len(_string(row + word)) > room:
+        if row and len(string(row + word)) > room:
             yield row
             row = ""
         row += word
     yield row
 
 
-def _string(text: str) -> str:
+def string(text: str) -> str:
     return f'f"{text}"' if "{" in text else f'"{text}"'
 
 

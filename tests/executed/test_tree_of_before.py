@@ -1,6 +1,7 @@
 """A team's project as an earlier version of the tool wrote it, each test whole, some files edited: one command takes it over."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -98,11 +99,15 @@ def test_a_look_tells_the_truth(tree: Path) -> None:
 
 
 def test_what_both_sides_changed_is_marked_and_nothing_else(tree: Path) -> None:
-    """The inputs of gate were made in another size; how they are made is written otherwise now."""
+    """The inputs of gate were made in another size; how they are made is written otherwise now. So is what stands first in a backward."""
     outcome = scaffold(tree, "upgrade", "--no-verify")
     assert outcome.code == 1
     conflicts = [line for line in outcome.out.splitlines() if "conflict  " in line]
-    assert conflicts == ["conflict  tests/test_gate.py"]
+    assert conflicts == ["conflict  ops/linear.py", "conflict  tests/test_gate.py"]
+    merged = (tree / "ops/linear.py").read_text()
+    assert "<<<<<<< yours" in merged and merged.count("def backward(") == 1
+    without_marks = re.sub(r"(?m)^(<{7}|[|]{7}|={7}|>{7}).*\n", "", merged)
+    (tree / "ops/linear.py").write_text(without_marks)
     text = (tree / "tests/test_gate.py").read_text()
     start, end = text.index("<<<<<<< yours"), text.index(">>>>>>> scaffold")
     assert text[start:end].count("def make(") == 2

@@ -332,6 +332,9 @@ class Program:
         self.graph, self.table = graph, table
         self.declared = declared or Declared()
         self.ops: list[Op] = []
+        # Values of which something holds as they are real; of a call that PyTorch takes complex ones in, whatever it is made of.
+        self.real: set[Op] = set()
+        self.real_in_calls: set[Op] = set()
         self._known: dict[tuple[object, ...], Op] = {}
         self._behind: dict[Node, Op] = {}
         self._locals: dict[str, Op] = {}

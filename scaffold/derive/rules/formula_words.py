@@ -145,6 +145,7 @@ def _kept(make: Maker, x: Op, dim: Op) -> Op:
 def sum_to(make: Maker, g: Op, x: Op) -> Op:
     """Sum what was broadcast; a value that is smaller than `x` is expanded."""
     if g.kind == "complex" and x.kind != "complex":
+        make.take_for_real((x,))
         g = make.real(g)
     if not g.is_tensor or g.shape == x.shape:
         return g
@@ -225,6 +226,7 @@ def fit_to(make: Maker, g: Op, x: Op) -> Op:
     if not g.is_tensor or shapes.fits(x.shape, g.shape):
         return sum_to(make, g, x)
     if g.kind == "complex" and x.kind != "complex":
+        make.take_for_real((x,))
         g = make.real(g)
     if shapes.fits(g.shape, x.shape):
         return make.expanded(g, x.shape)

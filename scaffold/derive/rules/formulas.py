@@ -28,6 +28,8 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
     """What a rule of a table computes, as primitives that have gradients."""
     formula, env, table = table.value(rule), dict(args), table.home(rule)
+    if "takes_complex" in rule.facts.flags:
+        make.program.real_in_calls.update(tensors(args.values()))
     evaluator = FormulaEvaluator(make, env, table)
     for step in formula.statements:
         assert isinstance(step, Assign)  # what `check` lets through

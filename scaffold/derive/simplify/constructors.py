@@ -88,7 +88,8 @@ class Maker(Algebra):
         self.applier, self.program = applier, applier.program
         self.simplifications = simplifications
         self.opaque = opaque
-        self.identities = Identities(applier.table, Matcher(self.may_be_read_through))
+        matcher = Matcher(self.may_be_read_through)
+        self.identities = Identities(applier.table, matcher, self.program.real)
         self.forward_products = forward_products  # those to be met again
         self.precision = precision
         self.results = tuple(precision.results.values())  # of the forward
@@ -125,6 +126,10 @@ class Maker(Algebra):
         """Whether a primitive makes zeros of the number 0; no known op asks, but `torch.aminmax(x, dim=-1).max` would raise."""
         facts = self.program.facts(name) if is_number(first, 0) else None
         return facts is not None and facts.linear and len(facts.differentiable) == 1
+
+    def take_for_real(self, ops: Iterable[Op]) -> None:
+        """Note that what is made of values holds of real ones alone."""
+        self.program.real.update(tensors(ops))
 
     # What may be taken apart
 

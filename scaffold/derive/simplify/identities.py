@@ -27,10 +27,11 @@ from scaffold.derive.simplify.patterns import (
 from scaffold.errors import ScaffoldError
 
 ARROW = " -> "
+REAL = "r"
 # What a name of one letter demands of its value; any other name stands for any argument.
 DEMANDS = {
     **dict.fromkeys("xyz", "tensor"),
-    "r": "real",
+    REAL: "real",
     "M": "matrix",
     **dict.fromkeys("AB", "matrices"),
     **dict.fromkeys("cd", "static"),
@@ -78,8 +79,9 @@ class Identity(NamedTuple):
 class Identities:
     """The identities of a table, met by the ops of one program."""
 
-    def __init__(self, table: Table, matches: Matcher) -> None:
+    def __init__(self, table: Table, matches: Matcher, real: set[Op]) -> None:
         self.table, self.matches = table, matches
+        self.real = real  # gets the values that are met as real ones: `conj(r) -> r`
 
     def __call__(self, make: Make, name: str, args: tuple[Op, ...]) -> Op | None:
         """What an application of a primitive is simpler as, if there is an identity for it."""
@@ -87,6 +89,7 @@ class Identities:
             if item.may_be(args):
                 count = len(item.left)
                 for bound in self.matches.arguments(item.left, args[:count], {}):
+                    self.real.update(op for name, op in bound.items() if name == REAL)
                     return made(make, item.right, bound, args[count:])
         return None
 

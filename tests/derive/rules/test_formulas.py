@@ -71,6 +71,8 @@ BY_VALUE = {
             grad_y = grad_output[1:]
         return grad_x, grad_y""",
     "x[D, N] ; torch.cov(x)": """\
+        if grad_output.is_complex():
+            raise TypeError("some_op: x must be real")
         (x,) = ctx.saved_tensors
         diff = x - x.mean(-1, keepdim=True)
         grad_squeeze_all = grad_output / max(x.shape[-1] - 1, 0)

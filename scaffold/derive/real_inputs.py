@@ -1,0 +1,84 @@
+"""The inputs that derived gradients take for real: of complex ones these would be wrong, as they lack a conjugate.
+
+In: the walk back over a forward. Out: the inputs that may not be complex, None where the gradients are right for complex ones, too.
+Invariant: of an input that PyTorch itself does not take as a complex one nothing is asked.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from scaffold.derive.derivation import RealInputs
+from scaffold.derive.gradients import Differentiated
+from scaffold.derive.graph.op import Op, Program
+from scaffold.primitives import Facts
+from scaffold.spec import OpSpec
+
+REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds that no input changes
+
+
+def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:
+    """Return the inputs that have to be real, and whether the gradient that comes in shows that one is not."""
+    if found is None or found.walked is None:
+        return None
+    program, results = found.walked.applier.program, found.walked.lowered.results
+    taken = _complex_inputs(program.real, found.walked.cotangents)
+    taken -= _refused_by_pytorch(program)
+    taken |= _complex_inputs(program.real_in_calls)
+    shown = _complex_inputs(results)
+    if shown:  # of what comes in for a real value the imaginary part would be dropped
+        passed = (op for _, op in found.walked.back.via.values())
+        made = (op for op in passed if _makes_real(op.facts))
+        taken |= _complex_inputs(arg for op in made for arg in op.args)
+    if found.joined and found.joined.name in taken:
+        taken |= {found.joined.several.name}
+    active = {item.name for item in spec.differentiable}
+    shows = taken <= shown and len(results) == 1 and spec.materialize_grads
+    if shows and taken & active:
+        # Real ones beside a complex one would get a complex gradient, which autograd refuses.
+        taken |= shown
+    shows = shows and taken == shown
+    names = tuple(item.name for item in spec.tensors if item.name in taken)
+    return RealInputs(names, shows) if names else None
+
+
+def _complex_inputs(
+    ops: Iterable[Op], cotangents: Mapping[Op, Op] = {}
+) -> frozenset[str]:
+    """Return the inputs, declared as real ones, by which a value would be complex if they were; a cotangent, as its result."""
+    found, seen, waiting = set[str](), set[Op](), [*ops]
+    while waiting:
+        op = waiting.pop()
+        op = cotangents.get(op, op)
+        if op in seen or not _may_be_complex(op):
+            continue
+        seen.add(op)
+        if op.rule == "input":
+            found.add(op.name)
+        waiting += op.args
+    return frozenset(found)
+
+
+def _makes_real(facts: Facts) -> bool:
+    """Whether a result may be real though the arguments are complex: `x.abs()`, `x.to(torch.float32)`."""
+    return facts.kind() in REAL or (facts.dtype, facts.memory) == ("own", "same")
+
+
+def _may_be_complex(op: Op) -> bool:
+    """Whether a value that is real is so because its arguments are."""
+    if op.kind not in ("real", "group") and op.rule != "list":
+        return False
+    made = _refuses(op) or "creates" in op.facts.flags
+    return not made and op.facts.kind() not in REAL
+
+
+def _refuses(op: Op) -> bool:
+    """Whether PyTorch has no such function of complex numbers."""
+    facts = op.facts
+    known = facts.complex or facts.category == "constant"
+    return not known and "takes_complex" not in facts.flags
+
+
+def _refused_by_pytorch(program: Program) -> frozenset[str]:
+    """Return the inputs of which a complex one raises in the forward; in that with a branch it may not."""
+    if any(op.rule == "cond" for op in program.ops):
+        return frozenset()
+    return _complex_inputs(arg for op in program.ops if _refuses(op) for arg in op.args)

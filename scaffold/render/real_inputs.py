@@ -1,0 +1,45 @@
+"""The refusal of complex inputs where gradients are derived for real ones.
+
+In: an `OpSpec` and its `Derivation`. Out: lines of `backward`, where the gradient that comes in tells; else of `setup_context`.
+Invariant: an op whose gradients are right for complex inputs has no such line.
+"""
+
+from collections.abc import Iterable
+
+from scaffold.derive import Derivation, grad_name
+from scaffold.render.shape_checks import INDENTED, rows, string
+from scaffold.spec import OpSpec
+from scaffold.spec.other_tools import LINE_LENGTH
+
+
+def refused_in_backward(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """Raise for a gradient that is complex since an input is."""
+    if derivation.real is None or not derivation.real.shown:
+        return []
+    name = grad_name(spec, spec.outputs[0].name)
+    return _raised(spec, f"{name}.is_complex()", derivation.real.names)
+
+
+def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
+    """Raise for complex inputs of which the gradients that come in say nothing: those of `(x * y).abs()`."""
+    if derivation.real is None or derivation.real.shown:
+        return []
+    names = derivation.real.names
+    named = (item for item in spec.tensors if item.name in names)
+    tests = (
+        (
+            f"any(item.is_complex() for item in {item.name})"
+            if item.variadic
+            else f"{item.name} is not None and " * item.optional
+            + f"{item.name}.is_complex()"
+        )
+        for item in named
+    )
+    return _raised(spec, " or ".join(tests), names)
+
+
+def _raised(spec: OpSpec, test: str, names: Iterable[str]) -> list[str]:
+    *several, last = names
+    listed = f"{', '.join(several)} and {last}" if several else last
+    parts = rows(f"{spec.name}: {listed} must be real", LINE_LENGTH - INDENTED)
+    return [f"if {test}:", f"    raise TypeError({' '.join(map(string, parts))})"]
