@@ -318,7 +318,10 @@ def with_layer_names(module: ast.Module) -> ast.Module:
 
 
 def _is_layer(dotted: str) -> bool:
-    return dotted.startswith("torch.nn.") and dotted.rpartition(".")[2][:1].isupper()
+    layer = dotted.rpartition(".")[2][:1].isupper() or dotted.startswith(
+        "torch.nn.init."
+    )
+    return dotted.startswith("torch.nn.") and layer
 
 
 class _Renamed(ast.NodeTransformer):
@@ -868,21 +871,116 @@ OTHERWISE = "?"  # in a way that none of these words says
 
 def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, str]:
     """`{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`, of what `__init__` and the methods it calls on the way say; else `OTHERWISE`."""
-    methods, filled = _methods(owner), dict[str, set[str]]()
     made = _of_members(owner, file, deep) if deep < DEEPEST else {}
-    walked = list[str]()
-    for node in _run(methods, "__init__", ()):
-        for name, value in _values(node):
-            made[name] = _start_of(value)
-        if isinstance(node, ast.Call):
-            for name, start in _filled(node):
-                filled.setdefault(name, set()).add(start)
-            walked += _walked(node)
-    for below in walked:  # each of these parameters may be filled
-        made |= {name: OTHERWISE for name in made if name.startswith(below)}
-    for name, every in filled.items():
-        made[name] = every.pop() if len(every) == 1 else OTHERWISE
+    said = _Starts(owner)
+    said.run("__init__")
+    made |= {name: _only(every) for name, every in said.made.items()}
+    for touched in said.touched:  # each of these parameters may be filled
+        below = f"{touched}_" if touched else ""
+        names = [name for name in made if name == touched or name.startswith(below)]
+        made |= dict.fromkeys(names, OTHERWISE)
+    made |= {name: _only(every) for name, every in said.filled.items()}
     return {name: start for name, start in made.items() if start}
+
+
+def _only(every: set[str]) -> str:
+    return next(iter(every)) if len(every) == 1 else OTHERWISE
+
+
+# What is read of a parameter without changing it.
+READ = {"shape", "size", "numel", "dim", "ndim", "device", "dtype", "requires_grad"}
+READ |= {"requires_grad_"}
+
+
+class _Starts(ast.NodeVisitor):
+    """Reads what statements make of parameters and fill them with; `touched` are those of which they do something else, "" for all."""
+
+    def __init__(self, owner: ast.ClassDef) -> None:
+        self.methods = _methods(owner)
+        self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
+        self.running: list[str] = []
+        self.tests: list[ast.expr] = []
+        self.made: dict[str, set[str]] = {}
+        self.filled: dict[str, set[str]] = {}
+        self.touched: set[str] = set()
+
+    def run(self, name: str) -> None:
+        """Read a method, such as `reset_parameters`."""
+        if name in self.methods and name not in self.running:
+            self.running.append(name)
+            for item in self.methods[name].body:
+                self.visit(item)
+            self.running.pop()
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        self.tests.append(node.test)
+        for item in (*node.body, *node.orelse):
+            self.visit(item)
+        self.tests.pop()
+
+    def visit_Assign(self, node: ast.Assign | ast.AnnAssign) -> None:
+        self.make(node)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if len(_path(target)) != 2:  # `self.weight` itself is made here
+                self.visit(target)
+        if node.value:
+            self.visit(node.value)
+
+    visit_AnnAssign = visit_Assign
+
+    def make(self, node: ast.AST) -> None:
+        for name, value in _values(node):
+            self.made.setdefault(name, set()).add(_start_of(value))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.make(node)
+        filled = dict(_filled(node))
+        for name, start in filled.items():
+            known = self.attributes.get(name, Attribute())
+            sure = all(_asks_whether_there(test, name, known) for test in self.tests)
+            self.filled.setdefault(name, set()).add(start if sure else OTHERWISE)
+        match node.func:
+            case ast.Attribute(ast.Call() as above):  # `normal_(self.weight).mul_(2)`
+                for name in dict(_filled(above)):
+                    self.filled.setdefault(name, set()).add(OTHERWISE)
+                self.visit(above)
+            case ast.Attribute(owner, word) if (
+                word in WALKS and _path(owner)[0] == SELF
+            ):
+                self.touched.add(_attribute(owner))
+            case ast.Attribute(ast.Name("self"), name):
+                self.run(name)  # others make a parameter or a module
+            case callee if not filled and "_calculate_fan" not in ast.unparse(callee):
+                self.visit(callee)
+            case _:
+                return
+        for item in (*node.args, *node.keywords):
+            self.visit(item)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if not any(map(is_none, node.comparators)):
+            self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        first, *names = _path(node)
+        if first != SELF:
+            self.generic_visit(node)
+        elif names[-1] not in READ:
+            known = self.attributes.get(names[0])
+            if known is None or known.module or known.default is None:
+                self.touched.add(_attribute(node))
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id == SELF:
+            self.touched.add("")
+
+
+def _asks_whether_there(test: ast.expr, name: str, known: Attribute) -> bool:
+    """Whether a test is that of an optional parameter: `self.bias is not None`, or `bias` of the constructor."""
+    asked = [inner for inner in ast.walk(test) if isinstance(inner, ast.Attribute)]
+    plain = isinstance(test, ast.Name) and known.may_lack
+    return plain or name in map(_attribute, asked)
 
 
 def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
@@ -894,18 +992,6 @@ def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, s
         inner = starts(below, file, deep + 1) if below else {}
         found |= {f"{name}_{one}": start for one, start in inner.items()}
     return found
-
-
-def _run(
-    methods: dict[str, ast.FunctionDef], name: str, running: tuple[str, ...]
-) -> Iterator[ast.AST]:
-    """Every node of a method, and of those that it calls without arguments, such as `self.reset_parameters()`."""
-    for node in ast.walk(methods[name]) if name in methods else ():
-        yield node
-        match node:
-            case ast.Call(ast.Attribute(ast.Name("self"), called), []):
-                if called not in (name, *running):
-                    yield from _run(methods, called, (*running, name))
 
 
 def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -953,6 +1039,8 @@ def _start_of(tensor: ast.expr) -> str:
                 match _start_of(other):
                     case "ones":
                         return f"constant({_number(factor)})"
+                    case "zeros":
+                        return "zeros"
                     case "normal":
                         return f"normal(0.0, {_number(factor)})"
     return OTHERWISE
@@ -976,14 +1064,7 @@ def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
 
 
 WALKS = {"apply", "parameters", "named_parameters", "modules", "named_modules"}
-
-
-def _walked(call: ast.Call) -> Iterator[str]:
-    """How the names of all attributes begin that a call goes over: `self.apply(...)`, `self.net.parameters()`."""
-    match call.func:
-        case ast.Attribute(owner, word) if word in WALKS and _path(owner)[0] == SELF:
-            name = _attribute(owner)
-            yield f"{name}_" if name else ""
+WALKS |= {"children", "named_children", "state_dict", "load_state_dict"}
 
 
 def _attribute(node: ast.expr) -> str:

@@ -75,6 +75,7 @@ class Inferred(NamedTuple):
     buffers: tuple[str, ...] = ()
     init: Mapping[str, str] = {}
     unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
+    lost: tuple[str, ...] = ()  # of these, those for which there is no module
     of_members: tuple[str, ...] = ()  # those that a module in the nn.Module has
     entries: tuple[str, ...] = ()  # the inputs one by one
     # Of what an nn.Module owns: "out_features, in_features".
@@ -82,10 +83,19 @@ class Inferred(NamedTuple):
     stated: bool = False  # the inputs are the user's: the rest is said of them
     notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
 
+    def without_starts(self, raw: Mapping[str, Any]) -> "Inferred":
+        """The same with those whose start nobody says: no module is written, which would start otherwise than the one of the file."""
+        if {"module", "params", "buffers", "update"} & raw.keys():
+            return self
+        lost = filterfalse(raw.get("init", {}).__contains__, self.unkept)
+        return self._replace(lost=(*lost,))
+
     def added_to(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """A table with what it leaves out, which comes first in it; of a module only where there is one."""
         if raw.get("module") is False:
             return {"inputs": self.inputs, **raw}
+        if self.lost:
+            return {"inputs": self.inputs, "module": False, **raw}
         said = {*raw.get("params", ()), *raw.get("buffers", ())}
         lists = {"params": self.params, "buffers": self.buffers}
         kept = {key: [*filterfalse(said.__contains__, lists[key])] for key in lists}

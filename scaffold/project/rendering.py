@@ -241,6 +241,11 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
         said = f"the module is that of the file{shown}"
         notes = [said] if owned and specified.spec.module is not None else []
         notes += known.notes
+    if known.lost:
+        said = f"no module: {', '.join(known.lost)} would start otherwise than __init__ says"
+        first, is_buffer = known.lost[0], known.lost[0] in known.buffers
+        one = f"--buffers {first}, which is" if is_buffer else f"--init '{first}=...'"
+        notes.append(f"{said}; for one, state {one}{' zeros at first' * is_buffer}")
     if known.unkept and specified.spec.module is not None:
         names = ", ".join(known.unkept)
         said = f"how __init__ starts {names} is not taken over"

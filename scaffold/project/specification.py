@@ -335,6 +335,7 @@ def _specified(
             attempt = partial(_attempted, said, known, read, package)
             inferred = with_shapes(inferred, attempt)
         if inferred is not None:
+            inferred = inferred.without_starts(said.raw)
             said = said._replace(raw=inferred.added_to(said.raw))
     found = said and problems.attempt(
         lambda: _built(said, known, read, package, whole="spec" in settings)

@@ -444,6 +444,38 @@ def test_a_method_is_no_backward() -> None:
             "self.w = nn.Parameter(torch.ones(n)); self.v.apply(start)",
             "ones",
         ),
+        ("self.register_buffer('w', torch.tril(torch.ones(n, n)))", "?"),
+        ("self.w = nn.Parameter(torch.zeros(n) * affine)", "zeros"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.w.data[0] = 2", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.w += 1", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.w.data = table(n)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); trunc_normal_(self.w, std=0.02)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); start(self)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.fill(0.5)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); nn.init.zeros_(self.w).add_(1)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); nn.init.zeros_(tensor=self.w)", "?"),
+        ("self.w = nn.Parameter(torch.ones(n)); m = self.w.shape[0]", "ones"),
+        ("self.w = nn.Parameter(torch.ones(n)); self.b = self.n // n", "ones"),
+        (
+            "self.w = nn.Parameter(torch.ones(n)); nn.init._calculate_fan_in_and_fan_out(self.w)",
+            "ones",
+        ),
+        (
+            "self.w = nn.Parameter(torch.ones(n))\n        if affine: nn.init.zeros_(self.w)",
+            "?",
+        ),
+        (
+            "self.w = nn.Parameter(torch.ones(n)) if affine else None\n        if affine: nn.init.zeros_(self.w)",
+            "zeros",
+        ),
+        (
+            "self.w = nn.Parameter(torch.ones(n))\n        if self.w is not None: nn.init.zeros_(self.w)",
+            "zeros",
+        ),
+        (
+            "if affine: self.w = nn.Parameter(torch.ones(n))\n        else: self.w = nn.Parameter(torch.zeros(n))",
+            "?",
+        ),
         ("self.w = 3", None),
     ],
 )
@@ -456,6 +488,9 @@ class Layer(nn.Module):
 
     def reset(self):
         torch.nn.init.kaiming_uniform_(self.w, a=math.sqrt(5))
+
+    def fill(self, value):
+        self.w.data.fill_(value).mul_(2)
 """
     file = ast.parse(text)
     (owner,) = file.body

@@ -415,15 +415,50 @@ def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
     asked = ("--forward", "@layers.py:Scale", "--no-test")
     done = new_op(tmp_path, *asked, name="scale")
     assert (
-        "note: how __init__ starts shift is not taken over: edit reset_parameters, or "
+        "note: no module: shift would start otherwise than __init__ says; for one, "
         "state --init 'shift=...'"
     ) in done.err
-    assert "nn.init.zeros_(self.weight)" in (tmp_path / "scale.py").read_text()
-    stated = ("--init", "weight=ones", "--stdout")
+    assert "nn.Module" not in (tmp_path / "scale.py").read_text()
+    stated = ("--init", "shift=zeros", "--stdout")
     done = new_op(tmp_path, *asked, *stated, name="scale")
+    assert "nn.init.zeros_(self.weight)" in done.out
+    assert "nn.init.zeros_(self.shift)" in done.out
+    own = ("--params", "weight, shift", "--init", "weight=ones", "--stdout")
+    done = new_op(tmp_path, *asked, *own, name="scale")
+    assert "note: how __init__ starts shift is not taken over: edit " in done.err
     assert "nn.init.ones_(self.weight)" in done.out
     done = new_op(tmp_path, *asked, "--no-module", "--stdout", name="scale")
     assert done.code == 0 and "starts" not in done.err
+
+
+CAUSAL = """
+import torch
+from torch import nn
+
+
+class Causal(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("mask", torch.tril(torch.ones(n, n)))
+
+    def forward(self, x):
+        return (x * self.mask).sum(-1)
+"""
+
+
+def test_a_mask_that_would_start_as_zeros_gets_no_module(tmp_path: Path) -> None:
+    """It would mask everything; stated inputs change nothing about that."""
+    (tmp_path / "layers.py").write_text(CAUSAL)
+    asked = ("--forward", "@layers.py:Causal", "--no-verify", "--stdout")
+    said = (
+        "note: no module: mask would start otherwise than __init__ says; for one, state "
+        "--buffers mask, which is zeros at first"
+    )
+    for stated in ((), ("--inputs", "x[n, n], mask[n, n; const]")):
+        done = new_op(tmp_path, *asked, *stated, name="causal")
+        assert said in done.err and "nn.Module" not in done.out
+    done = new_op(tmp_path, *asked, "--buffers", "mask", name="causal")
+    assert "register_buffer(" in done.out
 
 
 SEQUENCE = """
