@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from scaffold.formula.constant_folding import BranchTaker
+from scaffold.formula.constant_folding import BINARY, BranchTaker
 from scaffold.formula.definitions import (
     Definitions,
     defaults,
@@ -31,6 +31,7 @@ from scaffold.formula.definitions import (
 )
 from scaffold.formula.names import numbered, take
 from scaffold.formula.operators import called, made_of
+from scaffold.formula.substitution import names_in
 from scaffold.formula.text import Refusal
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
@@ -147,6 +148,10 @@ def _makes_new(call: ast.Call) -> bool:
     return name in layers() and "self.weight" in ast.unparse(layers()[name])
 
 
+def _whole_at(item: ast.stmt, at: ast.AST) -> ast.stmt:
+    return placed(ast.fix_missing_locations(ast.copy_location(item, at)), at)
+
+
 def placed(found: Syntax, at: ast.AST) -> Syntax:
     """New syntax, with the place of what it stands for in the user's text, so that a message about it points there."""
     for node in ast.walk(found):
@@ -222,6 +227,7 @@ class _Filling(BranchTaker):
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         self.given = given
         self.held: dict[str, ast.expr] = {}  # by self
+        self.owners: Collection[str] = ()  # what holds numbers, such as `config`
 
     def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
         """What becomes of a statement."""
@@ -244,15 +250,19 @@ class _Filling(BranchTaker):
         match node:
             case ast.Attribute(
                 ast.Name("self"), name, ast.Load()
-            ) if name in self.held and _is_arithmetic(self.held[name]):
+            ) if name in self.held and _is_arithmetic(self.held[name], ast.Attribute):
                 return copy.deepcopy(self.held[name])
+            case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
+                return ast.copy_location(ast.Name(name, ast.Load()), node)
         self.generic_visit(node)
         return node
 
 
-def _is_arithmetic(value: ast.expr) -> bool:
-    """Whether it is made of names and numbers alone."""
-    kinds = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
+def _is_arithmetic(value: ast.expr, *more: type[ast.AST]) -> bool:
+    """Whether it is made of names and numbers alone, and perhaps of `more`."""
+    kinds: tuple[type[ast.AST], ...] = (ast.Name, ast.Constant, ast.BinOp, ast.operator)
+    kinds = (*kinds, ast.expr_context)
+    kinds = (*kinds, ast.UnaryOp, ast.unaryop, *more)
     return all(isinstance(node, kinds) for node in ast.walk(value))
 
 
@@ -273,6 +283,7 @@ class Attribute(NamedTuple):
     module: ast.expr | None = None  # the call that makes it another module
     may_lack: bool = False  # it may be None
     argument: str = ""  # the parameter of `__init__` that it is
+    value: ast.expr | None = None  # arithmetic over such parameters
 
 
 class ModuleForward(NamedTuple):
@@ -394,12 +405,14 @@ class _Converter:
         body = _Reader(self, name, (*running, name))
         read = [(item in aliases, body.visit(item)) for item in node.body]
         node.body = [item for is_alias, item in read if not is_alias]
-        _rename_locals(node, body.read, body.names)
+        computed = {} if self.is_member or running else self.computed(body.read, node)
+        _rename_locals(node, body.read.keys() | computed.keys(), body.names)
+        lines = [ast.Assign([ast.Name(k, ast.Store())], v) for k, v in computed.items()]
+        node.body[:0] = [_whole_at(item, node) for item in lines]
         for attribute in _in_turn_of_parameters(
             [*body.read], self.methods.get("__init__")
         ):
-            known = self.arguments.get(attribute) or self.attributes.get(attribute)
-            known = known or Attribute()
+            known = self.known(attribute)
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
             default = known.default
@@ -408,6 +421,60 @@ class _Converter:
             arguments.kw_defaults.append(default)
         self.made[full] = node
         return node
+
+    def computed(
+        self, read: dict[str, ast.expr], method: ast.FunctionDef
+    ) -> dict[str, ast.expr]:
+        """The numbers that follow from sizes of parameters and from other arguments of `__init__`, which `read` has in their place."""
+        init = self.methods.get("__init__")
+        given = {item.arg: item for item in parameters(init.args)} if init else {}
+        values = defaults(init.args) if init else {}
+        known = {name: self.known(name) for name in read}
+        sizes = dict[str, ast.expr]()
+        for name, item in known.items():
+            for at, size in enumerate(_sizes_of(item)):
+                text = f"{name}.shape[{at}]"
+                sizes.setdefault(size, ast.parse(text, mode="eval").body)
+        taken = {item.arg for item in parameters(method.args)}
+        found = dict[str, ast.expr]()
+        for name, item in known.items():
+            value = item.value
+            if value is None or isinstance(value, ast.Name) and value.id not in sizes:
+                continue
+            names = sorted(names_in([value]) - sizes.keys())
+            kept = [one for one in names if self.keeps(one)]
+            more = [one for one in kept if one not in known]
+            sure = [o for o in more if o not in values or not is_none(values[o])]
+            if len(kept) < len(names) or len(sure) < len(more) or taken & {*more}:
+                continue
+            found[name] = _Filling(sizes).visit(copy.deepcopy(value))
+            node = read.pop(name)
+            for one in more:
+                kind = given[one].annotation if one in given else None
+                number = None if kind or one in values else ast.Name(NUMBER, ast.Load())
+                self.arguments[one] = Attribute(kind or number, values.get(one))
+                read.setdefault(one, node)
+        return found
+
+    def keeps(self, argument: str) -> bool:
+        """Whether an argument of `__init__` may be called so: no attribute is that is something else."""
+        known = self.attributes.get(argument, Attribute(argument=argument))
+        return known.module is not None or known.argument == argument
+
+    def known(self, name: str) -> Attribute:
+        """What is known of an attribute, or of an argument of `__init__`."""
+        return self.arguments.get(name) or self.attributes.get(name) or Attribute()
+
+
+def _sizes_of(item: Attribute) -> list[str]:
+    """The names of the sizes of a parameter that is there in every call."""
+    match item.annotation:
+        case ast.Subscript(
+            ast.Name("Parameter" | "Buffer"), sizes
+        ) if not item.may_lack:
+            several = sizes.elts if isinstance(sizes, ast.Tuple) else [sizes]
+            return [ast.unparse(one) for one in several]
+    return []
 
 
 class _Reader(ast.NodeTransformer):
@@ -539,12 +606,11 @@ class _Reader(ast.NodeTransformer):
     def takes(self, known: Attribute, below: _Converter) -> bool:
         """Whether an attribute of a module in this one is called as the parameter of the constructor that it is."""
         name = known.argument
-        own = self.of.attributes.get(name, Attribute(module=ast.Constant(None)))
         method = self.of.methods[self.name]
         kinds = (item.annotation for item in below.attributes.values())
         sizes = " ".join(ast.unparse(kind) for kind in kinds if kind)
         return (
-            (own.module is not None or own.argument == name)
+            self.of.keeps(name)
             and name not in {item.arg for item in parameters(method.args)}
             and not re.search(rf"\b{name}\b", sizes)
         )
@@ -622,7 +688,7 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def _rename_locals(
-    function: ast.FunctionDef, read: Mapping[str, ast.expr], made: Collection[ast.Name]
+    function: ast.FunctionDef, read: Collection[str], made: Collection[ast.Name]
 ) -> None:
     """Give locals that are called like an attribute another name; of a parameter nobody else can say which."""
     for item in parameters(function.args):
@@ -644,7 +710,7 @@ def _rename_locals(
 
 
 def _attributes(
-    owner: ast.ClassDef, init: ast.FunctionDef | None
+    owner: ast.ClassDef, init: ast.FunctionDef | None, sizes: "_Sizes | None" = None
 ) -> Iterator[tuple[str, Attribute]]:
     """The attributes in the body of a class, and those that `__init__` assigns."""
     found: dict[str, Attribute] = {}
@@ -659,7 +725,7 @@ def _attributes(
         {item.arg: item.annotation for item in parameters(given)} if given else {}
     )
     values = defaults(given) if given else {}
-    sizes = _Sizes(init)
+    sizes = sizes or _Sizes(init)
     changed = set(_changed(init)) if init else set[str]()
     before = dict[str, ast.expr]()
     for node in ast.walk(init) if init else ():
@@ -738,9 +804,12 @@ def _of_value(
     match value:
         case ast.Name(name) if name in annotations:
             whole = name if name not in sizes.last else ""
-            return Attribute(annotations[name], given.get(name), argument=whole)
+            known = Attribute(annotations[name], given.get(name), argument=whole)
+            return known._replace(value=value if whole else None)
         case ast.Attribute(ast.Name(owner), name) if owner in annotations:
-            return Attribute(ast.Name(NUMBER, ast.Load()), argument=name)
+            number = ast.Name(NUMBER, ast.Load())
+            value = ast.copy_location(ast.Name(name, ast.Load()), value)
+            return Attribute(number, argument=name, value=value)
         case _ if _is_literal(value):
             return Attribute(default=value)
         case ast.IfExp(_, body, ast.Constant(None)):
@@ -763,7 +832,22 @@ def _of_value(
                 return Attribute(module=value)
     if any(isinstance(node, ast.Call) for node in ast.walk(value)):
         return Attribute()
-    return Attribute(ast.Name(NUMBER, ast.Load()))  # `dim**-0.5`, `config.top_k`
+    computed = sizes.over_arguments(value)
+    return Attribute(ast.Name(NUMBER, ast.Load()), value=computed)  # `dim**-0.5`
+
+
+def size_relations(
+    owner: ast.ClassDef, file: ast.Module, deep: int = 0
+) -> dict[str, str]:
+    """`{'dim_4': 'dim * 4'}`, of the sizes that a class and the modules in it give their parameters."""
+    init = _methods(owner).get("__init__")
+    sizes = _Sizes(init)
+    attributes = dict(_attributes(owner, init, sizes))
+    found = dict(sizes.relations)
+    for name in attributes if deep < DEEPEST else ():
+        below = member_of(owner, attributes, name, file)
+        found |= size_relations(below, file, deep + 1) if below else {}
+    return found
 
 
 def _is_frozen(parameter: ast.Call) -> bool:
@@ -771,6 +855,12 @@ def _is_frozen(parameter: ast.Call) -> bool:
     words = {item.arg: item.value for item in parameter.keywords}
     stated = words.get("requires_grad", [*parameter.args, None, None][1])
     return isinstance(stated, ast.Constant) and stated.value is False
+
+
+def constructor_names(owner: ast.ClassDef) -> tuple[str, ...]:
+    """What the constructor of a class takes, in its order."""
+    init = _methods(owner).get("__init__")
+    return tuple(item.arg for item in parameters(init.args))[1:] if init else ()
 
 
 def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
@@ -803,9 +893,32 @@ class _Sizes:
         taken = parameters(init.args) if init else []
         self.names = self.last.keys() | {item.arg for item in taken}
         self.held: dict[str, list[ast.expr]] = {}  # by self
+        self.locals: dict[str, ast.expr] = {}
+        self.relations: dict[str, str] = {}  # `dim_4`: `4 * dim`
+        stored = _stored(init) if init else Counter[str]()
         for node in ast.walk(init) if init else ():
             for name, value in _assigned(node):
                 self.held.setdefault(name, []).append(value)
+            match node:
+                case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
+                    self.locals[name] = value
+
+    def over_arguments(self, value: ast.expr) -> ast.expr | None:
+        """Arithmetic over the parameters of `__init__`, with what `self` and locals hold put in; None for anything else."""
+        filling = _Filling({**self.locals})
+        filling.held = {
+            name: one for name, (one, *more) in self.held.items() if not more
+        }
+        found: ast.expr = value
+        for _ in range(DEEPEST):
+            found = filling.visit(copy.deepcopy(found))
+        inside = [node for node in ast.walk(found) if isinstance(node, ast.Attribute)]
+        owned = {node.attr for node in inside}
+        filling.owners = self.names - self.last.keys() if not owned & self.names else ()
+        found = filling.visit(found)
+        names = {node.id for node in ast.walk(found) if isinstance(node, ast.Name)}
+        known = names <= (self.names - self.last.keys()) | owned
+        return found if known and _is_arithmetic(found) else None
 
     def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
         """`Parameter[out_features, in_features]`, the sizes where all of them have names or are numbers."""
@@ -837,7 +950,11 @@ class _Sizes:
                     return one if two == "1" else "1"
                 called = f"{one}_{WORDS[type(operator)]}{two}"
                 known = one.isidentifier() and two and not isinstance(right, ast.BinOp)
-                return called if known and called not in self.names else ""
+                if not known or called in self.names:
+                    return ""
+                text = f" {BINARY[type(operator)]} ".join([one, two])
+                self.relations[called] = text
+                return called
         return ""
 
 

@@ -137,8 +137,17 @@ def _calls_of_layer(
     arguments = copy.deepcopy(entry.args)
     arguments.kwonlyargs = [item for item in arguments.kwonlyargs if item.arg in own]
     given = _arguments(arguments, inputs)
-    if given is None or not {*inputs} >= {*read}:
-        return ()
+    held = {
+        *read,
+        *(item.name for item in layer.body if isinstance(item, ast.FunctionDef)),
+    }
+    used = {
+        node.attr
+        for node in ast.walk(layer)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
+    }
+    if given is None or not {*inputs} >= {*read} or not used <= held:
+        return ()  # what it reads is a module, or a number that the function computes
     return (
         f"{MODULE} = {FILE}()()",
         *(f"{MODULE}.{name} = {name}" for name in read),

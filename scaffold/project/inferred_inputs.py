@@ -27,7 +27,9 @@ from scaffold.formula.definitions import (
 from scaffold.formula.module_forward import (
     NUMBER,
     attribute_names,
+    constructor_names,
     modules_named,
+    size_relations,
     starts,
 )
 from scaffold.formula.operators import (
@@ -80,6 +82,11 @@ class Inferred(NamedTuple):
     entries: tuple[str, ...] = ()  # the inputs one by one
     # Of what an nn.Module owns: "out_features, in_features".
     shapes: Mapping[str, str] = {}
+    relations: Mapping[str, str] = {}  # of these sizes: "dim_4" is "dim * 4"
+    require: tuple[str, ...] = ()  # what they are for the op
+    # The inputs without sizes of those that it does not own, and without any.
+    wider: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()  # what the constructor of the nn.Module takes
     stated: bool = False  # the inputs are the user's: the rest is said of them
     notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
 
@@ -92,6 +99,8 @@ class Inferred(NamedTuple):
 
     def added_to(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """A table with what it leaves out, which comes first in it; of a module only where there is one."""
+        if self.require:
+            raw = {**raw, "require": [*self.require, *raw.get("require", ())]}
         if raw.get("module") is False:
             return {"inputs": self.inputs, **raw}
         if self.lost:
@@ -212,7 +221,9 @@ def _with_starts(
         else:
             init |= {parameter: text} if parameter in owned else {}
     below = tuple(name for name in owned if name not in attribute_names(layer))
-    return inferred._replace(init=init, unkept=tuple(unkept), of_members=below)
+    relations = size_relations(layer, origin.module)
+    starting = inferred._replace(init=init, unkept=tuple(unkept), of_members=below)
+    return starting._replace(relations=relations, made_by=constructor_names(layer))
 
 
 # --- The shapes that an nn.Module says.
@@ -223,8 +234,8 @@ def with_shapes(
 ) -> Inferred:
     """The inputs of an nn.Module with the sizes that its `__init__` gives its parameters.
 
-    The last size of every other tensor has to follow, from what the forward computes of it with the parameters; or else nothing
-    is declared, since the tests could not tell which sizes go together.
+    The last size of every other tensor may follow, from what the forward computes of it with the parameters; or else none of
+    theirs is declared.
     """
     owned = {*inferred.params, *inferred.buffers}
     names = [re.split(r"\W", entry, maxsplit=1)[0] for entry in inferred.entries]
@@ -232,10 +243,20 @@ def with_shapes(
     tensors = [name for name in others if {name, f"{name}?"} & {*inferred.entries}]
     attributes = [entry for entry in inferred.entries if ": " in entry]
     sizes = set(re.findall(r"[A-Za-z_]\w*", " ".join(inferred.shapes.values())))
-    if inferred.shapes.keys() < owned or sizes & {*names} or not tensors:
+    if sizes & {*names}:
         return inferred
+    relations = {
+        name: text
+        for name, text in inferred.relations.items()
+        if {name, *re.findall(r"[A-Za-z_]\w*", text)} <= sizes
+    }
+    require = tuple(f"{name} == {text}" for name, text in relations.items())
+    inferred = inferred._replace(require=require)
+    bare = _shaped(inferred, {})._replace(wider=(inferred.inputs,))
+    if inferred.shapes.keys() < owned or not tensors:
+        return bare
     if len(owned) + len(tensors) + len(attributes) < len(names):
-        return inferred  # positions, masks, any number of tensors
+        return bare  # positions, masks, any number of tensors
     last = {name: f"last_of_{name}" for name in tensors}
     for _ in tensors:
         from scaffold.derive.enforced_sizes import met_sizes  # the engine
@@ -246,7 +267,9 @@ def with_shapes(
                 if last[name] in (one, two):
                     other = two if last[name] == one else one
                     last[name] = other if other in sizes else last[name]
-    return _shaped(inferred, last) if {*last.values()} <= sizes else inferred
+    wider = (bare.inputs, inferred.inputs)
+    whole = _shaped(inferred, last)._replace(wider=wider)
+    return whole if {*last.values()} <= sizes else bare
 
 
 def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:

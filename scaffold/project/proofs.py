@@ -7,6 +7,7 @@ specification and the files that the run began with, where none of them is out o
 generated tests.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -216,10 +217,7 @@ def prove(
     if generated.missing:
         lacks = f"not verified, as it lacks {', '.join(generated.missing)}"
         return _noting(generated, lacks)
-    verdict, ran = _verdict(generated, proving)
-    if again is not None and (verdict.shapes or verdict.conditions):
-        generated = _fitted(generated, verdict, again)
-        verdict, ran = _verdict(generated, proving)
+    generated, verdict, ran = _first_that_fits(generated, proving, again)
     failure, notes = verdict.failure, verdict.notes
     if failure is not None and (tested or failure.subject != TESTS):
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
@@ -234,6 +232,49 @@ def prove(
     found += [] if _is_written(generated, ran) else [NOT_OURS]
     found += filter(None, [runs_code_of(generated.spec)])
     return _noting(generated, *found)
+
+
+def _first_that_fits(
+    generated: Generated, proving: Proving, again: Again | None
+) -> tuple[Generated, Verdict, str]:
+    """Prove the op, fitted to its forward where that is needed; of an nn.Module's with fewer declared sizes where its forward refuses them."""
+    known = generated.specified.inferred
+    verdict, ran = _verdict(generated, proving)
+    if again is None:
+        return generated, verdict, ran
+    first = generated, verdict, ran = _with_sizes(
+        generated, verdict, ran, proving, again
+    )
+    for inputs in known.wider if known else ():
+        if verdict.failure is None or verdict.failure.subject != "forward":
+            return generated, verdict, ran
+        bare = _with_inputs(again, inputs, known.require if known else ())
+        generated = _noting(bare({}), f"inputs taken from the forward: {inputs}")
+        verdict, ran = _verdict(generated, proving)
+        generated, verdict, ran = _with_sizes(generated, verdict, ran, proving, bare)
+    return first if verdict.failure else (generated, verdict, ran)
+
+
+def _with_sizes(
+    generated: Generated, verdict: Verdict, ran: str, proving: Proving, again: Again
+) -> tuple[Generated, Verdict, str]:
+    """Prove the op once more, where a proof has told which sizes its forward takes."""
+    if not (verdict.shapes or verdict.conditions):
+        return generated, verdict, ran
+    generated = _fitted(generated, verdict, again)
+    return generated, *_verdict(generated, proving)
+
+
+def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
+    """Generate the op with these inputs, and with what is required of the sizes that they name."""
+    sizes = set(re.findall(r"\w+", inputs))
+    kept = [text for text in require if set(re.findall(r"[A-Za-z_]\w*", text)) <= sizes]
+
+    def with_inputs(keys: Mapping[str, Any]) -> Generated:
+        both = [*kept, *keys.get("require", ())]
+        return again({**keys, "inputs": inputs, **({"require": both} if both else {})})
+
+    return with_inputs
 
 
 def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:

@@ -7,6 +7,7 @@ Invariant: the texts do not depend on how many processes there are; a problem of
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -34,6 +35,7 @@ from scaffold.render.file_style import House
 from scaffold.render.files import drafts
 from scaffold.render.imports import one_style
 from scaffold.render.layout import layout
+from scaffold.render.module import init_arguments
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.imports import newer_of, runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
@@ -252,12 +254,26 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
         notes.append(
             f"{said}: edit reset_parameters, or state --init '{known.unkept[0]}=...'"
         )
+    notes += _in_other_places(specified.spec, known.made_by)
     if known.of_members and specified.spec.module is not None:
         notes.append(
             f"the names in its state_dict have no dots ({known.of_members[0]}): load one of the file's module as "
             "{name.replace('.', '_'): value for name, value in state.items()}"
         )
     return (*notes, *specified.completed)
+
+
+def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
+    """That the module takes arguments in other places than the one of the file: a call by position would swap them."""
+    if spec.module is None:
+        return []
+    given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
+    taken = list(takewhile(lambda item: item != "*", given))
+    pairs = zip(taken, (*made_by, *[""] * len(taken)), strict=False)
+    if all(one == two for one, two in pairs if one in made_by):
+        return []
+    listed = f"({', '.join(taken)}), __init__ ({', '.join(made_by)})"
+    return [f"the module takes {listed}: give them by name"]
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:

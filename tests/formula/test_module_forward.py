@@ -211,9 +211,10 @@ def converted(source: str) -> ast.FunctionDef:
 def test_what_is_read_of_self_becomes_parameters_as_init_says() -> None:
     function = converted(NORM)
     assert ast.unparse(function.args) == (
-        "x, shift=None, *, weight: Parameter[dim], mean: Buffer[dim], eps: float=1e-06, scale: Number, power=2, "
+        "x, shift=None, *, weight: Parameter[dim], mean: Buffer[dim], eps: float=1e-06, power=2, "
         "bias: Parameter[dim]=None, training: bool, gain: Parameter[dim]=None, table"
     )
+    assert ast.unparse(function.body[0]) == "scale = weight.shape[0] ** (-0.5)"
     assert function.name == "Norm.forward"
     assert "self" not in ast.unparse(function)
 
@@ -599,8 +600,32 @@ class Layer(nn.Module):
         (
             "pass",
             "return x.view(-1, self.head_dim)",
-            "head_dim: Number",
-            "return x.view(-1, head_dim)",
+            "dim: Number, heads: Number",
+            "head_dim = dim // heads\nreturn x.view(-1, head_dim)",
+        ),
+        (
+            "pass",
+            "return self.v.view(-1, self.head_dim)",
+            "v: Parameter[dim], heads: Number",
+            "head_dim = v.shape[0] // heads\nreturn v.view(-1, head_dim)",
+        ),
+        (
+            "wide = 2 * dim; self.wide = wide; self.scale = self.head_dim**-0.5",
+            "return x * self.scale + self.wide + self.v",
+            "v: Parameter[dim], heads: Number",
+            "scale = (v.shape[0] // heads) ** (-0.5)\nwide = 2 * v.shape[0]\nreturn x * scale + wide + v",
+        ),
+        (
+            "self.conv = nn.Conv2d(dim, dim, 7, padding=3, groups=dim, bias=False)",
+            "return self.conv(x)",
+            "conv_weight: Parameter[dim, 1, 7, 7]",
+            "conv_groups = conv_weight.shape[0]\nreturn Layer.conv.forward(x, weight=conv_weight, groups=conv_groups)",
+        ),
+        (
+            "self.heads = 2 * drop",  # what is called heads is another number
+            "return self.v.view(self.head_dim) + self.heads",
+            "v: Parameter[dim], head_dim: Number, drop=0.1",
+            "heads = 2 * drop\nreturn v.view(head_dim) + heads",
         ),
         (
             "pass",

@@ -407,7 +407,7 @@ def test_the_tests_of_a_module_use_shapes_that_were_found(tmp_path: Path) -> Non
     wide = STARTS.replace("return x", "return x.sum((1, 2), True) * x")
     (tmp_path / "layers.py").write_text(wide)
     done = new_op(tmp_path, "--forward", "@layers.py:Scale", name="scale")
-    assert done.code == 0 and "declare them: --inputs 'x[N, D, K], weight[" in done.err
+    assert done.code == 0 and "declare them: --inputs 'x[N, D, n], weight[" in done.err
 
 
 def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
@@ -461,6 +461,72 @@ def test_a_mask_that_would_start_as_zeros_gets_no_module(tmp_path: Path) -> None
     assert "register_buffer(" in done.out
 
 
+ATTENTION = """
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, num_heads=2, drop=0.0):
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = dim // num_heads
+        self.scale = self.head_dim**-0.5
+        self.qkv = nn.Linear(dim, dim * 3)
+        self.drop = nn.Dropout(drop)
+
+    def forward(self, x):
+        B, N, C = x.shape
+        qkv = self.qkv(x).reshape(B, N, 3, self.num_heads, self.head_dim)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        weights = self.drop((q * self.scale @ k.transpose(-2, -1)).softmax(-1))
+        return (weights @ v).transpose(1, 2).reshape(B, N, C)
+
+
+class Excite(nn.Module):
+    def __init__(self, channels, few):
+        super().__init__()
+        self.fc1 = nn.Conv2d(channels, few, 1)
+        self.fc2 = nn.Conv2d(few, channels, 1)
+
+    def forward(self, x):
+        return x * torch.sigmoid(self.fc2(torch.relu(self.fc1(x.mean((2, 3), True)))))
+"""
+
+
+def test_the_sizes_of_a_constructor_are_those_of_the_module(tmp_path: Path) -> None:
+    """Shapes are looked for with them; what follows of them is no argument."""
+    (tmp_path / "layers.py").write_text(ATTENTION)
+    asked = ("--forward", "@layers.py:Attention", "--no-test", "--stdout")
+    done = new_op(tmp_path, *asked, name="attention")
+    assert done.code == 0, done.err
+    assert (
+        "--inputs 'x[N, D, dim], qkv_weight[dim_3, dim], qkv_bias[dim_3], "
+        "training: bool, num_heads: int = 2, drop: float = 0.0'"
+    ) in done.err
+    assert (
+        "note: the module takes (dim_3, dim, num_heads, drop), __init__ (dim, num_heads, "
+        "drop): give them by name"
+    ) in done.err
+    assert "head_dim = qkv_weight.shape[1] // num_heads\n" in done.out
+    assert (
+        "        dim_3: int,\n        dim: int,\n        num_heads: int = 2,\n"
+        "        drop: float = 0.0,\n        *,\n"
+    ) in done.out
+
+
+def test_arguments_in_another_order_than_those_of_the_constructor_are_told(
+    tmp_path: Path,
+) -> None:
+    """A weight has the size of its results first; a call by position would swap them."""
+    (tmp_path / "layers.py").write_text(ATTENTION)
+    asked = ("--forward", "@layers.py:Excite", "--no-verify", "--stdout")
+    done = new_op(tmp_path, *asked, name="excite")
+    assert (
+        "note: the module takes (few, channels), __init__ (channels, few): give them by name"
+    ) in done.err
+
+
 SEQUENCE = """
 import torch
 from torch import nn
@@ -469,7 +535,7 @@ from torch import nn
 class Mix(nn.Module):
     def __init__(self, n, d):
         super().__init__()
-        self.up = nn.Linear(n * d, d)
+        self.up = nn.Linear(int(n * d), d)
 
     def forward(self, x):
         return torch.tanh(self.up(x.flatten(1)))

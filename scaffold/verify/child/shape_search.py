@@ -74,7 +74,7 @@ def shapes_taken(checks: Any, declared: bool = True) -> Shapes | NoShapes | None
         warnings.filterwarnings("error", OF_SHAPES)
         shapes = _runnable(forward)
         if shapes is None:
-            return forward.nearest()
+            return _beside_declared(forward) or forward.nearest()
         forward.until = time.process_time() + SECONDS
         return _Naming(forward, shapes).found()
 
@@ -283,6 +283,47 @@ def _with_sizes(shapes: Sizes, sizes: Mapping[Slot, int]) -> Sizes:
         )
         for at, shape in enumerate(shapes)
     )
+
+
+FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, that nothing declares
+
+
+def _beside_declared(forward: _Forward) -> Shapes | None:
+    """Return shapes of open inputs that go with the others as the tests have these: where declared sizes depend on each other."""
+    usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
+    pairs = [
+        pair for one, two in zip(forward.dims, usual) for pair in zip(one or (), two)
+    ]
+    sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and dim}
+    before, forward.runs = forward.runs, 0
+    forward.until = time.process_time() + SECONDS
+    for dims in product(_near(sizes), repeat=len(forward.open) if sizes else 0):
+        if forward.is_over or not dims:
+            break
+        every = []
+        for free in FREE:
+            shapes = list(usual)
+            for at, own in zip(forward.open, dims, strict=True):
+                shapes[at] = tuple(sizes.get(d, size) for d, size in zip(own, free))
+            every.append((*shapes,))
+        if not any(map(forward.run, every)):
+            names = (forward.names[at] for at in forward.open)
+            return Shapes(dict(zip(names, map(", ".join, dims), strict=True)))
+    forward.runs += before
+    return None
+
+
+def _near(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Return dims of one input, of which one at most has a declared name."""
+    letters = [one for one in LETTERS if one not in sizes]
+    plain = [(*letters[:rank],) for rank in RANKS[1:]]
+    named = [
+        (*free[:at], name, *free[at + 1 :])
+        for free in plain
+        for at in reversed(range(len(free)))
+        for name in sizes
+    ]
+    return named + plain
 
 
 # --- Names of dims.
