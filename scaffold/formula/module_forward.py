@@ -623,6 +623,11 @@ class _Reader(ast.NodeTransformer):
 
 
 def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
+    match made:
+        case ast.Call(ast.Name(given)) if given[:1].islower():  # of a parameter
+            hint = f"name the class in __init__: self.{name} = nn.GELU()"
+            message = f"'self.{name}' is whatever '{given}' makes"
+            return Refusal(node, message, hint)
     hint = (
         "call it outside, and let the forward take what it gives; or write out what it "
         "computes, with self.weight = nn.Parameter(...) in __init__"

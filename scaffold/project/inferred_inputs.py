@@ -21,6 +21,7 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import Scope, Text
 from scaffold.formula.definitions import (
     defaults,
+    is_none,
     parameters,
     resolve,
 )
@@ -170,12 +171,14 @@ def _of_function(
     named += arguments.kwonlyargs
     names = frozenset(item.arg for item in named)
     program = program_of(text, Scope(names))
+    _refuse_none(program)
     uses = NameUses(imported, names)
     uses.block(program.body)
     known = {}
     of_class = "." in name
     own = _parameters_of_forward(origin, name) if of_class else names
     for item in named:
+        _refuse_function(item, given.get(item.arg), program.text)
         stated = _declared(item, given.get(item.arg), item is arguments.vararg, origin)
         found = uses.of.get(item.arg, [Use("unclear", item, "")])
         default = given.get(item.arg)
@@ -199,6 +202,27 @@ def _of_function(
             judged = judged._replace(refused="")  # self.num_groups is no tensor there
         known[item.arg] = judged
     return _with_starts(_entries(known, program, write), origin, name)
+
+
+def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> None:
+    """Refuse an argument that is a function: nothing says what that computes."""
+    if "Callable" in _annotation(item.annotation):
+        shown = "the function" if default is None else ast.unparse(default)
+        hint = f"call {shown} itself where '{item.arg}' is called"
+        message = f"'{item.arg}' is a function, which no op takes"
+        raise ScaffoldError(message, place_in(text, item), hint)
+
+
+def _refuse_none(program: Program) -> None:
+    """Refuse an output that is None, which no shape of the inputs mends."""
+    for node in (inner for item in program.body for inner in ast.walk(item)):
+        match node:
+            case ast.Return(ast.Tuple(several)) if any(map(is_none, several)):
+                hint = (
+                    "return the tensors alone, and add the None where the op is called"
+                )
+                message = "an output is None"
+                raise ScaffoldError(message, place_in(program.text, node), hint)
 
 
 def _with_starts(
@@ -414,6 +438,10 @@ def _annotation(node: ast.expr | None) -> str:
             return text
         case ast.Subscript(ast.Name("Optional") | ast.Attribute(_, "Optional"), inner):
             return f"{_annotation(inner)} | None"
+        case ast.Subscript(
+            ast.Name("Union") | ast.Attribute(_, "Union"), ast.Tuple(several)
+        ):
+            return " | ".join(map(_annotation, several))
     return ast.unparse(node).removeprefix("typing.")
 
 

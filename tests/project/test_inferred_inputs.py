@@ -527,6 +527,17 @@ def test_arguments_in_another_order_than_those_of_the_constructor_are_told(
     ) in done.err
 
 
+def test_an_annotation_of_several_types_is_read(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(
+        "from typing import Optional, Union\n\n\n"
+        "def scaled(x, by: Union[float, int] = 2.0, more: Optional[Union[float, int]] = None):\n"
+        "    return x * by if more is None else x * more\n"
+    )
+    done = new_op(tmp_path, "--forward", "@ops.py:scaled", "--no-verify", "--stdout")
+    said = "x, by: float | int = 2.0, more: float | int | None = None"
+    assert done.err.startswith(f"note: inputs taken from the forward: {said}\n")
+
+
 SEQUENCE = """
 import torch
 from torch import nn

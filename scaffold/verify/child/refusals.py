@@ -131,6 +131,8 @@ def mend(checks: Any, words: str) -> str:
     if words.startswith(NO_TENSOR):
         if words.endswith("method"):  # x.sigmoid
             return "; call it: x.sigmoid()"
+        if words.endswith("NoneType"):  # `return x * 2, None`
+            return "; return the tensors alone, without the None"
         listed = words.endswith("list")
         return "; return a, b in its place" if listed else "; return tensors"
     if words.startswith("raised TypeError"):
