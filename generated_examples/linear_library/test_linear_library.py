@@ -20,6 +20,13 @@ Case = dict[str, Any]
 Cases = dict[str, Case]
 Options = dict[str, Any]
 Inputs = tuple[Any, ...]
+WARNINGS = (  # of PyTorch's own, which `pytest -W error` would raise
+    ".*should not be instantiated:DeprecationWarning",  # the compiler
+    ".*torch.jit.script:DeprecationWarning",  # forward mode, when it is first used
+    ".*degrees of freedom is <= 0:UserWarning",  # of a dim of size 0
+    ".*not yet implemented the batching rule:UserWarning",  # vmap
+    "ComplexHalf support is experimental:UserWarning",
+)
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -43,6 +50,8 @@ def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
 
 class OpTests:
     """Subclass it: say which op it is, and what differs from the defaults."""
+
+    pytestmark: ClassVar = [pytest.mark.filterwarnings(f"ignore:{x}") for x in WARNINGS]
 
     op: ClassVar[Callable[..., Any]]  # called with every value in its place
     registered: ClassVar[Any] = None  # what torch.library.custom_op made, if it did
@@ -104,7 +113,7 @@ class OpTests:
             if expected and self.has_gradient:
                 values += self.expected_gradients(inputs)
         except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-            pytest.skip(f"refused: {error}")
+            pytest.skip(f"refused: {error!r}")
         if not all(value.isfinite().all() for value in values):
             pytest.skip("not finite")
         return arguments
@@ -396,6 +405,22 @@ class OpTests:
                 off = {at: words for at, words in off.items() if at in again}
             assert not off, f"{case} of {given}: {off}"
 
+    def test_autocast_dtype(self) -> None:
+        """Outputs have the dtype that the op says it computes in there."""
+        low, function = torch.bfloat16, (self.reference or self.op)
+        for dtypes in ((torch.float,), (low,), (low, torch.float)):
+            inputs = self.rounded(*dtypes)
+            with torch.autocast("cpu", dtype=low):
+                try:
+                    expected = as_tuple(function(*inputs))
+                except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+                    pytest.skip(f"plain PyTorch raises: {error!r}")
+                actual = as_tuple(self.op(*inputs))
+            if self.autocast != "region":
+                cast = torch.float if self.autocast == "float32" else low
+                expected = as_tuple(function(*self.rounded(cast)))
+            assert [x.dtype for x in actual] == [x.dtype for x in expected]
+
 
 class ModuleTests:
     """Subclass it: say how the module is built, and what it owns of the op's inputs."""
@@ -445,11 +470,16 @@ class ModuleTests:
         assert tensors and all(tensor.is_meta for tensor in tensors)
 
     def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        self.check_call(self.build(**options))
+
+    def check_call(self, module: nn.Module, **constants: Any) -> None:
+        """The module gives what the op gives for its tensors and these constants."""
         tests, inputs = self.op_tests(), self.inputs()
-        module = self.build(**options).train(not self.updated)
+        module.train(not self.updated)
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
-        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        owned = {name: getattr(module, name) for name in self.owned}
+        operands = self.inputs() | owned | constants
         expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 

@@ -16,6 +16,13 @@ from nearest_code import NearestCode, nearest_code
 Case = dict[str, Any]
 Cases = dict[str, Case]
 Inputs = tuple[Any, ...]
+WARNINGS = (  # of PyTorch's own, which `pytest -W error` would raise
+    ".*should not be instantiated:DeprecationWarning",  # the compiler
+    ".*torch.jit.script:DeprecationWarning",  # forward mode, when it is first used
+    ".*degrees of freedom is <= 0:UserWarning",  # of a dim of size 0
+    ".*not yet implemented the batching rule:UserWarning",  # vmap
+    "ComplexHalf support is experimental:UserWarning",
+)
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -39,6 +46,8 @@ def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
 
 class OpTests:
     """Subclass it: say which op it is, and what differs from the defaults."""
+
+    pytestmark: ClassVar = [pytest.mark.filterwarnings(f"ignore:{x}") for x in WARNINGS]
 
     op: ClassVar[Callable[..., Any]]  # called with every value in its place
     make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
@@ -87,7 +96,7 @@ class OpTests:
             if expected and self.has_gradient:
                 values += self.expected_gradients(inputs)
         except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-            pytest.skip(f"refused: {error}")
+            pytest.skip(f"refused: {error!r}")
         if not all(value.isfinite().all() for value in values):
             pytest.skip("not finite")
         return arguments
@@ -195,11 +204,16 @@ class ModuleTests:
                 assert getattr(copied, name) == getattr(module, name)
 
     def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        self.check_call(self.build(**options))
+
+    def check_call(self, module: nn.Module, **constants: Any) -> None:
+        """The module gives what the op gives for its tensors and these constants."""
         tests, inputs = self.op_tests(), self.inputs()
-        module = self.build(**options).train(not self.updated)
+        module.train(not self.updated)
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
-        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        owned = {name: getattr(module, name) for name in self.owned}
+        operands = self.inputs() | owned | constants
         expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 

@@ -5,7 +5,7 @@ import gc
 import itertools
 import pickle
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -20,6 +20,13 @@ Case = dict[str, Any]
 Cases = dict[str, Case]
 Options = dict[str, Any]
 Inputs = tuple[Any, ...]
+WARNINGS = (  # of PyTorch's own, which `pytest -W error` would raise
+    ".*should not be instantiated:DeprecationWarning",  # the compiler
+    ".*torch.jit.script:DeprecationWarning",  # forward mode, when it is first used
+    ".*degrees of freedom is <= 0:UserWarning",  # of a dim of size 0
+    ".*not yet implemented the batching rule:UserWarning",  # vmap
+    "ComplexHalf support is experimental:UserWarning",
+)
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -44,6 +51,8 @@ def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
 class OpTests:
     """Subclass it: say which op it is, and what differs from the defaults."""
 
+    pytestmark: ClassVar = [pytest.mark.filterwarnings(f"ignore:{x}") for x in WARNINGS]
+
     op: ClassVar[Callable[..., Any]]  # called with every value in its place
     function: ClassVar[type[torch.autograd.Function]]
     make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
@@ -54,6 +63,7 @@ class OpTests:
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
     broadcast_cases: ClassVar[Cases] = {}  # one input broadcasts; an op may refuse
     refused: ClassVar[Sequence[tuple[Any, ...]]] = ()  # input, its change, the message
+    constants: ClassVar[Case] = {}  # other values of attributes, which it may refuse
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
@@ -62,6 +72,7 @@ class OpTests:
 
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
+    reads_saved: ClassVar[bool] = True  # in Python, not in a kernel
     saves_nothing: ClassVar[bool] = False  # its gradient is linear in grad_output alone
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
     supports_vmap: ClassVar[bool] = True
@@ -101,7 +112,7 @@ class OpTests:
             if expected and self.has_gradient:
                 values += self.expected_gradients(inputs)
         except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-            pytest.skip(f"refused: {error}")
+            pytest.skip(f"refused: {error!r}")
         if not all(value.isfinite().all() for value in values):
             pytest.skip("not finite")
         return arguments
@@ -158,6 +169,21 @@ class OpTests:
         """Compare as closely as the op computes."""
         assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
 
+    def other_constants(self) -> Iterator[tuple[str, Inputs]]:
+        """Inputs with another value of one constant, where the op takes it."""
+        usual = as_tuple(self.op(*self.inputs()))
+        for name, value in self.constants.items():
+            named = dict(zip(self.make(), self.inputs(), strict=True))
+            inputs = tuple((named | {name: value}).values())
+            try:
+                outputs = as_tuple(self.op(*inputs))
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+                continue
+            shapes = [x.shape for x in outputs]
+            finite = all(bool(x.isfinite().all()) for x in outputs)
+            if finite and shapes == [x.shape for x in usual]:
+                yield name, inputs
+
     def test_other_shapes_are_refused(self) -> None:
         """Backward is written for the declared shapes."""
         names = list(self.make())
@@ -206,6 +232,19 @@ class OpTests:
         inputs = self.inputs(**case, needs=needs, layout=self.layouts[-1])
         if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
             return  # the input that is needed is absent
+        self.check_contract(inputs)
+
+    def test_dtype_of_gradients(self) -> None:
+        """Autograd casts a gradient of another dtype."""
+        inputs = self.rounded(torch.bfloat16)
+        try:
+            if all(x.dtype == torch.bfloat16 for x in self.run(*inputs)):
+                self.check_contract(inputs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            pytest.skip(f"not in bfloat16: {error!r}")
+
+    def check_contract(self, inputs: Inputs) -> None:
+        """Look at what `backward` itself gives: autograd sums and casts it."""
         function: Any = self.function
         returned: list[tuple[Any, ...]] = []
 
@@ -259,6 +298,15 @@ class OpTests:
         else:
             self.assert_close(actual, expected)
 
+    def rounded(self, *dtypes: torch.dtype, **arguments: Any) -> Inputs:
+        """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+        inputs, turns = [*self.inputs(**arguments)], itertools.cycle(dtypes)
+        for at, (x, dtype) in enumerate(zip(inputs, turns, strict=False)):
+            if isinstance(x, Tensor) and x.is_floating_point():
+                values = x.detach().bfloat16().to(dtype)
+                inputs[at] = values.requires_grad_(x.requires_grad)
+        return tuple(inputs)
+
 
 class ModuleTests:
     """Subclass it: say how the module is built, and what it owns of the op's inputs."""
@@ -271,6 +319,7 @@ class ModuleTests:
     given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
     given_by_keyword: ClassVar[tuple[str, ...]] = ()
     updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+    constants: ClassVar[tuple[str, ...]] = ()  # arguments of `build` and of the op
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """With and without each input that is optional."""
@@ -308,11 +357,24 @@ class ModuleTests:
         assert tensors and all(tensor.is_meta for tensor in tensors)
 
     def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        self.check_call(self.build(**options))
+
+    def test_module_passes_constants(self) -> None:
+        """With other values than those that the op has without them."""
+        tests = self.op_tests()
+        for name, _ in tests.other_constants():
+            if name in self.constants:
+                value = {name: tests.constants[name]}
+                self.check_call(self.build(**value), **value)
+
+    def check_call(self, module: nn.Module, **constants: Any) -> None:
+        """The module gives what the op gives for its tensors and these constants."""
         tests, inputs = self.op_tests(), self.inputs()
-        module = self.build(**options).train(not self.updated)
+        module.train(not self.updated)
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
-        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        owned = {name: getattr(module, name) for name in self.owned}
+        operands = self.inputs() | owned | constants
         expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 
@@ -323,6 +385,7 @@ class TestRMSNormKernels(OpTests):
     differentiable = ("x", "weight")
     supports_batched_gradcheck = False
     supports_double_backward = False
+    reads_saved = False
     supports_vmap = False
     supports_jacrev = False
     supports_compile = False
@@ -349,7 +412,8 @@ class TestRMSNormKernelsModule(ModuleTests):
     owned = ("weight",)
     attributes = ("eps",)
     given = ("x",)
+    constants = ("eps",)
 
     @staticmethod
-    def build(**options: Any) -> RMSNormKernels:
-        return RMSNormKernels(D=3, eps=1e-6, dtype=torch.double, **options)
+    def build(*, eps: float = 1e-6, **options: Any) -> RMSNormKernels:
+        return RMSNormKernels(D=3, eps=eps, dtype=torch.double, **options)

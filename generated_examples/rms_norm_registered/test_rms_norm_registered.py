@@ -5,7 +5,7 @@ import gc
 import itertools
 import pickle
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -24,6 +24,13 @@ Case = dict[str, Any]
 Cases = dict[str, Case]
 Options = dict[str, Any]
 Inputs = tuple[Any, ...]
+WARNINGS = (  # of PyTorch's own, which `pytest -W error` would raise
+    ".*should not be instantiated:DeprecationWarning",  # the compiler
+    ".*torch.jit.script:DeprecationWarning",  # forward mode, when it is first used
+    ".*degrees of freedom is <= 0:UserWarning",  # of a dim of size 0
+    ".*not yet implemented the batching rule:UserWarning",  # vmap
+    "ComplexHalf support is experimental:UserWarning",
+)
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -48,6 +55,8 @@ def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
 class OpTests:
     """Subclass it: say which op it is, and what differs from the defaults."""
 
+    pytestmark: ClassVar = [pytest.mark.filterwarnings(f"ignore:{x}") for x in WARNINGS]
+
     op: ClassVar[Callable[..., Any]]  # called with every value in its place
     registered: ClassVar[Any] = None  # what torch.library.custom_op made, if it did
     listed_from: ClassVar[int | None] = (
@@ -61,6 +70,7 @@ class OpTests:
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
     broadcast_cases: ClassVar[Cases] = {}  # one input broadcasts; an op may refuse
     refused: ClassVar[Sequence[tuple[Any, ...]]] = ()  # input, its change, the message
+    constants: ClassVar[Case] = {}  # other values of attributes, which it may refuse
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
@@ -108,7 +118,7 @@ class OpTests:
             if expected and self.has_gradient:
                 values += self.expected_gradients(inputs)
         except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-            pytest.skip(f"refused: {error}")
+            pytest.skip(f"refused: {error!r}")
         if not all(value.isfinite().all() for value in values):
             pytest.skip("not finite")
         return arguments
@@ -164,6 +174,21 @@ class OpTests:
     def assert_close(self, actual: Any, expected: Any) -> None:
         """Compare as closely as the op computes."""
         assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
+
+    def other_constants(self) -> Iterator[tuple[str, Inputs]]:
+        """Inputs with another value of one constant, where the op takes it."""
+        usual = as_tuple(self.op(*self.inputs()))
+        for name, value in self.constants.items():
+            named = dict(zip(self.make(), self.inputs(), strict=True))
+            inputs = tuple((named | {name: value}).values())
+            try:
+                outputs = as_tuple(self.op(*inputs))
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+                continue
+            shapes = [x.shape for x in outputs]
+            finite = all(bool(x.isfinite().all()) for x in outputs)
+            if finite and shapes == [x.shape for x in usual]:
+                yield name, inputs
 
     def test_other_shapes_are_refused(self) -> None:
         """Backward is written for the declared shapes."""
@@ -340,6 +365,7 @@ class ModuleTests:
     given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
     given_by_keyword: ClassVar[tuple[str, ...]] = ()
     updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+    constants: ClassVar[tuple[str, ...]] = ()  # arguments of `build` and of the op
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """With and without each input that is optional."""
@@ -377,11 +403,24 @@ class ModuleTests:
         assert tensors and all(tensor.is_meta for tensor in tensors)
 
     def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        self.check_call(self.build(**options))
+
+    def test_module_passes_constants(self) -> None:
+        """With other values than those that the op has without them."""
+        tests = self.op_tests()
+        for name, _ in tests.other_constants():
+            if name in self.constants:
+                value = {name: tests.constants[name]}
+                self.check_call(self.build(**value), **value)
+
+    def check_call(self, module: nn.Module, **constants: Any) -> None:
+        """The module gives what the op gives for its tensors and these constants."""
         tests, inputs = self.op_tests(), self.inputs()
-        module = self.build(**options).train(not self.updated)
+        module.train(not self.updated)
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
-        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        owned = {name: getattr(module, name) for name in self.owned}
+        operands = self.inputs() | owned | constants
         expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 
@@ -418,7 +457,8 @@ class TestRMSNormRegisteredModule(ModuleTests):
     owned = ("weight",)
     attributes = ("eps",)
     given = ("x",)
+    constants = ("eps",)
 
     @staticmethod
-    def build(**options: Any) -> RMSNormRegistered:
-        return RMSNormRegistered(D=3, eps=1e-6, dtype=torch.double, **options)
+    def build(*, eps: float = 1e-6, **options: Any) -> RMSNormRegistered:
+        return RMSNormRegistered(D=3, eps=eps, dtype=torch.double, **options)

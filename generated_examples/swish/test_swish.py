@@ -4,8 +4,9 @@ import copy
 import gc
 import itertools
 import pickle
+import types
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -20,6 +21,13 @@ Case = dict[str, Any]
 Cases = dict[str, Case]
 Options = dict[str, Any]
 Inputs = tuple[Any, ...]
+WARNINGS = (  # of PyTorch's own, which `pytest -W error` would raise
+    ".*should not be instantiated:DeprecationWarning",  # the compiler
+    ".*torch.jit.script:DeprecationWarning",  # forward mode, when it is first used
+    ".*degrees of freedom is <= 0:UserWarning",  # of a dim of size 0
+    ".*not yet implemented the batching rule:UserWarning",  # vmap
+    "ComplexHalf support is experimental:UserWarning",
+)
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -44,6 +52,8 @@ def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
 class OpTests:
     """Subclass it: say which op it is, and what differs from the defaults."""
 
+    pytestmark: ClassVar = [pytest.mark.filterwarnings(f"ignore:{x}") for x in WARNINGS]
+
     op: ClassVar[Callable[..., Any]]  # called with every value in its place
     function: ClassVar[type[torch.autograd.Function]]
     make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
@@ -53,6 +63,7 @@ class OpTests:
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
     broadcast_cases: ClassVar[Cases] = {}  # one input broadcasts; an op may refuse
+    constants: ClassVar[Case] = {}  # other values of attributes, which it may refuse
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
@@ -96,7 +107,7 @@ class OpTests:
             if expected and self.has_gradient:
                 values += self.expected_gradients(inputs)
         except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
-            pytest.skip(f"refused: {error}")
+            pytest.skip(f"refused: {error!r}")
         if not all(value.isfinite().all() for value in values):
             pytest.skip("not finite")
         return arguments
@@ -159,6 +170,21 @@ class OpTests:
         actual = self.op(*inputs)
         self.assert_close(actual, self.reference(*inputs))
 
+    def other_constants(self) -> Iterator[tuple[str, Inputs]]:
+        """Inputs with another value of one constant, where the op takes it."""
+        usual = as_tuple(self.op(*self.inputs()))
+        for name, value in self.constants.items():
+            named = dict(zip(self.make(), self.inputs(), strict=True))
+            inputs = tuple((named | {name: value}).values())
+            try:
+                outputs = as_tuple(self.op(*inputs))
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+                continue
+            shapes = [x.shape for x in outputs]
+            finite = all(bool(x.isfinite().all()) for x in outputs)
+            if finite and shapes == [x.shape for x in usual]:
+                yield name, inputs
+
     def test_gradcheck(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
         inputs = self.inputs(**case, layout=layout)
         empty = case in self.empty_cases.values()
@@ -192,6 +218,19 @@ class OpTests:
         inputs = self.inputs(**case, needs=needs, layout=self.layouts[-1])
         if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
             return  # the input that is needed is absent
+        self.check_contract(inputs)
+
+    def test_dtype_of_gradients(self) -> None:
+        """Autograd casts a gradient of another dtype."""
+        inputs = self.rounded(torch.bfloat16)
+        try:
+            if all(x.dtype == torch.bfloat16 for x in self.run(*inputs)):
+                self.check_contract(inputs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            pytest.skip(f"not in bfloat16: {error!r}")
+
+    def check_contract(self, inputs: Inputs) -> None:
+        """Look at what `backward` itself gives: autograd sums and casts it."""
         function: Any = self.function
         returned: list[tuple[Any, ...]] = []
 
@@ -210,6 +249,48 @@ class OpTests:
             wanted = (value.shape, value.dtype) if needed else None
             found = None if gradient is None else (gradient.shape, gradient.dtype)
             assert found == wanted, f"gradient {at} is {found}, not {wanted}"
+
+    def test_saves_what_backward_needs(self) -> None:
+        """Backward reads each in some call; no tensor is an attribute of ctx."""
+        cases = [x for x in self.cases.values() if "absent" not in x]
+        calls = [self.inputs(**case) for case in cases]
+        calls += [inputs for _, inputs in self.other_constants()]
+        unread = set.intersection(*map(self.unread, calls))
+        assert not unread, f"tensors that are saved for nothing: {sorted(unread)}"
+
+    def unread(self, inputs: Inputs) -> set[tuple[int, int]]:
+        """The places, of so many, of the saved tensors that backward does not read."""
+        function: Any = self.function
+        read, placed, held = set[type](), dict[tuple[int, int], Any](), list[str]()
+
+        def noted(_: Any, func: Any, kinds: Any, args: Any, kwargs: Any = None) -> Any:
+            read.update(kinds)
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            held.extend(
+                name
+                for name, value in vars(ctx).items()
+                if any(isinstance(x, Tensor) for x in as_tuple(value))
+            )
+            saved = [*ctx.saved_tensors]
+            for at, x in enumerate(saved):
+                if x is not None:
+                    kind = {"__torch_function__": classmethod(noted)}
+                    placed[len(saved), at] = type("Saved", (Tensor,), kind)
+                    saved[at] = x.as_subclass(placed[len(saved), at])
+            known = vars(ctx) | {"needs_input_grad": ctx.needs_input_grad}
+            watched = types.SimpleNamespace(saved_tensors=tuple(saved), **known)
+            return function.backward(watched, *grad_outputs)
+
+        methods = {"backward": staticmethod(backward)}
+        recorder: Any = type("Recorder", (function,), methods)
+        declared = len(as_tuple(self.op(*inputs)))
+        outputs = as_tuple(recorder.apply(*inputs))[:declared]
+        gradients(self.differentiable_outputs(outputs), inputs)
+        assert not held, f"ctx.{held[0]}: a tensor goes into save_for_backward"
+        return {place for place, kind in placed.items() if kind not in read}
 
     def test_output_is_freed_without_gc(self) -> None:
         """An output on ctx would make a reference cycle."""
@@ -290,6 +371,15 @@ class OpTests:
         ends = self.differentiable_outputs(expected)
         self.assert_close(found, gradients(ends, inputs))
 
+    def rounded(self, *dtypes: torch.dtype, **arguments: Any) -> Inputs:
+        """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+        inputs, turns = [*self.inputs(**arguments)], itertools.cycle(dtypes)
+        for at, (x, dtype) in enumerate(zip(inputs, turns, strict=False)):
+            if isinstance(x, Tensor) and x.is_floating_point():
+                values = x.detach().bfloat16().to(dtype)
+                inputs[at] = values.requires_grad_(x.requires_grad)
+        return tuple(inputs)
+
 
 class ModuleTests:
     """Subclass it: say how the module is built, and what it owns of the op's inputs."""
@@ -302,6 +392,7 @@ class ModuleTests:
     given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
     given_by_keyword: ClassVar[tuple[str, ...]] = ()
     updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+    constants: ClassVar[tuple[str, ...]] = ()  # arguments of `build` and of the op
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """With and without each input that is optional."""
@@ -335,11 +426,16 @@ class ModuleTests:
                 assert getattr(copied, name) == getattr(module, name)
 
     def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        self.check_call(self.build(**options))
+
+    def check_call(self, module: nn.Module, **constants: Any) -> None:
+        """The module gives what the op gives for its tensors and these constants."""
         tests, inputs = self.op_tests(), self.inputs()
-        module = self.build(**options).train(not self.updated)
+        module.train(not self.updated)
         state = {name: inputs[name] for name in self.owned}
         module.load_state_dict(state, strict=not self.optional)
-        operands = self.inputs() | {name: getattr(module, name) for name in self.owned}
+        owned = {name: getattr(module, name) for name in self.owned}
+        operands = self.inputs() | owned | constants
         expected = tests.op(*operands.values())
         tests.assert_close(self.call(module, inputs), expected)
 

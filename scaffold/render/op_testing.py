@@ -21,7 +21,7 @@ from scaffold.spec.testing_settings import BESIDE, CHECKS, Testing
 
 KNOWN = (
     *(item for item in LIBRARY if item.binding != "once_differentiable"),
-    *(Import("functools"), Import("os"), Import("collections.abc", "Iterator")),
+    *(Import("functools"), Import("os")),
     Import("torch.utils._python_dispatch", "TorchDispatchMode"),
 )
 CONDITION = "asked_if"  # the decorator that says of which classes a question is asked
@@ -290,7 +290,7 @@ class _Kept:
             return any(name in self.read for name in names) and not self._cut(names)
         if not names:
             return not self._calls_what_is_cut(node)
-        found = any(name.startswith(("test_", "pytest_", "__")) for name in names)
+        found = any(name.startswith(("test_", "pytest", "__")) for name in names)
         fixture = _is_fixture(node)
         read = any(f".{name}" in self.read for name in names)
         whole = any(f"{owner}.{name}" in self.out for name in names)

@@ -43,8 +43,11 @@ from scaffold.spec.op_spec import SHARDING
 LIBRARY = (
     *KNOWN,
     *(Import(name) for name in ("contextlib", "copy", "gc", "itertools", "pickle")),
-    *(Import(name) for name in ("pytest", "re", "sys", "weakref")),
-    *(Import("collections.abc", name) for name in ("Collection", "Iterable")),
+    *(Import(name) for name in ("pytest", "re", "sys", "types", "weakref")),
+    *(
+        Import("collections.abc", name)
+        for name in ("Collection", "Iterable", "Iterator")
+    ),
     Import("pathlib", "Path"),
     Import("typing", "ClassVar"),
     Import("typing", "TypeVar"),
@@ -54,9 +57,9 @@ LIBRARY = (
 )
 MAKERS = ("distinct", "in_double", "mask", "nonzero", "spd")
 # What a test imports from `op_testing`, or holds itself.
-SHARED = ("Cases", "ModuleTests", "OpTests", "Options", *MAKERS)
+SHARED = ("Case", "Cases", "ModuleTests", "OpTests", "Options", *MAKERS)
 HELPERS = frozenset(
-    {"CONDITIONS", "Case", "Inputs", "Questions", "Test", "as_tuple", "asked_if"}
+    {"CONDITIONS", "Inputs", "Questions", "Test", "WARNINGS", "as_tuple", "asked_if"}
     | {"gradients", "holds", "permuted", "shard", "unshard", "unwritten", *SHARED}
     # Those of a proof, which has the same class.
     | {"backpropagating", "call_recorder", "make", "making", "needs_of", "on_copy"}

@@ -9,7 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
-from scaffold.derive.analysis.activity import calls
+from scaffold.derive.analysis.activity import calls, leaves_torch
 from scaffold.derive.forward.body import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.primitives.calls import is_unbatched
@@ -25,7 +25,7 @@ from scaffold.render.testlimits import (
     takes_any_layout,
 )
 from scaffold.render.testsizes import input_dims
-from scaffold.render.testvalues import enlarged
+from scaffold.render.testvalues import enlarged, other_constants
 from scaffold.spec import OpSpec, is_leading
 from scaffold.spec.op_spec import SHARDING
 
@@ -55,7 +55,7 @@ def claims(
         found += _gradient(spec, derivation, making, compared)
     else:
         found.append(Claim("has_gradient", "False"))
-    return (*found, *_calls(spec, derivation))
+    return (*found, *_calls(spec, derivation, compared))
 
 
 def tupled(names: tuple[str, ...]) -> str:
@@ -111,6 +111,8 @@ def _gradient(
             yield Claim("saves_nothing", "True")
     if derivation.double_backward:
         yield Claim("double_backward", "True")
+    if any(leaves_torch(node, spec.foreign) for node in _nodes(derivation)):
+        yield Claim("reads_saved", "False")
     if derivation.jvp and not derivation.jvp.missing:
         yield Claim("supports_forward_ad", "True")
     transforms = derivation.transforms and derivation.style == "setup-context"
@@ -145,13 +147,17 @@ def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator
         yield Claim("gradcheck_options", f"{{{listed}}}", "Options")
 
 
-def _calls(spec: OpSpec, derivation: Derivation) -> Iterator[Claim]:
+def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Claim]:
     if spec.is_library and not has_vmap_rule(spec, derivation):
         yield Claim("supports_forward_vmap", "False")
     if derivation.random:
         yield Claim("random", "True")
     if spec.dirty:
         yield Claim("changed_in_place", tupled(tuple(spec.dirty)))
+    stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
+    if (compared or stood_in) and (others := other_constants(spec)):
+        listed = ", ".join(f'"{name}": {value!r}' for name, value in others.items())
+        yield Claim("constants", f"{{{listed}}}", "Case")
     wrong = refused(spec, derivation)
     if wrong:
         yield Claim("refused", f"({', '.join(item.shown for item in wrong)},)")

@@ -22,6 +22,7 @@ from scaffold.render.signature import annotation, call_arguments, starred, wrapp
 from scaffold.render.templates import OP_TESTING, TESTS
 from scaffold.render.testcases import (
     LIBRARY,
+    RESERVED,
     SHARED,
     Making,
     op_imports,
@@ -29,7 +30,7 @@ from scaffold.render.testcases import (
     samples_name,
 )
 from scaffold.render.testclaims import Claim, claims, tupled
-from scaffold.render.testvalues import attribute_value
+from scaffold.render.testvalues import attribute_value, other_constants
 from scaffold.spec import (
     Attribute,
     Import,
@@ -60,14 +61,28 @@ def module_tests(
     if module is None:
         return None
     owned = (*module.parameters, *module.buffers)
-    arguments = ", ".join(_arguments(spec, module, making))
+    values = _arguments(spec, module, making)
+    passed = {
+        item.name: f"{annotation(item)} = {values[item.name]}"
+        for item in kept_attributes(spec, module)
+        if item.name in other_constants(spec) and item.name not in RESERVED
+    }
+    arguments = ", ".join(
+        f"{name}={name if name in passed else value}" for name, value in values.items()
+    )
     made = [f"inputs = {tests}().inputs()"] if "inputs[" in arguments else []
     options = ", **options" if owned else ""
     call = f"{name}({f'{arguments}{options}'.removeprefix(', ')})"
+    parameters = [*(["*"] if passed else []), *(f"{k}: {v}" for k, v in passed.items())]
+    parameters += ["**options: Any"] if owned else []
     return ModuleTestsView(
         name=name,
-        claims=(Claim("op_tests", tests), *_module_claims(spec, module, owned)),
-        build_parameters="**options: Any" if owned else "",
+        claims=(
+            Claim("op_tests", tests),
+            *_module_claims(spec, module, owned),
+            *([Claim("constants", tupled(tuple(passed)))] if passed else []),
+        ),
+        build_parameters=", ".join(parameters),
         build_lines=(*made, f"return {call}"),
     )
 
@@ -91,7 +106,7 @@ def _module_claims(
     return tuple(Claim(name, tupled(tuple(v))) for name, v in listed.items() if v)
 
 
-def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> list[str]:
+def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> dict[str, str]:
     """Sizes, attributes and the type of what it owns, by keyword."""
     shapes = {f"{name}_shape": shape for name, shape in making.shapes.items()}
     values = shapes | making.sizes
@@ -103,7 +118,7 @@ def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> list[str]:
         listed.setdefault(item.name, _input(spec, item) if sampled else usual)
     if module.parameters or module.buffers:
         listed["dtype"] = _dtype(spec, module)
-    return [f"{name}={value}" for name, value in listed.items()]
+    return listed
 
 
 def _dtype(spec: OpSpec, module: ModuleSpec) -> str:

@@ -7,6 +7,7 @@ refuses says nothing of the op; one that `require` or the bound of an index read
 """
 
 import ast
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from math import inf, isfinite, nan
@@ -55,6 +56,7 @@ VALUES = {
     "device": 'torch.device("cpu")',
     "torch.device": 'torch.device("cpu")',
 }
+VISIBLE = 0.01  # of a constant, beside numbers about 1
 AXES = ("dim", "axis")
 
 
@@ -265,6 +267,30 @@ def _values(spec: OpSpec, item: Attribute) -> tuple[Value, ...]:
     return tuple(value for value in dict.fromkeys(values) if repr(value) != usual)
 
 
+def other_constants(spec: OpSpec) -> dict[str, Value]:
+    """Another value of each constant, which an op that has it written down does not follow; where `dim` is another one, shapes are."""
+    found: dict[str, Value] = {}
+    named = {
+        name for item in spec.tensors for name in spec.tested_dims(item.name) or ()
+    }
+    for at, values in further_values(spec).items():
+        item = spec.inputs[at]
+        if not isinstance(item, Attribute) or item.name in (*AXES, *named):
+            continue
+        usual = _read(attribute_value(spec, item))
+        others = [x for x in values if type(x) is type(usual)]
+        if isinstance(usual, float) and isfinite(usual):
+            found[item.name] = _near(usual)
+        elif others and not choices(item):
+            found[item.name] = others[0]
+    return found
+
+
+def _near(number: float) -> float:
+    """Half of it, which lies where it lies: a probability remains one. What is next to nothing becomes seen."""
+    return number / 2 if abs(number) >= VISIBLE else math.copysign(0.1, number)
+
+
 def _around(number: float) -> tuple[float, ...]:
     return (number - 1, number, number + 1)
 
@@ -281,6 +307,7 @@ def _others(types: set[str], usual: str) -> Iterator[Value]:
     if not _is_number(number):
         return
     if "float" in types:
+        yield _near(float(number))
         yield from (float(number + 1), float(-number), 0.0)
         if abs(number) >= 1:
             yield number / 8

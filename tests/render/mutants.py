@@ -270,9 +270,10 @@ OTHERS = (
     mutant(
         "l2_norm",
         "intermediate of the forward",
+        ("save_for_backward(x)", "save_for_backward(x, norm)"),
         (
-            "        norm = (x * x).sum(-1, keepdim=True).sqrt()\n        unit",
-            "        norm = _norm\n        unit",
+            "(x,) = ctx.saved_tensors\n        norm = (x * x).sum(-1, keepdim=True).sqrt()\n",
+            "x, norm = ctx.saved_tensors\n",
         ),
     ),
 )

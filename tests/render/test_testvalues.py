@@ -151,12 +151,12 @@ def test_choices_are_those_of_a_literal() -> None:
         (
             "x, a: float | None = None",
             "x if a is None else a * x",
-            {1: (0.5, 1.5, -0.5, 0.0, 0.75)},
+            {1: (0.5, 0.25, 1.5, -0.5, 0.0, 0.75)},
         ),
         (
             "x, a: float | None = 2.0",
             "x if a is None else a * x",
-            {1: (None, 3.0, -2.0, 0.0, 0.25, 2.25)},
+            {1: (None, 1.0, 3.0, -2.0, 0.0, 0.25, 2.25)},
         ),
         ("x, n: int = 0", "-x if n else x", {1: (-1, 1, 4)}),
         ("x, n: int = 0", "-x if not n else x", {1: (-1, 1, 4)}),
@@ -169,7 +169,7 @@ def test_choices_are_those_of_a_literal() -> None:
         (
             "x, a: float = 1.0",
             "-x if a == math.inf else x",
-            {1: (2.0, -1.0, 0.0, 0.125, 1.25)},
+            {1: (0.5, 2.0, -1.0, 0.0, 0.125, 1.25)},
         ),
         ("x, n: int = 1", "n * x", {1: (2, -2, 0, 5)}),
         ("x, how: str = 'a'", "-x if how == 'b' else x", {1: ("b", "none")}),

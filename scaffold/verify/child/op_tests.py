@@ -14,7 +14,8 @@ from torch import Tensor
 
 from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
 
-Cases = dict[str, dict[str, Any]]
+Case = dict[str, Any]
+Cases = dict[str, Case]
 Options = dict[str, Any]
 ALL_SUBSETS = 4  # inputs up to which every subset of them may need gradients
 

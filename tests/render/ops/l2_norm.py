@@ -21,13 +21,13 @@ class L2NormFunction(Function):
         (x,) = inputs
         _output, norm = output
         ctx.mark_non_differentiable(norm)
-        ctx.save_for_backward(x, norm)
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(
         ctx: Any, grad_output: Tensor, _grad_norm: Tensor | None
     ) -> Tensor | None:
-        x, _norm = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         norm = (x * x).sum(-1, keepdim=True).sqrt()
         unit = x / norm
         inner = (grad_output * unit).sum(-1, keepdim=True)

@@ -1,0 +1,152 @@
+"""Mistakes that reviewers plant in the class of a generated op are found, each by the question that is there for it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.examples.examples import EXAMPLES
+from tests.executed.suites import Suites
+
+
+class Planted(NamedTuple):
+    """A mistake: the example, what is replaced in its text, the question that finds it."""
+
+    op: str
+    mistake: str
+    question: str
+    changes: tuple[tuple[str, str], ...]
+
+
+def planted(op: str, mistake: str, question: str, *changes: tuple[str, str]) -> Planted:
+    return Planted(op, mistake, question, changes)
+
+
+CONSTANTS = "test_other_constants"
+PASSED = "test_module_passes_constants"
+DTYPE = "test_autocast_dtype"
+LOW = "test_dtype_of_gradients"
+SAVED = "test_saves_what_backward_needs"
+MARKED = "test_marks_outputs_without_gradient"
+MISTAKES = (
+    planted(
+        "layer_norm",
+        "a constant in the backward",
+        CONSTANTS,
+        ("+ ctx.eps)", "+ 1e-5)"),
+    ),
+    planted(
+        "layer_norm",
+        "a constant in the forward",
+        CONSTANTS,
+        (
+            "+ eps)\n        normalized = centred * rstd\n        scaled = normalized * weight if",
+            "+ 1e-5)\n        normalized = centred * rstd\n        scaled = normalized * weight if",
+        ),
+    ),
+    planted(
+        "focal",
+        "a constant of the wrapper",
+        CONSTANTS,
+        ("apply(logits, target, gamma)", "apply(logits, target, 2.0)"),
+    ),
+    planted(
+        "layer_norm",
+        "a module that passes no constant",
+        PASSED,
+        ("self.weight, self.bias, self.eps)", "self.weight, self.bias)"),
+    ),
+    planted(
+        "focal",
+        "a module that keeps another constant",
+        PASSED,
+        ("self.gamma = gamma", "self.gamma = 2.0"),
+    ),
+    planted(
+        "layer_norm",
+        "another dtype under autocast",
+        DTYPE,
+        (
+            "    return apply(x, weight, bias, eps)",
+            (
+                '    low = torch.get_autocast_dtype("cpu")\n'
+                "    output = apply(x, weight, bias, eps)\n"
+                '    return output.to(low) if torch.is_autocast_enabled("cpu") else output'
+            ),
+        ),
+    ),
+    planted(
+        "linear_derived",
+        "another dtype under autocast, of a region",
+        DTYPE,
+        (
+            "    return apply(input, weight, bias)",
+            (
+                "    output = apply(input, weight, bias)\n"
+                '    return output.float() if torch.is_autocast_enabled("cpu") else output'
+            ),
+        ),
+    ),
+    planted(
+        "sigmoid",
+        "a float32 gradient of bfloat16",
+        LOW,
+        (
+            "        return grad_x",
+            "        return grad_x if grad_x is None else grad_x.float() + 0.0 if grad_x.dtype == torch.bfloat16 else grad_x",
+        ),
+    ),
+    planted(
+        "linear_derived",
+        "a tensor on ctx that nothing reads",
+        SAVED,
+        ("        ctx.save_for", "        ctx.input = input\n        ctx.save_for"),
+    ),
+    planted(
+        "linear_derived",
+        "tensors in a tuple on ctx",
+        SAVED,
+        ("        ctx.save_for", "        ctx.all = inputs\n        ctx.save_for"),
+    ),
+    planted(
+        "layer_norm",
+        "a saved tensor that nothing needs",
+        SAVED,
+        ("save_for_backward(x, weight)", "save_for_backward(x, weight, bias)"),
+        ("x, weight = ctx.saved_tensors", "x, weight, _ = ctx.saved_tensors"),
+    ),
+    planted(
+        "sort_last",
+        "an output that is not marked",
+        MARKED,
+        ("        ctx.mark_non_differentiable(indices)\n", ""),
+    ),
+)
+BY_NAME = {example.op: example for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("one", MISTAKES, ids=lambda one: f"{one.op}: {one.mistake}")
+def test_the_question_finds_the_mistake(
+    one: Planted, tmp_path: Path, suites: Suites
+) -> None:
+    example = BY_NAME[one.op]
+    text = example.op_file.read_text()
+    for old, new in one.changes:
+        assert text.count(old) == 1, f"{old!r}: {text.count(old)} times"
+        text = text.replace(old, new)
+    example.copy(tmp_path)
+    (tmp_path / example.op_file.name).write_text(text)
+    report = suites.run(tmp_path, "--tb=no", "-k", one.question)
+    assert set(report.counts) == {"failed"}, report.output
+
+
+def test_the_tests_pass_where_warnings_are_errors(suites: Suites) -> None:
+    """Also those of PyTorch's compiler."""
+    report = suites.run(BY_NAME["linear_derived"].directory, "-W", "error")
+    assert set(report.counts) == {"passed"}, report.output
+
+
+def test_a_case_that_is_skipped_says_why(suites: Suites) -> None:
+    report = suites.run(BY_NAME["gated_recurrence"].directory, "-rs", "-k", "forward")
+    assert report.counts["skipped"]
+    assert "refused: IndexError('index 0 is out of bounds" in report.output
