@@ -544,11 +544,11 @@ BUDGET = {
     "formula": 6681,
     "inspect": 3556,
     "lint": 3542,
-    "primitives": 851,
-    "project": 4940,
-    "render": 5665,
+    "primitives": 852,
+    "project": 4948,
+    "render": 5777,
     "spec": 4660,
-    "verify": 4458,
+    "verify": 4469,
     "workspace": 2022,
 }
 

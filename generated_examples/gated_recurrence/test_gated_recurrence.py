@@ -4,9 +4,8 @@ import copy
 import gc
 import itertools
 import pickle
-import types
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -63,7 +62,6 @@ class OpTests:
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
     broadcast_cases: ClassVar[Cases] = {}  # one input broadcasts; an op may refuse
-    constants: ClassVar[Case] = {}  # other values of attributes, which it may refuse
 
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
@@ -72,6 +70,7 @@ class OpTests:
 
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
+    reads_saved: ClassVar[bool] = True  # where Python sees it
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
     gradcheck_options: ClassVar[Options] = {}
     rtol: ClassVar[float | None] = None  # of all other comparisons
@@ -171,21 +170,6 @@ class OpTests:
         actual = self.op(*inputs)
         self.assert_close(actual, self.reference(*inputs))
 
-    def other_constants(self) -> Iterator[tuple[str, Inputs]]:
-        """Inputs with another value of one constant, where the op takes it."""
-        usual = as_tuple(self.op(*self.inputs()))
-        for name, value in self.constants.items():
-            named = dict(zip(self.make(), self.inputs(), strict=True))
-            inputs = tuple((named | {name: value}).values())
-            try:
-                outputs = as_tuple(self.op(*inputs))
-            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
-                continue
-            shapes = [x.shape for x in outputs]
-            finite = all(bool(x.isfinite().all()) for x in outputs)
-            if finite and shapes == [x.shape for x in usual]:
-                yield name, inputs
-
     def test_gradcheck(self, case: Case, layout: Callable[[Tensor], Tensor]) -> None:
         inputs = self.inputs(**case, layout=layout)
         empty = case in self.empty_cases.values()
@@ -250,48 +234,6 @@ class OpTests:
             wanted = (value.shape, value.dtype) if needed else None
             found = None if gradient is None else (gradient.shape, gradient.dtype)
             assert found == wanted, f"gradient {at} is {found}, not {wanted}"
-
-    def test_saves_what_backward_needs(self) -> None:
-        """Backward reads each in some call; no tensor is an attribute of ctx."""
-        cases = [x for x in self.cases.values() if "absent" not in x]
-        calls = [self.inputs(**case) for case in cases]
-        calls += [inputs for _, inputs in self.other_constants()]
-        unread = set.intersection(*map(self.unread, calls))
-        assert not unread, f"tensors that are saved for nothing: {sorted(unread)}"
-
-    def unread(self, inputs: Inputs) -> set[tuple[int, int]]:
-        """The places, of so many, of the saved tensors that backward does not read."""
-        function: Any = self.function
-        read, placed, held = set[type](), dict[tuple[int, int], Any](), list[str]()
-
-        def noted(_: Any, func: Any, kinds: Any, args: Any, kwargs: Any = None) -> Any:
-            read.update(kinds)
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **(kwargs or {}))
-
-        def backward(ctx: Any, *grad_outputs: Any) -> Any:
-            held.extend(
-                name
-                for name, value in vars(ctx).items()
-                if any(isinstance(x, Tensor) for x in as_tuple(value))
-            )
-            saved = [*ctx.saved_tensors]
-            for at, x in enumerate(saved):
-                if x is not None:
-                    kind = {"__torch_function__": classmethod(noted)}
-                    placed[len(saved), at] = type("Saved", (Tensor,), kind)
-                    saved[at] = x.as_subclass(placed[len(saved), at])
-            known = vars(ctx) | {"needs_input_grad": ctx.needs_input_grad}
-            watched = types.SimpleNamespace(saved_tensors=tuple(saved), **known)
-            return function.backward(watched, *grad_outputs)
-
-        methods = {"backward": staticmethod(backward)}
-        recorder: Any = type("Recorder", (function,), methods)
-        declared = len(as_tuple(self.op(*inputs)))
-        outputs = as_tuple(recorder.apply(*inputs))[:declared]
-        gradients(self.differentiable_outputs(outputs), inputs)
-        assert not held, f"ctx.{held[0]}: a tensor goes into save_for_backward"
-        return {place for place, kind in placed.items() if kind not in read}
 
     def test_output_is_freed_without_gc(self) -> None:
         """An output on ctx would make a reference cycle."""
@@ -478,7 +420,6 @@ class ModuleTests:
     given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
     given_by_keyword: ClassVar[tuple[str, ...]] = ()
     updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
-    constants: ClassVar[tuple[str, ...]] = ()  # arguments of `build` and of the op
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """With and without each input that is optional."""
@@ -530,6 +471,7 @@ class TestGatedRecurrence(OpTests):
     op = staticmethod(gated_recurrence)
     function = GatedRecurrenceFunction
     differentiable = ("gate", "x", "read")
+    reads_saved = False
     autocast = "float32"
     cases: ClassVar[Cases] = {"base": {}, "other-sizes": {"B": 3, "T": 4, "D": 5}}
     empty_cases: ClassVar[Cases] = {"B=0": {"B": 0}, "T=0": {"T": 0}, "D=0": {"D": 0}}

@@ -61,6 +61,7 @@ class OpTests:
     make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
     reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
     surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    stated: ClassVar[Callable[..., Any] | None] = None  # its gradients, by formulas
     differentiable: ClassVar[tuple[str, ...]] = ()
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
@@ -194,6 +195,24 @@ class OpTests:
         inputs = self.inputs(**case, layout=layout)
         expected = self.expected_gradients(inputs)
         self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def test_gradients_are_as_stated(
+        self, case: Case, layout: Callable[[Tensor], Tensor]
+    ) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        expected = self.stated_gradients(inputs)
+        self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def stated_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """What the formulas give for the grad_output of `gradients`."""
+        (output,) = self.run(*inputs)
+        torch.manual_seed(1)
+        grad_output = permuted(torch.randn_like(output.contiguous()))
+        values = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+        assert self.stated is not None
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        pairs = zip(self.stated(*values, grad_output), needed, strict=True)
+        return tuple(gradient.sum_to_size(x.shape) for gradient, x in pairs)
 
     def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
         """Exact shape and dtype where a gradient is needed, None elsewhere.
@@ -452,6 +471,11 @@ class TestGradientReversal(OpTests):
         """What gradient_reversal has the gradient of."""
         output: Tensor = -coefficient * x
         return output
+
+    @staticmethod
+    def stated(x: Tensor, coefficient: float, grad_output: Tensor) -> tuple[Any, ...]:
+        """The gradients of gradient_reversal, as they were stated."""
+        return (-coefficient * grad_output,)
 
 
 class TestGradientReversalModule(ModuleTests):

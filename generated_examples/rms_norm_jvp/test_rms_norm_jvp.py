@@ -36,6 +36,11 @@ def permuted(tensor: Tensor) -> Tensor:
     return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
 
 
+def is_real(value: Any) -> bool:
+    """Whether it is a tensor of real numbers."""
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
 def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
     """What a call returned, also where that is one tensor."""
     return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
@@ -66,6 +71,7 @@ class OpTests:
     refused: ClassVar[Sequence[tuple[Any, ...]]] = ()  # input, its change, the message
     constants: ClassVar[Case] = {}  # other values of attributes, which it may refuse
 
+    takes_means: ClassVar[bool] = False
     has_gradient: ClassVar[bool] = True
     ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
     changed_in_place: ClassVar[tuple[str, ...]] = ()
@@ -198,6 +204,22 @@ class OpTests:
                 wanted = self.expected_gradients(inputs)
                 if all(x.isfinite().all() for x in wanted):
                     self.assert_close(gradients(self.run(*inputs), inputs), wanted)
+
+    def test_means_of_large_numbers(self) -> None:
+        """They are within float16 where the sums are not."""
+        assert self.reference is not None
+        for size in (200, 30000):
+            for at in self.argnums(self.inputs()):
+                inputs = [x.half() if is_real(x) else x for x in self.inputs(needs=())]
+                inputs[at] = size * (1 + inputs[at] / 100)
+                try:
+                    expected = as_tuple(self.reference(*inputs))
+                except (RuntimeError, TypeError, ValueError) as error:
+                    pytest.skip(f"not in float16: {error!r}")
+                actual = as_tuple(self.op(*inputs))
+                for one, other in zip(actual, expected, strict=True):
+                    finite = other.isfinite()
+                    assert_close(one[finite], other[finite], rtol=0.1, atol=0.1)
 
     def test_other_shapes_are_refused(self) -> None:
         """Backward is written for the declared shapes."""
@@ -591,6 +613,7 @@ class TestRmsNormJvp(OpTests):
     op = staticmethod(rms_norm_jvp)
     function = RmsNormJvpFunction
     differentiable = ("x", "weight")
+    takes_means = True
     unsupported_of_empty = ("double_backward",)
     supports_forward_ad = True
     autocast = "float32"

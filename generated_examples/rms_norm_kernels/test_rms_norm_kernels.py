@@ -72,7 +72,7 @@ class OpTests:
 
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
-    reads_saved: ClassVar[bool] = True  # in Python, not in a kernel
+    reads_saved: ClassVar[bool] = True  # where Python sees it
     saves_nothing: ClassVar[bool] = False  # its gradient is linear in grad_output alone
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
     supports_vmap: ClassVar[bool] = True

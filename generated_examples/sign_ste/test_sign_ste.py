@@ -57,6 +57,8 @@ class OpTests:
     make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
     reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
     surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    stated: ClassVar[Callable[..., Any] | None] = None  # its gradients, by formulas
+    kinks: ClassVar[tuple[float, ...]] = ()  # what its gradients compare inputs with
     differentiable: ClassVar[tuple[str, ...]] = ()
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
@@ -190,6 +192,42 @@ class OpTests:
         inputs = self.inputs(**case, layout=layout)
         expected = self.expected_gradients(inputs)
         self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def test_gradients_are_as_stated(
+        self, case: Case, layout: Callable[[Tensor], Tensor]
+    ) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        expected = self.stated_gradients(inputs)
+        self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def stated_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """What the formulas give for the grad_output of `gradients`."""
+        (output,) = self.run(*inputs)
+        torch.manual_seed(1)
+        grad_output = permuted(torch.randn_like(output.contiguous()))
+        values = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+        assert self.stated is not None
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        pairs = zip(self.stated(*values, grad_output), needed, strict=True)
+        return tuple(gradient.sum_to_size(x.shape) for gradient, x in pairs)
+
+    def test_gradients_at_kinks(self) -> None:
+        """Of inputs that are what they are compared with `>` is not `>=`."""
+        for at in self.argnums(self.inputs()):
+            values = self.inputs()
+            shape = values[at].shape
+            others = [x for x in values if isinstance(x, Tensor) and x.shape == shape]
+            others.pop([x is values[at] for x in others].index(True))
+            for value in (*self.kinks, *(x.detach() for x in others)):
+                inputs = self.inputs()
+                some = torch.arange(shape.numel()).reshape(shape) % 2 == 0
+                with torch.no_grad():
+                    mixed = torch.where(some.to(inputs[at].device), value, inputs[at])
+                    inputs[at].copy_(mixed)
+                stated = self.stated_gradients if self.stated else None
+                expected = (stated or self.expected_gradients)(inputs)
+                if all(x.isfinite().all() for x in expected):
+                    self.assert_close(gradients(self.run(*inputs), inputs), expected)
 
     def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
         """Exact shape and dtype where a gradient is needed, None elsewhere.
@@ -426,6 +464,7 @@ class TestSignSTE(OpTests):
     function = SignSTEFunction
     differentiable = ("x",)
     enlarged = ("x",)
+    kinks = (-1.0, 0.0, 1.0)
     empty_cases: ClassVar[Cases] = {"empty": {"shape": (0, 3)}}
 
     @staticmethod
@@ -438,6 +477,11 @@ class TestSignSTE(OpTests):
     def surrogate(x: Tensor) -> Tensor:
         """What sign_ste has the gradient of."""
         return x.clamp(-1, 1)
+
+    @staticmethod
+    def stated(x: Tensor, grad_output: Tensor) -> tuple[Any, ...]:
+        """The gradients of sign_ste, as they were stated."""
+        return (grad_output * (x.abs() <= 1),)
 
 
 class TestSignSTEModule(ModuleTests):

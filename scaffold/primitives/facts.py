@@ -42,6 +42,7 @@ FLAGS = (
     *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
     *("positions", "aligned", "single_on_cpu", "limited", "once"),
     *("length", "takes_complex"),
+    *("channels", "averages"),
 )
 # Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
 PASSES = {

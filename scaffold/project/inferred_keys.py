@@ -149,6 +149,12 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
     return Completed(raw)
 
 
+def as_surrogate(spec: OpSpec, raw: Raw, build: Callable[[Raw], OpSpec]) -> OpSpec:
+    """Take what a table states for a surrogate where each derivative is zero, as a command does."""
+    known = "surrogate" in raw or spec.forward is None or spec.forward.kept is not None
+    return spec if known or not _flat(spec) else build({**raw, "surrogate": True})
+
+
 def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
     """Refuse `x^2` of a floating input: it is an exclusive or, which no such tensor takes."""
     floating = {item.name for item in spec.differentiable}

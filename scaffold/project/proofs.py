@@ -223,8 +223,7 @@ def prove(
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     notes += (f"{failure.words}; {failure.hint}",) if failure else ()
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
-    whose = "finite differences" if verdict.by_differences else "PyTorch's autograd"
-    proven = f"{verdict.cases} calls and gradients are those of {whose}"
+    proven = f"{verdict.cases} calls and gradients are {_whose(generated, verdict)}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
     proven += f", torch {version}" if version else ""
     generated = generated._replace(proof=proof, proven=proven)
@@ -275,6 +274,19 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
         return again({**keys, "inputs": inputs, **({"require": both} if both else {})})
 
     return with_inputs
+
+
+def _whose(generated: Generated, verdict: Verdict) -> str:
+    """What the gradients were held against: of a surrogate, not the derivative."""
+    surrogate = generated.spec.surrogate
+    if surrogate is not None and surrogate.forward is None:
+        return (
+            "of the right shapes and dtypes, the values of a surrogate are not proven"
+        )
+    if surrogate is not None:
+        return "right, those of autograd for the surrogate's forward"
+    source = "finite differences" if verdict.by_differences else "PyTorch's autograd"
+    return f"those of {source}"
 
 
 def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:

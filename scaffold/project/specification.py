@@ -18,7 +18,7 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import from_here
-from scaffold.project.inferred_keys import Completed, completed, meant
+from scaffold.project.inferred_keys import Completed, as_surrogate, completed, meant
 from scaffold.project.places import Places, find_places
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.build import build
@@ -516,11 +516,9 @@ def specification(
     """The op that a table of a manifest describes."""
     manifest = Path(from_here(places.root, listed.manifest))
     merged = Merged(listed.entry, Given(), manifest.parent)
-    return build(
-        listed.entry.name,
-        merged.raw,
-        merged.locate,
-        configuration,
-        read,
-        package=places.directories.package,
-    )
+    name, package = listed.entry.name, places.directories.package
+
+    def built(raw: Mapping[str, Any]) -> OpSpec:
+        return build(name, raw, merged.locate, configuration, read, package=package)
+
+    return as_surrogate(built(merged.raw), merged.raw, built)

@@ -52,6 +52,23 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
     return (*emit_lines(forward.statements), f"return {', '.join(values)}")
 
 
+def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
+    """The gradients as formulas state them, in a function of the inputs and of `grad_output`; nothing where they are not all expressions of these."""
+    formulas = dict(spec.gradients)
+    known = {item.name for item in spec.inputs} | {"grad_output", "torch", "F", "math"}
+    own = any(item.optional or item.variadic for item in spec.tensors)
+    if own or spec.dirty or derivation.random or len(spec.outputs) > 1:
+        return ()
+    values = []
+    for item in spec.differentiable:
+        formula = formulas.get(item.name)
+        if formula is None or formula.statements or not formula.names() <= known:
+            return ()
+        assert formula.result is not None
+        values.append(f"{emit(formula.result)},")
+    return (f"return ({' '.join(values)})",)
+
+
 def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
     """The statements, in which an input that changes by what it was itself is made anew: `x = x.div(1 + x.abs())`.
 

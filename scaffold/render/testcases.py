@@ -60,7 +60,16 @@ MAKERS = ("distinct", "in_double", "mask", "nonzero", "spd")
 SHARED = ("Case", "Cases", "ModuleTests", "OpTests", "Options", *MAKERS)
 HELPERS = frozenset(
     {"CONDITIONS", "Inputs", "Questions", "Test", "WARNINGS", "as_tuple", "asked_if"}
-    | {"gradients", "holds", "permuted", "shard", "unshard", "unwritten", *SHARED}
+    | {
+        "gradients",
+        "holds",
+        "is_real",
+        "permuted",
+        "shard",
+        "unshard",
+        "unwritten",
+        *SHARED,
+    }
     # Those of a proof, which has the same class.
     | {"backpropagating", "call_recorder", "make", "making", "needs_of", "on_copy"}
     | {"prepared", "recording", "true_forward"}

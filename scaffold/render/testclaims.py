@@ -5,15 +5,17 @@ Invariant: nothing is said that is so by default; the defaults are those of `OpT
 """
 
 from collections.abc import Iterator
-from math import prod
+from math import isfinite, prod
 from typing import NamedTuple
 
-from scaffold.derive import Derivation
+from scaffold.derive import Derivation, live_forward
 from scaffold.derive.analysis.activity import calls, leaves_torch
 from scaffold.derive.forward.body import writes_in_place
 from scaffold.formula import Node, expressions
-from scaffold.primitives.calls import is_unbatched
+from scaffold.formula.constant_folding import evaluated, literal_value
+from scaffold.primitives.calls import is_unbatched, may_be
 from scaffold.render.library import has_vmap_rule
+from scaffold.render.reference import stated_lines
 from scaffold.render.second_order import decorated
 from scaffold.render.shape_checks import refused
 from scaffold.render.testcases import BATCH, Making
@@ -25,7 +27,7 @@ from scaffold.render.testlimits import (
     takes_any_layout,
 )
 from scaffold.render.testsizes import input_dims
-from scaffold.render.testvalues import enlarged, other_constants
+from scaffold.render.testvalues import attribute_value, enlarged, other_constants
 from scaffold.spec import OpSpec, is_leading
 from scaffold.spec.op_spec import SHARDING
 
@@ -51,6 +53,9 @@ def claims(
 ) -> tuple[Claim, ...]:
     """All of them, but for the op itself, the cases and the functions; `compared` says whether there is a reference."""
     found = [*_inputs(spec, making)]
+    forward = live_forward(spec, spec.forward) if compared and spec.forward else None
+    if forward and any(_averages(node) for node in forward.expressions()):
+        found.append(Claim("takes_means", "True"))
     if spec.differentiable:
         found += _gradient(spec, derivation, making, compared)
     else:
@@ -62,6 +67,20 @@ def tupled(names: tuple[str, ...]) -> str:
     """Names as a tuple."""
     listed = ", ".join(f'"{name}"' for name in names)
     return f"({listed},)" if len(names) == 1 else f"({listed})"
+
+
+def tupled_numbers(numbers: tuple[float, ...]) -> str:
+    """Numbers as a tuple."""
+    return f"({', '.join(map(repr, numbers))}{',' * (len(numbers) == 1)})"
+
+
+def _averages(node: Node) -> bool:
+    return any(may_be(name, "averages") for name in calls(node))
+
+
+def _hides_reads(spec: OpSpec, node: Node) -> bool:
+    """Whether Python does not see what of a tensor is read: a kernel does it, or a transform."""
+    return leaves_torch(node, spec.foreign) or "vjp" in calls(node)
 
 
 def ends_of(spec: OpSpec) -> tuple[int, ...]:
@@ -99,6 +118,10 @@ def _gradient(
     stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
     if (compared or stood_in) and (larger := enlarged(spec)):
         yield Claim("enlarged", tupled(larger))
+    stated = bool(stated_lines(spec, derivation))
+    agreed = stated or not (spec.gradients or spec.backward) and compared
+    if agreed and (numbers := kinks(spec, derivation)):
+        yield Claim("kinks", tupled_numbers(numbers))
     if not takes_any_layout(spec):
         yield Claim("layouts", "(torch.clone,)")
     if spec.surrogate is None and numeric:
@@ -111,7 +134,7 @@ def _gradient(
             yield Claim("saves_nothing", "True")
     if derivation.double_backward:
         yield Claim("double_backward", "True")
-    if any(leaves_torch(node, spec.foreign) for node in _nodes(derivation)):
+    if derivation.missing or any(_hides_reads(spec, x) for x in _nodes(derivation)):
         yield Claim("reads_saved", "False")
     if derivation.jvp and not derivation.jvp.missing:
         yield Claim("supports_forward_ad", "True")
@@ -176,6 +199,27 @@ def _is_complex(spec: OpSpec) -> bool:
 
 
 MANY = 250  # elements, beyond which the derivative of each by each takes minutes
+
+
+def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
+    """The numbers that the backward compares with, on both sides of 0, and 0; nothing where it compares nothing."""
+    nodes = [*_nodes(derivation), *derivation.results]
+    compared = {
+        x
+        for node in nodes
+        for x in node.walk()
+        if x.kind == "compare" and "i" not in x.label  # `is None`
+    }
+    labels = {x.label for node in compared for x in node.walk()}
+    values = [evaluated(x) for node in compared for x in node.walk()]
+    values += [
+        literal_value(attribute_value(spec, item))
+        for item in spec.attributes
+        if item.name in labels and item.default is not None
+    ]
+    numbers = {abs(float(x)) for x in values if isinstance(x, int | float)}
+    found = {0.0, *numbers, *(-x for x in numbers)} if compared else set()
+    return tuple(sorted(filter(isfinite, found)))
 
 
 def is_batched(spec: OpSpec, derivation: Derivation) -> bool:

@@ -18,6 +18,7 @@ from scaffold.render.imports import import_block
 from scaffold.render.layout import Layout
 from scaffold.render.op_testing import needed, op_testing_draft
 from scaffold.render.parameters import kept_attributes, size_arguments
+from scaffold.render.reference import stated_lines
 from scaffold.render.signature import annotation, call_arguments, starred, wrapper_type
 from scaffold.render.templates import OP_TESTING, TESTS
 from scaffold.render.testcases import (
@@ -29,7 +30,7 @@ from scaffold.render.testcases import (
     plan_making,
     samples_name,
 )
-from scaffold.render.testclaims import Claim, claims, tupled
+from scaffold.render.testclaims import Claim, claims, kinks, tupled
 from scaffold.render.testvalues import attribute_value, other_constants
 from scaffold.spec import (
     Attribute,
@@ -241,7 +242,7 @@ def view(
             ["*", *making.parameters] if making.parameters else []
         ),
         make_lines=_make_lines(spec, making),
-        functions=tuple(_functions(spec, names[spec.name], reference)),
+        functions=tuple(_functions(spec, derivation, names[spec.name], reference)),
         module=module_tests(spec, making, names.get(spec.module_name, ""), tests),
     )
 
@@ -272,7 +273,7 @@ def _takes_keywords(spec: OpSpec) -> bool:
 
 
 def _functions(
-    spec: OpSpec, op: str, reference: tuple[str, ...] | None
+    spec: OpSpec, derivation: Derivation, op: str, reference: tuple[str, ...] | None
 ) -> Iterator[FunctionView]:
     """The op, called with every value in its place, and what it is compared with."""
     if _takes_keywords(spec):
@@ -282,6 +283,11 @@ def _functions(
         yield FunctionView("op", title, _parameters(spec), wrapper_type(spec), lines)
     if reference is not None:
         yield compared_with(spec, reference)
+    stated = stated_lines(spec, derivation)
+    if stated and (spec.surrogate is not None or kinks(spec, derivation)):
+        title = f"The gradients of {spec.name}, as they were stated."
+        given = f"{_parameters(spec)}, grad_output: Tensor"
+        yield FunctionView("stated", title, given, "tuple[Any, ...]", stated)
 
 
 def compared_with(spec: OpSpec, lines: tuple[str, ...]) -> FunctionView:

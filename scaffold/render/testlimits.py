@@ -3,6 +3,7 @@
 In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; where in doubt the test is made.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
@@ -21,11 +22,15 @@ from scaffold.spec import OpSpec, is_size_name
 
 
 def never_empty(spec: OpSpec) -> frozenset[str]:
-    """The named dims that the gradient may divide by the length of, or that give a matrix its rank."""
+    """The named dims that the gradient may divide by the length of, that give a matrix its rank, or that PyTorch wants: the channels of a convolution."""
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     dims = [spec.tested_dims(item.name) or () for item in spec.differentiable]
     if "rank" in limits:
         return frozenset(dim for shape in dims for dim in shape if is_size_name(dim))
+    called = {name for node in _nodes(spec) for name in calls(node)}
+    if any(may_be(name, "channels") for name in called):
+        counts = Counter(dim for shape in dims for dim in {*shape} if is_size_name(dim))
+        return frozenset(str(dim) for dim, count in counts.items() if count > 1)
     if "length" not in limits or len(dims) < 2:
         return frozenset()
     return frozenset(shape[-1] for shape in dims if shape and is_size_name(shape[-1]))

@@ -286,7 +286,7 @@ def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
         dims = spec.dims(item.name)
         if dims is None and derived:
             found[spec.index(item.name)] = 0
-        elif leading(dims) == ANY_DIMS:
+        elif (dims or ())[:1] == (ANY_DIMS,):
             found[spec.index(item.name)] = len(dims or ()) - 1
         elif leading(dims):
             named += 1

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.examples.examples import EXAMPLES
+from tests.executed.generation import new_op
 from tests.executed.suites import Suites
 
 
@@ -27,6 +28,7 @@ PASSED = "test_module_passes_constants"
 DTYPE = "test_autocast_dtype"
 LOW = "test_dtype_of_gradients"
 SAVED = "test_saves_what_backward_needs"
+KINKS = "test_gradients_at_kinks"
 MARKED = "test_marks_outputs_without_gradient"
 MISTAKES = (
     planted(
@@ -116,6 +118,21 @@ MISTAKES = (
         ("x, weight = ctx.saved_tensors", "x, weight, _ = ctx.saved_tensors"),
     ),
     planted(
+        "sign_ste",
+        "the mask of a straight-through gradient",
+        KINKS,
+        ("grad_output * (x.abs() <= 1)", "grad_output * (x.abs() < 1)"),
+    ),
+    planted(
+        "layer_norm",
+        "a mean as a sum that overflows",
+        "test_means_of_large_numbers",
+        (
+            "            )\n        centred = x - x.mean(-1, keepdim=True)",
+            "            )\n        centred = x - x.sum(-1, keepdim=True) / x.shape[-1]",
+        ),
+    ),
+    planted(
         "sort_last",
         "an output that is not marked",
         MARKED,
@@ -138,6 +155,53 @@ def test_the_question_finds_the_mistake(
     (tmp_path / example.op_file.name).write_text(text)
     report = suites.run(tmp_path, "--tb=no", "-k", one.question)
     assert set(report.counts) == {"failed"}, report.output
+
+
+KINKED = (
+    ("x", "x.clamp(-1, 1)", (), "x >= -1", "x > -1"),
+    ("x", "torch.relu(x)", (), "output <= 0", "output < 0"),
+    ("x[N], y[N]", "torch.maximum(x, y)", (), "x < y", "x <= y"),
+    ("x, t: float = 0.5", "torch.where(x > t, x, 0 * x)", (), "> ctx.t", ">= ctx.t"),
+    (
+        *("x", "torch.sign(x)"),
+        ("--grad", "x=grad_output * (x.abs() <= 1)", "--surrogate"),
+        *("x.abs() <= 1", "x.abs() < 1"),
+    ),
+)
+
+
+@pytest.mark.parametrize(("inputs", "forward", "options", "old", "new"), KINKED)
+def test_a_comparison_at_a_kink_is_found(
+    inputs: str,
+    forward: str,
+    options: tuple[str, ...],
+    old: str,
+    new: str,
+    tmp_path: Path,
+    suites: Suites,
+) -> None:
+    """Of a gradient that is stated, by its formula; of a derived one, by autograd."""
+    new_op(tmp_path, "kinked", "--inputs", inputs, "--forward", forward, *options)
+    file, asked = tmp_path / "kinked.py", ("--tb=no", "-k", f"{KINKS} or stated")
+    assert set(suites.run(tmp_path, *asked).counts) == {"passed"}
+    text = file.read_text()
+    assert old in text.replace("self.", "")
+    file.write_text(text.replace(old, new))
+    assert suites.run(tmp_path, *asked).counts["failed"]
+
+
+def test_a_surrogate_without_a_stand_in_is_held_against_its_formula(
+    tmp_path: Path, suites: Suites
+) -> None:
+    inputs, clipped = "x, c: float = 0.5", "x=grad_output.clamp(-c, c)"
+    options = ("--inputs", inputs, "--forward", "x * 1", "--grad", clipped)
+    new_op(tmp_path, "clipped", *options, "--surrogate", "--no-verify")
+    file, asked = tmp_path / "clipped.py", ("--tb=no", "-k", "stated")
+    assert set(suites.run(tmp_path, *asked).counts) == {"passed"}
+    text = file.read_text()
+    assert text.count("clamp(-ctx.c, ctx.c)") == 1
+    file.write_text(text.replace("clamp(-ctx.c, ctx.c)", "clamp(-1, 1)"))
+    assert suites.run(tmp_path, *asked).counts["failed"]
 
 
 def test_the_tests_pass_where_warnings_are_errors(suites: Suites) -> None:

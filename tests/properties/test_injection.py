@@ -235,7 +235,7 @@ ALLOWED = {
     *("copy", "gc", "itertools", "math", "pickle", "re", "sys", "weakref"),
     *("collections.abc", "contextlib", "pathlib", "typing", "pytest", "torch", "foo"),
     *("torch.autograd", "torch.autograd.function", "torch.nn.functional"),
-    *("torch.testing", "warnings", "torch.nn", "random"),
+    *("torch.testing", "warnings", "torch.nn", "random", "types"),
 }
 CALLED = {"eval", "exec", "compile", "__import__", "open", "input", "print"}
 

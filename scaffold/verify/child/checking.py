@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck
 from torch.overrides import get_overridable_functions
 
 from scaffold.verify.child.cases import (
@@ -211,7 +212,7 @@ def _check_case(
             told = run.notes or _is_another_number(case) and found.subject == OWN
             run.notes += [] if told else _note(checks, case, found, inputs)
             return
-        if found is not None and not found.raised and is_outside(checks, case, inputs):
+        if found is not None and not found.raised and _is_unasked(checks, case, inputs):
             run.notes += [] if run.notes else _note(checks, case, found, inputs)
             return
         if found is not None:
@@ -259,6 +260,23 @@ def _ask_further(checks: Any, run: Run) -> None:
         found = Found(subject, answer.words, raised=answer.raised, hint=answer.hint)
         run.failure = _failure(checks, found, case.name, inputs, (answer.name,))
         return
+
+
+def _is_unasked(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
+    """Whether it is no call that the forward is for, or PyTorch itself is wrong there."""
+    outside = is_outside(checks, case, inputs)
+    return outside or case.further and _is_pytorchs(checks, inputs)
+
+
+def _is_pytorchs(checks: Any, inputs: Sequence[Any]) -> bool:
+    """Whether the gradient of the op is that of differences, and PyTorch's own is not: `F.cosine_similarity` of a large eps."""
+    if checks.REFERENCE is None or checks.SURROGATE:
+        return False
+    once: dict[str, Any] = {"raise_exception": False, "check_undefined_grad": False}
+    with suppress(Exception):  # whatever the user's code raises
+        ours = gradcheck(checks.OPERATOR, inputs, **once)
+        return ours and not gradcheck(checks.REFERENCE, inputs, **once)
+    return False
 
 
 def _is_another_number(case: Case) -> bool:

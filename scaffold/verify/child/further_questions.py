@@ -507,8 +507,6 @@ def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Whether a gradient has the slope, along one direction, of differences, for values and sizes that the tests have not."""
-    if checks.SURROGATE:
-        return None
     for words, changed in _drawn(checks, inputs):
         if words.startswith(("some of", "one of")):
             continue  # differences say nothing of a kink
@@ -565,8 +563,8 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
     if not checks.HAS_GRADIENT:
         return
     questions: tuple[Question, ...] = (*OF_EACH_CASE, *OF_ONE_CASE)
-    if checks.REFERENCE is None:
-        questions = OF_NO_REFERENCE
+    if checks.REFERENCE is None:  # of a surrogate nothing is known: it may clip
+        questions = () if checks.SURROGATE else OF_NO_REFERENCE
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
         if not refusal(checks, case, None).words:
