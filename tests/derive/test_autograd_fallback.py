@@ -159,3 +159,22 @@ def test_a_call_of_an_alias() -> None:
     calls = [(tensor(2, 5), torch.tensor([3, 1]))]
     text = check_forward("values, index[K; int]", ALIAS, calls)
     assert "lambda new_values:" in text
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x[N]", "torch.outer(x, [])"),
+        ("w[O, I]", "torch.mv(w, True)"),
+        ("x[N, D]", "x @ 2"),
+        ("x[N, D]", "torch.cdist(x, 1)"),
+        ("x[B, N, D]", "torch.bmm(x, ())"),
+        ("x[N, D]", "F.cross_entropy(x, 1)"),
+        ("x[A, B, C, D]", "x.permute(2, [0], 0, 1)"),
+        ("x[N]", "a, b = x,\nreturn a * 2"),
+    ],
+)
+def test_what_pytorch_refuses_is_left_to_it(inputs: str, forward: str) -> None:
+    """Something that is no tensor in the place of one, another number of values: the proof tells what PyTorch says of it."""
+    derivation = derive(spec_of(inputs, forward=forward))
+    assert not derivation.derived or derivation.notes

@@ -12,7 +12,7 @@ from functools import cache
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.op import Op, Operation, Program, literal, tensors
 from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lead
-from scaffold.derive.graph.static_values import may_be_none
+from scaffold.derive.graph.static_values import UnsupportedError, may_be_none
 from scaffold.primitives.calls import facts_of_call
 
 # --- Sizes without a name, by what they come of: two that come of the same are equal.
@@ -446,13 +446,13 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
     """A scalar, or one loss for each example."""
     if literal(args["reduction"]) in ("mean", "sum"):
         return SCALAR
-    x, target = list(tensors(args.values()))[:2]
-    rank = x.shape.rank
+    x, target = _factors(args)
+    rank = x.rank
     if rank is None or literal(args["reduction"]) != "none":
         return None
-    if target.shape.rank == rank:  # probabilities
-        return shapes.reduced(x.shape, (min(1, rank - 1),), False)
-    return target.shape if target.shape.rank == rank - 1 else None
+    if target.rank == rank:  # probabilities
+        return shapes.reduced(x, (min(1, rank - 1),), False)
+    return target if target.rank == rank - 1 else None
 
 
 # --- Shapes of what is computed of windows that slide over the last dims: convolutions.
@@ -541,7 +541,9 @@ def _reversed(program: Program, args: Args) -> Shape | None:
 
 def _permuted(program: Program, args: Args) -> Shape | None:
     dims = literal(args["dims"])
-    return shapes.permuted(args["x"].shape, dims) if isinstance(dims, tuple) else None
+    if not isinstance(dims, tuple) or not all(isinstance(dim, int) for dim in dims):
+        return None
+    return shapes.permuted(args["x"].shape, dims)
 
 
 def _unsqueezed(program: Program, args: Args) -> Shape | None:
@@ -576,7 +578,7 @@ def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
 
 
 def _pairs(program: Program, args: Args) -> Shape | None:
-    x, y = (item.shape.dims for item in tensors(args.values()))
+    x, y = (shape.dims for shape in _factors(args))
     if x is None or y is None or len(x) < 2 or x[:-2] != y[:-2]:
         return None
     return Shape((*x[:-1], y[-2]))
@@ -625,15 +627,23 @@ def _expanded(program: Program, args: Args) -> Shape | None:
     return Shape(tuple(done))
 
 
+def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
+    """The shapes of the first two tensors, of what takes at least two."""
+    found = [item.shape for item in tensors(args.values())]
+    if len(found) < 2:
+        raise UnsupportedError("something that is no tensor in the place of one")
+    return found[0], found[1]
+
+
 def _matmul(program: Program, args: Args) -> Shape | None:
-    left, right = (item.shape for item in tensors(args.values()))
+    left, right = _factors(args)
     found = shapes.multiplied(left, right)
     return found or shapes.unknown(shapes.MatrixProduct(left, right))
 
 
 def _vector(program: Program, args: Args) -> Shape | None:
     """The shape of `torch.mv`, which takes a matrix and a vector."""
-    x, y = (item.shape for item in tensors(args.values()))
+    x, y = _factors(args)
     return shapes.multiplied(x, y) or shapes.unknown(shapes.ProductWithVector(x, y))
 
 
@@ -654,7 +664,7 @@ def _without_matrix(program: Program, args: Args) -> Shape | None:
 
 
 def _solved(program: Program, args: Args) -> Shape | None:
-    left, right = (item.shape for item in list(tensors(args.values()))[:2])
+    left, right = _factors(args)
     if left.rank == 2 and right.rank in (1, 2):
         return right
     if as_many_dims(left, right) and left.dims and right.dims:

@@ -551,6 +551,8 @@ class Expressions(Evaluator):
 
     def item(self, op: Op, position: int) -> Op:
         """One of several results."""
+        if op.rule == "list" and not -len(op.args) <= position < len(op.args):
+            raise UnsupportedError("another number of values than of names")
         if op.rule == "list":
             return op.args[position]
         if op.rule == "shape":

@@ -491,7 +491,7 @@ def default_eps(make: Maker, x: Op) -> Op:
 @word
 def inverse_permutation(make: Maker, dims: Op) -> Op:
     order = literal(dims)
-    if not isinstance(order, tuple):
+    if not isinstance(order, tuple) or not all(isinstance(at, int) for at in order):
         raise UnsupportedError("a permutation that is not written out")
     plain = [int(at) % len(order) for at in order]
     return make.const(tuple(plain.index(at) for at in range(len(plain))))
