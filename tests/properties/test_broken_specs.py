@@ -62,7 +62,7 @@ GARBAGE = st.one_of(
     st.text(max_size=30), st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
 )
 PLACE = re.compile(
-    r"(?P<source>--[a-z-]+|NAME|ops\.toml|maths\.py|pyproject\.toml):(?P<line>\d+):(?P<column>\d+): \S"
+    r"(?P<source>--[a-z-]+|NAME|ops\.toml|maths\.py|pyproject\.toml)(:(?P<line>\d+):(?P<column>\d+))?: \S"
 )
 
 
@@ -138,7 +138,8 @@ def check_place(line: str, known: dict[str, list[str]]) -> None:
     """The place is one in something that the user wrote, or just behind its end."""
     place = PLACE.match(line)
     assert place, f"no place: {line!r}"
-    number, column = int(place["line"]), int(place["column"])
+    assert place["line"] or place["source"].startswith(("--", "NAME"))
+    number, column = int(place["line"] or 1), int(place["column"] or 1)
     assert number >= 1 and column >= 1
     for text in known.get(place["source"], [""]):
         lines = re.split(r"\r\n|\r|\n", text)
