@@ -545,10 +545,10 @@ BUDGET = {
     "inspect": 3556,
     "lint": 3542,
     "primitives": 852,
-    "project": 4948,
+    "project": 4950,
     "render": 5777,
     "spec": 4660,
-    "verify": 4469,
+    "verify": 4485,
     "workspace": 2022,
 }
 

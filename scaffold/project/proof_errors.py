@@ -43,6 +43,7 @@ LIBRARY = (
 SAID = ("outputs", "samples")  # what the specification says beside the formulas
 _OPTION = re.compile(r"--(inputs|outputs|samples)\b")
 _GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
+_REQUIRED = re.compile(r"--require ('[^']*')")
 
 
 class Subject(NamedTuple):
@@ -67,7 +68,8 @@ def error_of(
     lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
     hint = (other and other.hint) or _hint(subject, verdict)
     if hint and _in_file(subject):
-        hint = _OPTION.sub(r"'\1'", _GIVEN.sub(r"\1 = ", hint))
+        hint = _REQUIRED.sub(r"require = [\1]", _GIVEN.sub(r"\1 = ", hint))
+        hint = _OPTION.sub(r"'\1'", hint)
     error = (ScaffoldError if failure.tried else VerificationError)(words, place, hint)
     error.details = lines
     return error

@@ -371,7 +371,10 @@ def _search_shapes(checks: Any, run: Run) -> None:
     elif found is None:
         instead = shapes_taken(checks, declared=False)
         if isinstance(instead, Shapes):
-            run.failure["hint"] = f"shapes that it takes, for instance: {instead}"
+            wanted = " and ".join(instead.conditions)
+            run.failure["hint"] = f"shapes that it takes, for instance: {instead}" + (
+                wanted and f", with --require '{wanted}'"
+            )
     elif isinstance(found, Shapes):
         run.shapes = found
     else:

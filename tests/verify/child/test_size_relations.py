@@ -12,6 +12,11 @@ RELATIONS = {
         "q * k.repeat_interleave(n_rep, 1)",
     ),
     "C == A + B": ("a[A], b[B], c[C]", "torch.cat((a, b)) * c"),
+    # Of the tests' sizes, which follow each other, E == A + D is true as well.
+    "E == B + C": (
+        "a[A], b[B], c[C], d[D], e[E]",
+        "torch.cat((b, c)) * e * a.sum() * d.sum()",
+    ),
     "M == N + 2": ("x[N], w[M]", "F.pad(x, (1, 1)) * w"),
 }
 
@@ -29,6 +34,16 @@ def test_what_the_forward_wants_is_found(relation: str) -> None:
         ("x[N], y[N]", "x * y"),
         ("x[N], y[M]", "torch.nothing(x) * y"),
         ("x[N, D], w[K, D]", "x @ w"),  # that two names are equal is not assumed
+        # Less is taken too: these sizes are a bound's.
+        (
+            "x[N, L], p[M], w[K]",
+            "x[:, :-1].topk(w.shape[0]).values.sum() * w * p.sum()",
+        ),
+        # Other multiples are taken too.
+        (
+            "q[4, N, D, K], k[4, 4, M, K], v[4, 4, M, H]",
+            "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)",
+        ),
     ],
 )
 def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
@@ -37,13 +52,24 @@ def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
     assert verdict(inputs=inputs, forward=forward, derive=True).conditions == ()
 
 
-def test_of_sizes_that_no_relation_mends_shapes_are_told() -> None:
-    found = verdict(
-        inputs="input[N, I], weight[O, I], bias[O]?",
-        forward="input @ weight + bias",
-        derive=True,
-    )
+@pytest.mark.parametrize(
+    ("inputs", "forward", "hint"),
+    [
+        (
+            "input[N, I], weight[O, I], bias[O]?",
+            "input @ weight + bias",
+            "input[N, D], weight[D, K], bias[K]",
+        ),
+        (
+            "x[N, D], w[K]",
+            "x.topk(w.shape[0], dim=1).values * w",
+            "x[N, D], w[4], with --require 'D >= 4'",
+        ),
+    ],
+)
+def test_of_sizes_that_no_relation_mends_shapes_and_conditions_are_told(
+    inputs: str, forward: str, hint: str
+) -> None:
+    found = verdict(inputs=inputs, forward=forward, derive=True)
     assert found.failure is not None
-    assert found.failure.hint == (
-        "shapes that it takes, for instance: input[N, D], weight[D, K], bias[K]"
-    )
+    assert found.failure.hint == f"shapes that it takes, for instance: {hint}"
