@@ -547,7 +547,7 @@ BUDGET = {
     "primitives": 852,
     "project": 4950,
     "render": 5777,
-    "spec": 4660,
+    "spec": 4675,
     "verify": 4485,
     "workspace": 2022,
 }

@@ -57,8 +57,8 @@ def tokenize(text: str, start: Location) -> list[Token]:
     while position < len(text):
         place = start.shifted(line, position - line_start)
         match = _TOKEN.match(text, position)
-        if match is None:
-            raise _unknown(text[position], place)
+        if match is None or (match.group() in "*+-" and _computes(text, position)):
+            raise _unknown(text, position, place)
         kind, piece = match.lastgroup or "", match.group()
         if kind != "space":
             tokens.append(Token(kind, piece, place, position, match.end()))
@@ -70,19 +70,39 @@ def tokenize(text: str, start: Location) -> list[Token]:
     return [*tokens, Token("end", "", last, position, position)]
 
 
-ARITHMETIC = (
-    "a dim is a name or a number: name the size, as 'half', and state what it is, as in "
-    "--require 'D == 2 * half'"
-)
-
 EXAMPLE = "write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"
 
 
-def _unknown(character: str, place: Location) -> ScaffoldError:
+def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
+    character = text[position]
     if character in "'\"":
         return ScaffoldError("this string is not closed", place)
-    hint = ARITHMETIC if character in "/+-%" else EXAMPLE
+    hint = _with_name(text, position) if character in "/+-%*" else EXAMPLE
     return ScaffoldError(f"unexpected character {character!r}", place, hint)
+
+
+def _computes(text: str, position: int) -> bool:
+    """Whether `*`, `+` or `-` stands between two values of a shape: `x[2*D]`."""
+    opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
+    before = text[:position].rstrip()[-1:]
+    return opened and (before.isalnum() or before in "_)")
+
+
+def _with_name(text: str, position: int) -> str:
+    """Return a name for a dim that is computed, and a condition of names that there are."""
+    start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
+    dim = re.split(r"[],;]", text[start:])[0]
+    names, others = (
+        {*re.findall(r"[^\W\d]\w*", part)}
+        for part in (dim, f"{text[:start]} {text[start + len(dim):]}")
+    )
+    name = next((one for one in "MNKPQRS" if one not in names | others), "a name")
+    hint = f"a dim is a name or a number: write {name} for {dim.strip()}"
+    factor = re.fullmatch(r"(?:\w+\*)?(\d+)(?:\*\w+)?", re.sub(r"\s", "", dim))
+    if names <= others:
+        whole = re.sub(r"/+", "//", dim.strip())
+        return f"{hint}, with --require '{name} == {whole}'"
+    return f"{hint}, with --require '{name} % {factor[1]} == 0'" if factor else hint
 
 
 def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
@@ -299,7 +319,7 @@ class _EntryParser(Cursor):
         dims = None if bare else self.dims()
         traits = self.traits() if self.take(";") else ()
         if not self.take("]"):
-            hint = "separate dimensions with commas; a relation goes to --require 'M == 2 * N'"
+            hint = "separate dimensions with commas"
             if (
                 self.tokens[self.position - 1].text == "..."
                 and self.next.kind == "name"

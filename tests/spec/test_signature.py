@@ -204,8 +204,28 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ),
         (
             "x[N*2]",
-            ("4: expected ',' or ']', found '*'\nhint: separate dimensions with commas; "
-            "a relation goes to --require 'M == 2 * N'"),
+            ("4: unexpected character '*'\nhint: a dim is a name or a number: write M "
+            "for N*2, with --require 'M % 2 == 0'"),
+        ),
+        (
+            "x[..., 2 * D], M, w[D, K]",
+            ("10: unexpected character '*'\nhint: a dim is a name or a number: write N "
+            "for 2 * D, with --require 'N == 2 * D'"),
+        ),
+        (
+            "x[D], y[D/2]",
+            ("10: unexpected character '/'\nhint: a dim is a name or a number: write M "
+            "for D/2, with --require 'M == D//2'"),
+        ),
+        (
+            "x[N], y[N-1]",
+            ("10: unexpected character '-'\nhint: a dim is a name or a number: write M "
+            "for N-1, with --require 'M == N-1'"),
+        ),
+        (
+            "x[N+1]",
+            ("4: unexpected character '+'\n"
+            "hint: a dim is a name or a number: write M for N+1"),
         ),
         (
             "x[-1]",
