@@ -548,7 +548,7 @@ BUDGET = {
     "project": 4950,
     "render": 5777,
     "spec": 4675,
-    "verify": 4485,
+    "verify": 4493,
     "workspace": 2022,
 }
 

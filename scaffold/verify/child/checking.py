@@ -212,8 +212,8 @@ def _check_case(
             told = run.notes or _is_another_number(case) and found.subject == OWN
             run.notes += [] if told else _note(checks, case, found, inputs)
             return
-        if found is not None and not found.raised and _is_unasked(checks, case, inputs):
-            run.notes += [] if run.notes else _note(checks, case, found, inputs)
+        if unasked := _unasked(checks, case, inputs, found):
+            run.notes += [] if run.notes else _note(checks, case, unasked, inputs)
             return
         if found is not None:
             found = _of_memory(checks, case, layout, needs, found, judge)
@@ -262,10 +262,18 @@ def _ask_further(checks: Any, run: Run) -> None:
         return
 
 
-def _is_unasked(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
-    """Whether it is no call that the forward is for, or PyTorch itself is wrong there."""
-    outside = is_outside(checks, case, inputs)
-    return outside or case.further and _is_pytorchs(checks, inputs)
+def _unasked(
+    checks: Any, case: Case, inputs: Sequence[Any], found: Found | None
+) -> Found | None:
+    """Return what to note of a call that the forward is not for, or of which PyTorch itself is wrong."""
+    if found is None or found.raised:
+        return None
+    if is_outside(checks, case, inputs):
+        return found
+    if not case.further or not _is_pytorchs(checks, inputs):
+        return None
+    subject, words = f"PyTorch's own {found.subject}", "is not that of differences"
+    return found._replace(subject=subject, words=words)
 
 
 def _is_pytorchs(checks: Any, inputs: Sequence[Any]) -> bool:

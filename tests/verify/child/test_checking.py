@@ -242,6 +242,16 @@ def test_shapes_that_nobody_declared_may_raise_but_not_be_wrong() -> None:
     assert wrong is not None and wrong.subject == "grad_y"
 
 
+def test_where_pytorch_itself_is_wrong_the_note_names_it() -> None:
+    found = verdict(
+        inputs="a[N, D], b[N, D], eps: float = 1e-8",
+        forward="F.cosine_similarity(a, b, dim=-1, eps=eps)",
+        derive=True,
+    )
+    assert found.failure is None
+    assert found.notes[0].endswith(": PyTorch's own grad_b is not that of differences")
+
+
 def test_a_forward_that_takes_no_shape_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
