@@ -540,7 +540,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4161,
-    "derive": 19661,
+    "derive": 19662,
     "formula": 6681,
     "inspect": 3556,
     "lint": 3542,

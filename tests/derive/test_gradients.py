@@ -4,6 +4,7 @@ import pytest
 
 from scaffold.derive import Derivation, derive
 from scaffold.formula import emit_lines
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, op_text, spec_of, text_of
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
@@ -448,3 +449,13 @@ def test_leading_dims_of_two_names_may_broadcast() -> None:
     text = op_text("x[*a, D], y[*b, D]", forward="x * y")
     assert backward_of(text).count("sum_to_size") == 2
     assert "raise ValueError" not in text
+
+
+@pytest.mark.parametrize(
+    "alpha", ["torch.as_tensor(a)", "torch.as_tensor(a, dtype=x.dtype).to(x.device)"]
+)
+def test_a_tensor_of_an_attribute_is_a_number(alpha: str) -> None:
+    forward = f"alpha = {alpha}\nreturn (alpha * (1 - x).square() * y).mean()"
+    calls = [(tensor(3, 2), tensor(2), value) for value in (0.25, -2.0)]
+    text = check_forward("x, y, a: float = 0.25", forward, calls)
+    assert "autograd" not in text.replace("torch.autograd import", "")

@@ -82,13 +82,14 @@ def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
 def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
     """Whether the expression goes where autograd does not see: NumPy, or code of the user's."""
     through = [item for item in node.walk() if callee(item) in NUMPY]
-    return bool(node.names() & imported) or not all(map(_is_of_numbers, through))
+    return bool(node.names() & imported) or not all(map(_is_no_array, through))
 
 
-def _is_of_numbers(call: Node) -> bool:
-    """Whether a tensor is made of Python numbers alone: `torch.as_tensor(0.5)`."""
+def _is_no_array(call: Node) -> bool:
+    """Whether `as_tensor` is given a number, an attribute or a tensor: what makes an array is told of where it does."""
     plain = call.args[1 : len(call.args) - len(call.keywords)]
-    return callee(call) == "as_tensor" and not any(item.names() for item in plain)
+    inner = [item for one in plain for item in one.walk() if item.kind == "call"]
+    return callee(call) == "as_tensor" and not inner
 
 
 @lru_cache(maxsize=1024)  # asked of every line in each style and for each declaration
