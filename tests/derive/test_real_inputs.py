@@ -134,7 +134,9 @@ def test_inputs_that_are_declared_complex_have_none() -> None:
     assert "is_complex" not in text and ".conj()" in backward_of(text)
 
 
-@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+@pytest.mark.parametrize(
+    "policy", ["recompute", pytest.param("balanced", marks=pytest.mark.each_commit)]
+)
 @pytest.mark.parametrize(
     "rule",
     in_every_run(
