@@ -218,7 +218,8 @@ class OpTests:
             shape = values[at].shape
             others = [x for x in values if isinstance(x, Tensor) and x.shape == shape]
             others.pop([x is values[at] for x in others].index(True))
-            for value in (*self.kinks, *(x.detach() for x in others)):
+            points: list[Any] = [*self.kinks, *(x.detach() for x in others)]
+            for value in points:
                 inputs = self.inputs()
                 some = torch.arange(shape.numel()).reshape(shape) % 2 == 0
                 with torch.no_grad():
