@@ -1068,8 +1068,8 @@ class _Starts(ast.NodeVisitor):
                     self.filled.setdefault(name, set()).add(OTHERWISE)
                 self.visit(above)
             case ast.Attribute(owner, word) if (
-                word in WALKS and _path(owner)[0] == SELF
-            ):
+                word in WALKS or word == "requires_grad_" and _freezes(node)
+            ) and _path(owner)[0] == SELF:
                 self.touched.add(_attribute(owner))
             case ast.Attribute(ast.Name("self"), name):
                 self.run(name)  # others make a parameter or a module
@@ -1088,6 +1088,8 @@ class _Starts(ast.NodeVisitor):
         first, *names = _path(node)
         if first != SELF:
             self.generic_visit(node)
+        elif isinstance(node.ctx, ast.Store) and names[-1] == "requires_grad":
+            self.touched.add("_".join(names[:-1]))
         elif names[-1] not in READ:
             known = self.attributes.get(names[0])
             if known is None or known.module or known.default is None:
@@ -1096,6 +1098,12 @@ class _Starts(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if node.id == SELF:
             self.touched.add("")
+
+
+def _freezes(call: ast.Call) -> bool:
+    """Whether `requires_grad_` is given anything but True."""
+    given = [*call.args, *(item.value for item in call.keywords)]
+    return any(not isinstance(x, ast.Constant) or x.value is not True for x in given)
 
 
 def _asks_whether_there(test: ast.expr, name: str, known: Attribute) -> bool:

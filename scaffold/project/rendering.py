@@ -244,7 +244,7 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
         notes = [said] if owned and specified.spec.module is not None else []
         notes += known.notes
     if known.lost:
-        said = f"no module: {', '.join(known.lost)} would start otherwise than __init__ says"
+        said = f"no module: {', '.join(known.lost)} would start or be trained otherwise than __init__ says"
         first, is_buffer = known.lost[0], known.lost[0] in known.buffers
         one = f"--buffers {first}, which is" if is_buffer else f"--init '{first}=...'"
         notes.append(f"{said}; for one, state {one}{' zeros at first' * is_buffer}")
@@ -264,13 +264,12 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
 
 
 def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
-    """That the module takes arguments in other places than the one of the file: a call by position would swap them."""
+    """That the module takes other arguments in some place than the one of the file: a call by position would mean something else."""
     if spec.module is None:
         return []
     given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
     taken = list(takewhile(lambda item: item != "*", given))
-    pairs = zip(taken, (*made_by, *[""] * len(taken)), strict=False)
-    if all(one == two for one, two in pairs if one in made_by):
+    if not made_by or all(map(str.__eq__, taken, made_by)):
         return []
     listed = f"({', '.join(taken)}), __init__ ({', '.join(made_by)})"
     return [f"the module takes {listed}: give them by name"]

@@ -415,7 +415,7 @@ def test_parameters_start_as_those_of_the_module_do(tmp_path: Path) -> None:
     asked = ("--forward", "@layers.py:Scale", "--no-test")
     done = new_op(tmp_path, *asked, name="scale")
     assert (
-        "note: no module: shift would start otherwise than __init__ says; for one, "
+        "note: no module: shift would start or be trained otherwise than __init__ says; for one, "
         "state --init 'shift=...'"
     ) in done.err
     assert "nn.Module" not in (tmp_path / "scale.py").read_text()
@@ -451,7 +451,7 @@ def test_a_mask_that_would_start_as_zeros_gets_no_module(tmp_path: Path) -> None
     (tmp_path / "layers.py").write_text(CAUSAL)
     asked = ("--forward", "@layers.py:Causal", "--no-verify", "--stdout")
     said = (
-        "note: no module: mask would start otherwise than __init__ says; for one, state "
+        "note: no module: mask would start or be trained otherwise than __init__ says; for one, state "
         "--buffers mask, which is zeros at first"
     )
     for stated in ((), ("--inputs", "x[n, n], mask[n, n; const]")):
@@ -848,3 +848,66 @@ def test_what_is_taken_of_stated_names_is_told_and_proven(tmp_path: Path) -> Non
         "note: n: int in --inputs: Tensor.view takes 'shape'",
         "note: causal: bool in --inputs: it is a condition",
     ]
+
+
+FROZEN = """import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, d, n):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(d))
+        {statement}
+
+    def forward(self, x):
+        return x * self.w
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "kept"),
+    [
+        ("self.w.requires_grad_(False)", False),
+        ("self.w.requires_grad_(n > 2)", False),
+        ("self.w.requires_grad = False", False),
+        ("self.requires_grad_(False)", False),
+        ("self.w.requires_grad_()", True),
+        ("self.w.requires_grad_(True)", True),
+    ],
+)
+def test_a_parameter_that_is_frozen_makes_no_module(
+    tmp_path: Path, statement: str, kept: bool
+) -> None:
+    (tmp_path / "layers.py").write_text(FROZEN.format(statement=statement))
+    words = ("new-op", "scaled", "--forward", "@layers.py:Scale", "--no-verify")
+    outcome = scaffold(tmp_path, *words, "--stdout", "--no-test")
+    assert ("nn.Module" in outcome.out) is kept
+    assert (
+        "no module: w would start or be trained otherwise" in outcome.err
+    ) is not kept
+
+
+WIDENED = """import torch
+from torch import nn
+
+
+class FeedForward(nn.Module):
+    def __init__(self, dim, mult=4):
+        super().__init__()
+        inner = int(dim * mult)
+        self.up = nn.Linear(dim, inner)
+        self.down = nn.Linear(inner, dim)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+"""
+
+
+def test_a_number_that_means_something_else_is_told(tmp_path: Path) -> None:
+    """`FeedForward(64, 4)` has 256 hidden features in the file, the module's second argument is their number."""
+    (tmp_path / "layers.py").write_text(WIDENED)
+    words = ("new-op", "widened", "--forward", "@layers.py:FeedForward", "--no-verify")
+    outcome = scaffold(tmp_path, *words, "--stdout", "--no-test")
+    told = "the module takes (dim, inner), __init__ (dim, mult): give them by name"
+    assert told in outcome.err
