@@ -43,6 +43,7 @@ from scaffold.formula.substitution import (
 from scaffold.formula.text import Refusal
 from scaffold.formula.user_functions import check_decorators
 
+IMPORTED = "a formula calls the function around it, by its name: --import 'MODULE:FUNCTION' in the place of '@file'"
 MOST = 300  # calls: more is a program that doubles at every step
 Known = dict[str, Function]  # the functions that are defined inside the one that runs
 Report = Callable[[Refusal], None]
@@ -615,6 +616,10 @@ class Sites(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """`halves(x)[0]`, where the function returns `a, b`, is `a`."""
+        match node.value:
+            case ast.Name(name) if name.startswith("@") or name in self.known:
+                message = f"'{own_name(name)}[...]' launches a kernel"
+                raise Refusal(node, message, IMPORTED)
         made = isinstance(node.value, ast.Call)
         self.generic_visit(node)
         match node:

@@ -26,7 +26,10 @@ from scaffold.primitives.calls import is_in_place
 
 SEVERAL_OUTPUTS = "the outputs have {}; what only the backward needs is no output: in the forward, y, rstd = kernel(x); return y"
 LONGEST = 40  # characters of a statement that is shown
-LOOP = ("a loop", "loops stand in a forward alone")
+LOOP = (
+    "a loop",
+    "loops stand in a forward alone; a function that has one is called by its name, with --import",
+)
 PLAIN_FORMS = {  # Python that formulas do without
     "dict": NO_DICT,
     "map": "list the values: [f(a), f(b)], or of a tensor [f(t) for t in x.unbind(0)]",

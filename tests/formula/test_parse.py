@@ -161,11 +161,15 @@ def test_indentation_and_newlines_of_the_surroundings(
         ),
         (
             "for i in x:\n    y = i\nreturn y",
-            [f"--forward: a loop {NOT}\nhint: loops stand in a forward alone"],
+            [
+                f"--forward: a loop {NOT}\nhint: loops stand in a forward alone; a function that has one is called by its name, with --import"
+            ],
         ),
         (
             "while x:\n    k = x\nreturn k",
-            [f"--forward: a loop {NOT}\nhint: loops stand in a forward alone"],
+            [
+                f"--forward: a loop {NOT}\nhint: loops stand in a forward alone; a function that has one is called by its name, with --import"
+            ],
         ),
         (
             "try:\n    k = x\nexcept ValueError:\n    k = y\nreturn k",
