@@ -99,7 +99,7 @@ def make(
 
 
 def within_limits(house: House, render: Callable[[], Text]) -> Text:
-    """Render; a team's templates in a process with limits of time and memory."""
+    """Call what renders; with a team's templates, in a process with limits of time and memory."""
     if not house.templates.layers:
         return render()
     from scaffold.verify.limits import LimitReached, limited
@@ -264,7 +264,7 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
 
 
 def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
-    """That the module takes other arguments in some place than the one of the file: a call by position would mean something else."""
+    """Return a note where the module's constructor takes another argument at some position than that of the file's class."""
     if spec.module is None:
         return []
     given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
@@ -341,7 +341,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """That nothing casts the tensors of a function of the user's, which may come in several dtypes."""
+    """Return a note where a function of the user's may get tensors of several dtypes under autocast."""
     if spec.forward is None or spec.amp or derivation.autocast.amp != "off":
         return []
     called = sorted(spec.foreign & spec.forward.names())

@@ -12,11 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scaffold.errors import ScaffoldError
 from scaffold.files import read_bytes
 
 SECONDS = 5  # of a processor, for the files of one op
-GRACE = 2  # seconds more for what does not hear of it
+GRACE = 2  # seconds more, for the TimeoutError to be raised
 BYTES = 1 << 30
 
 Result = TypeVar("Result")
@@ -63,7 +62,7 @@ def hold() -> None:
     """Limit the memory of this process from now on."""
     global _held
     _held = True
-    with suppress(ScaffoldError, OSError, ValueError):
+    with suppress(OSError, ValueError):
         pages = int(read_bytes(Path("/proc/self/statm")).split()[0])
         most = pages * resource.getpagesize() + BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -71,7 +70,7 @@ def hold() -> None:
 
 @contextmanager
 def _timed() -> Iterator[None]:
-    """Raise a TimeoutError after so many seconds of work; end the process where that is not heard of."""
+    """Raise a TimeoutError after so many seconds of work; kill the process where a call of C does not return to Python."""
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"more than {SECONDS} seconds of work")

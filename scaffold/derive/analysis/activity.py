@@ -86,7 +86,7 @@ def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
 
 
 def _is_no_array(call: Node) -> bool:
-    """Whether `as_tensor` is given a number, an attribute or a tensor: what makes an array is told of where it does."""
+    """Say if `as_tensor` is given a name or a number, no call; `x.numpy()` counts in the statement where it stands."""
     plain = call.args[1 : len(call.args) - len(call.keywords)]
     inner = [item for one in plain for item in one.walk() if item.kind == "call"]
     return callee(call) == "as_tensor" and not inner

@@ -628,7 +628,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 
 
 def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
-    """The shapes of the first two tensors, of what takes at least two."""
+    """Return the shapes of the first two tensors; raise UnsupportedError where there are fewer."""
     found = [item.shape for item in tensors(args.values())]
     if len(found) < 2:
         raise UnsupportedError("something that is no tensor in the place of one")
