@@ -92,7 +92,7 @@ class Inferred(NamedTuple):
     notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
 
     def without_starts(self, raw: Mapping[str, Any]) -> "Inferred":
-        """The same with those whose start nobody says: no module is written, which would start otherwise than the one of the file."""
+        """Return the same without a module where nobody says how one of its parameters starts: it would start otherwise than the file's."""
         if {"module", "params", "buffers", "update"} & raw.keys():
             return self
         lost = filterfalse(raw.get("init", {}).__contains__, self.unkept)

@@ -202,7 +202,7 @@ MANY = 250  # elements, beyond which the derivative of each by each takes minute
 
 
 def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
-    """The numbers that the backward compares with, on both sides of 0, and 0; nothing where it compares nothing."""
+    """Return the numbers that the backward compares values with, these negated, and 0; none where it compares nothing."""
     nodes = [*_nodes(derivation), *derivation.results]
     compared = {
         x

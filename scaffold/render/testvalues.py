@@ -268,7 +268,7 @@ def _values(spec: OpSpec, item: Attribute) -> tuple[Value, ...]:
 
 
 def other_constants(spec: OpSpec) -> dict[str, Value]:
-    """Another value of each constant, which an op that has it written down does not follow; where `dim` is another one, shapes are."""
+    """Return another value for each attribute, so that an op with the usual one in its code fails; none for axes and sizes, which change shapes."""
     found: dict[str, Value] = {}
     named = {
         name for item in spec.tensors for name in spec.tested_dims(item.name) or ()
@@ -287,7 +287,7 @@ def other_constants(spec: OpSpec) -> dict[str, Value]:
 
 
 def _near(number: float) -> float:
-    """Half of it, which lies where it lies: a probability remains one. What is next to nothing becomes seen."""
+    """Return half of a number, so that a probability stays one; 0.1 of one that is too small to show beside numbers about 1."""
     return number / 2 if abs(number) >= VISIBLE else math.copysign(0.1, number)
 
 
