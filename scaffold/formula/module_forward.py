@@ -30,9 +30,10 @@ from scaffold.formula.definitions import (
     parameters,
 )
 from scaffold.formula.names import numbered, take
+from scaffold.formula.numpy_numbers import FUNCTIONS
 from scaffold.formula.operators import called, made_of
 from scaffold.formula.substitution import names_in
-from scaffold.formula.text import Refusal
+from scaffold.formula.text import BUILTINS, Refusal
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
 SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
@@ -258,12 +259,38 @@ class _Filling(BranchTaker):
         return node
 
 
-def _is_arithmetic(value: ast.expr, *more: type[ast.AST]) -> bool:
-    """Whether it is made of names and numbers alone, and perhaps of `more`."""
+NUMBERS = BUILTINS - {"divmod", "isinstance", "len", "list", "range", "sum", "tuple"}
+
+
+def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
+    """Whether it is made of names, numbers and their functions alone, and perhaps of `more`."""
+    match value:
+        case ast.Call(callee, given, []) if _is_of_numbers(callee):
+            return all(_is_arithmetic(item, *more) for item in given)
+        case ast.Attribute() if _is_of_numbers(value):  # `math.pi`
+            return True
     kinds: tuple[type[ast.AST], ...] = (ast.Name, ast.Constant, ast.BinOp, ast.operator)
     kinds = (*kinds, ast.expr_context)
     kinds = (*kinds, ast.UnaryOp, ast.unaryop, *more)
-    return all(isinstance(node, kinds) for node in ast.walk(value))
+    inside = ast.iter_child_nodes(value)
+    return isinstance(value, kinds) and all(_is_arithmetic(x, *more) for x in inside)
+
+
+def _is_of_numbers(callee: ast.expr) -> bool:
+    name = dotted_name(callee) or ""
+    return name in NUMBERS or name.startswith("math.")
+
+
+def _is_number(value: ast.AST) -> bool:
+    """Whether each call gives a number, whatever it takes."""
+    match value:
+        case ast.Call(ast.Attribute(_, "item" | "finfo") | ast.Name("len" | "sum")):
+            return True
+        case ast.Call(ast.Attribute(ast.Name("np" | "numpy"), name)):
+            return name in FUNCTIONS
+        case ast.Call(callee):
+            return _is_of_numbers(callee)
+    return all(map(_is_number, ast.iter_child_nodes(value)))
 
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
@@ -272,6 +299,7 @@ SELF = "self"
 NUMBER = (
     "Number"  # the annotation of one of which only its uses say whether it is an int
 )
+AXES = {"dim", "axis"}  # as an argument of an op; `__init__` has sizes of these names
 DEEPEST = 8  # modules in modules: one that has itself in it never ends
 
 
@@ -310,29 +338,34 @@ def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
     ]
 
 
-def module_forward(owner: ast.ClassDef, file: ast.Module) -> ModuleForward:
-    """The forward of a class of a file as a function; `Refusal` where it is none."""
-    return _Converter(owner, file, owner.name).converted()
+def module_forward(
+    owner: ast.ClassDef, file: ast.Module, inputs: frozenset[str] = frozenset()
+) -> ModuleForward:
+    """The forward of a class of a file as a function; `Refusal` where it is none. Numbers among the `inputs` are not computed."""
+    return _Converter(owner, file, owner.name, inputs).converted()
 
 
 def with_layer_names(module: ast.Module) -> ast.Module:
-    """Spell `nn.Linear` in its classes what a file imported under another name, `from torch.nn import Linear`."""
+    """Spell `nn.Linear` and `math.cos` what a file imported under another name, `from torch.nn import Linear`."""
     own = {item.name for item in module.body if isinstance(item, ast.ClassDef)}
     names = {
         item.name: item.dotted.removeprefix("torch.")
         for item in imported(module)
-        if item.dotted == "torch.nn" or _is_layer(item.dotted)
+        if item.dotted in ("torch.nn", "math") or _is_layer(item.dotted)
     }
-    for name in own | {"nn"}:
+    for node in ast.walk(module):  # what may mean something else there
+        match node:
+            case ast.arg(name) | ast.Name(name, ast.Store()):
+                own.add(name)
+    for name in own | {"nn", "math"}:
         names.pop(name, None)
     return _Renamed(names).visit(copy.deepcopy(module)) if names else module
 
 
 def _is_layer(dotted: str) -> bool:
-    layer = dotted.rpartition(".")[2][:1].isupper() or dotted.startswith(
-        "torch.nn.init."
-    )
-    return dotted.startswith("torch.nn.") and layer
+    layer = dotted.rpartition(".")[2][:1].isupper()
+    known = dotted.startswith(("torch.nn.init.", "math."))
+    return known or layer and dotted.startswith("torch.nn.")
 
 
 class _Renamed(ast.NodeTransformer):
@@ -358,8 +391,14 @@ def _takes_self(method: ast.FunctionDef) -> bool:
 class _Converter:
     """Turns the methods of one class into functions, under the name of the class, or `Mlp.up` of a module in it."""
 
-    def __init__(self, owner: ast.ClassDef, file: ast.Module, name: str) -> None:
-        self.owner, self.file, self.name = owner, file, name
+    def __init__(
+        self,
+        owner: ast.ClassDef,
+        file: ast.Module,
+        name: str,
+        inputs: frozenset[str] = frozenset(),
+    ) -> None:
+        self.owner, self.file, self.name, self.inputs = owner, file, name, inputs
         self.methods = _methods(owner)
         self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
         self.own = frozenset(self.attributes)
@@ -435,17 +474,18 @@ class _Converter:
             for at, size in enumerate(_sizes_of(item)):
                 text = f"{name}.shape[{at}]"
                 sizes.setdefault(size, ast.parse(text, mode="eval").body)
-        taken = {item.arg for item in parameters(method.args)}
+        taken = {item.arg for item in parameters(method.args)} | AXES
         found = dict[str, ast.expr]()
         for name, item in known.items():
-            value = item.value
+            value = item.value if name not in self.inputs else None
             if value is None or isinstance(value, ast.Name) and value.id not in sizes:
                 continue
-            names = sorted(names_in([value]) - sizes.keys())
+            names = sorted(names_in([value]) - sizes.keys() - {*NUMBERS, "math"})
             kept = [one for one in names if self.keeps(one)]
             more = [one for one in kept if one not in known]
             sure = [o for o in more if o not in values or not is_none(values[o])]
-            if len(kept) < len(names) or len(sure) < len(more) or taken & {*more}:
+            other = taken & {*more} or _is_divided(value, {*more} - values.keys())
+            if len(kept) < len(names) or len(sure) < len(more) or other:
                 continue
             found[name] = _Filling(sizes).visit(copy.deepcopy(value))
             node = read.pop(name)
@@ -464,6 +504,17 @@ class _Converter:
     def known(self, name: str) -> Attribute:
         """What is known of an attribute, or of an argument of `__init__`."""
         return self.arguments.get(name) or self.attributes.get(name) or Attribute()
+
+
+def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
+    """Whether `width // 8` may be 0, since no default says how large `width` is."""
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.FloorDiv | ast.Mod)
+        and names_in([node.left]) & unknown
+        and not names_in([node.right]) & unknown
+        for node in ast.walk(value)
+    )
 
 
 def _sizes_of(item: Attribute) -> list[str]:
@@ -835,7 +886,7 @@ def _of_value(
                 return Attribute(sizes.owned(kind, _inside(value)))
             if last[:1].isupper():
                 return Attribute(module=value)
-    if any(isinstance(node, ast.Call) for node in ast.walk(value)):
+    if not _is_number(value):
         return Attribute()
     computed = sizes.over_arguments(value)
     return Attribute(ast.Name(NUMBER, ast.Load()), value=computed)  # `dim**-0.5`
@@ -921,7 +972,7 @@ class _Sizes:
         owned = {node.attr for node in inside}
         filling.owners = self.names - self.last.keys() if not owned & self.names else ()
         found = filling.visit(found)
-        names = {node.id for node in ast.walk(found) if isinstance(node, ast.Name)}
+        names = names_in([found]) - {*NUMBERS, "math"}
         known = names <= (self.names - self.last.keys()) | owned
         return found if known and _is_arithmetic(found) else None
 

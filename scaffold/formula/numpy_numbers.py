@@ -58,7 +58,8 @@ class _Writer(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         own = {item.arg for item in parameters(node.args)}
-        known = (self.known - own) | set(_number_parameters(node.args))
+        numbers = own if node.name == "__init__" else _number_parameters(node.args)
+        known = (self.known - own) | set(numbers)
         inner = _Writer(self.aliases, _numbers(node.body, known, self.aliases))
         inner.generic_visit(node)
         return node

@@ -71,12 +71,13 @@ def function_in(
     role: str,
     elsewhere: frozenset[str] = frozenset(),
     read: ReadFile | None = None,
+    inputs: frozenset[str] = frozenset(),
 ) -> FunctionText:
     """The function of a file that a reference `@path:function` names.
 
     Without a name it is the only function of the file, the one called like its `role` (forward, backward), or the only
     one that no other calls; a file without functions is one body. Functions that come from `elsewhere` stay calls; those
-    of files of the same package are read by `read`.
+    of files of the same package are read by `read`. Numbers among the `inputs` of an nn.Module are given, not computed.
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
@@ -90,7 +91,7 @@ def function_in(
     definitions = definitions_of(module)
     layer = None
     if role == "forward" and (function or not functions) and function not in functions:
-        layer = _of_module(module, function, text)
+        layer = _of_module(module, function, text, inputs)
     if layer is not None:
         chosen, definitions = layer.function, layer.beside(definitions)
     elif function is None and not functions:
@@ -115,7 +116,7 @@ def function_in(
 
 
 def _of_module(
-    module: ast.Module, function: str | None, text: Text
+    module: ast.Module, function: str | None, text: Text, inputs: frozenset[str]
 ) -> ModuleForward | None:
     """The forward of an nn.Module that a reference names, if it is one."""
     named = modules_named(module, function)
@@ -124,7 +125,7 @@ def _of_module(
         message = "the file holds several classes with a forward"
         raise ScaffoldError(message, place_in(text, named[1]), hint)
     try:
-        return module_forward(named[0], module) if named else None
+        return module_forward(named[0], module, inputs) if named else None
     except Refusal as refusal:
         raise refusal.within(text) from None
 

@@ -318,8 +318,10 @@ def of_stated_inputs(
     if not stated.lstrip().startswith("@"):
         return None
     try:
-        found = read_reference(stated, "forward", locate(("forward",)), read)
         every = parse_inputs(inputs, locate(("inputs",)))
+        names = frozenset(item.name for item in every)
+        place = locate(("forward",))
+        found = read_reference(stated, "forward", place, read, inputs=names)
     except ScaffoldError:
         return None
     origin = found.text.origin
@@ -338,7 +340,6 @@ def of_stated_inputs(
     buffers = [name for name in buffers if said.get(name) == "Buffer"]
     if len({*params, *buffers}) == len(tensors):  # the module has to take one
         params, buffers = [], []
-    names = {item.name for item in every}
     notes = [
         *_unowned(said, names - {*params, *buffers}),
         *_fixed(origin, origin.function, names),
@@ -637,7 +638,9 @@ def of_stated_names(
         entries = parse_entries(whole, Location("--inputs"))
         text = Text(stated, locate(("forward",)))
         if stated.lstrip().startswith("@"):
-            text = read_reference(stated, "forward", text.location, read).text
+            given = frozenset(entry.name.text for entry in entries)
+            place = text.location
+            text = read_reference(stated, "forward", place, read, inputs=given).text
         known = _proven_of(entries, text)
     except ScaffoldError:
         return None

@@ -84,8 +84,12 @@ def read_reference(
     place: Location,
     read: ReadFile,
     imported: frozenset[str] = frozenset(),
+    inputs: frozenset[str] = frozenset(),
 ) -> Reference:
-    """Read the function that a reference names; what the op has `imported` needs nothing of the file."""
+    """Read the function that a reference names; what the op has `imported` needs nothing of the file.
+
+    Numbers that an nn.Module computes are given where they are among the `inputs`.
+    """
     match = REFERENCE.fullmatch(value)
     if match is None:
         parts = re.fullmatch(r"\s*@(.+\.py)[:.]+(\w+)\s*", value)
@@ -103,7 +107,8 @@ def read_reference(
         message = f"cannot read '{path}': {reason}"
         raise ScaffoldError(message, place, hint) from None
     source = source.removeprefix("\ufeff")
-    found = function_in(source, path, match["function"], role, imported, read)
+    name = match["function"]
+    found = function_in(source, path, name, role, imported, read, inputs)
     name = found.text.origin.function if found.text.origin else None
     return Reference(name, found.text, found.parameters, found.imports, found.source)
 
@@ -217,7 +222,9 @@ class _Reader:
             return None if named else Text(value, place)
         role = path[0] if len(path) == 1 else "_".join(path)
         found = self.problems.attempt(
-            partial(read_reference, value, role, place, self.read, self.stated)
+            lambda: read_reference(
+                value, role, place, self.read, self.stated, self.inputs
+            )
         )
         for module, name, alias in found.imports if found else ():
             item = Import(module, name, alias)

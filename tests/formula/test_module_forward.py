@@ -517,6 +517,8 @@ def test_a_parameter_that_is_not_trained_is_a_buffer(more: str, kind: str) -> No
 MEMBERS = """
 import torch
 import torch.nn as tnn
+import numpy as np
+from math import cos
 from torch import nn
 from torch.nn import CrossEntropyLoss, Linear
 
@@ -600,8 +602,14 @@ class Layer(nn.Module):
         (
             "pass",
             "return x.view(-1, self.head_dim)",
-            "dim: Number, heads: Number",
-            "head_dim = dim // heads\nreturn x.view(-1, head_dim)",
+            "head_dim: Number",  # of an op's argument `dim` means an axis
+            "return x.view(-1, head_dim)",
+        ),
+        (
+            "self.rows = config.wide // config.heads",
+            "return x.view(-1, self.rows)",
+            "heads: Number, wide: Number",
+            "rows = wide // heads\nreturn x.view(-1, rows)",
         ),
         (
             "pass",
@@ -651,6 +659,30 @@ class Layer(nn.Module):
             "act_0_weight: Parameter[2, dim]",
             "return Layer.act.forward(x, 0_weight=act_0_weight)",
         ),
+        (
+            "self.angle = math.cos(drop); self.low = max(math.pi - drop, 0.0)",
+            "return x * self.angle + self.low",
+            "drop=0.1",
+            "angle = math.cos(drop)\nlow = max(math.pi - drop, 0.0)\nreturn x * angle + low",
+        ),
+        (
+            "self.angle, self.last = cos(drop), np.sqrt(drop)",
+            "return x * self.angle + self.last",
+            "drop=0.1",
+            "angle = math.cos(drop)\nlast = math.sqrt(drop)\nreturn x * angle + last",
+        ),
+        (
+            "self.count = len(config.sizes); self.root = (self.wide // 8) ** -0.5; self.wide = config.wide",
+            "return x * self.count * self.root",
+            "count: Number, root: Number",
+            "return x * count * root",
+        ),
+        (
+            "self.start = torch.tensor(drop).exp().item(); self.turned = torch.tensor(drop)",
+            "return x * self.start + self.turned",
+            "start: Number, turned",
+            "return x * start + turned",
+        ),
         ("self.size = -1", "return x.sum(self.size)", "size=-1", "return x.sum(size)"),
     ],
 )
@@ -667,6 +699,14 @@ def test_a_module_as_it_is_published_is_read(
     assert "\n".join(map(ast.unparse, function.body)) == result
     for name, inner in found.definitions.functions.items():
         assert "inplace" not in ast.unparse(inner), name
+
+
+def test_a_name_that_is_bound_again_keeps_its_meaning() -> None:
+    source = "from math import e, pi\n" + body("e = x * 2\n        return e * pi")
+    found = function_in(source, "ops.py", None, "forward").text.origin
+    assert found and found.function
+    function = found.definitions.functions[found.function]
+    assert ast.unparse(function).endswith("return e * math.pi")
 
 
 def test_what_nothing_reads_may_be_taken_by_a_function() -> None:

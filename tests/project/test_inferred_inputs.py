@@ -911,3 +911,30 @@ def test_a_number_that_means_something_else_is_told(tmp_path: Path) -> None:
     outcome = scaffold(tmp_path, *words, "--stdout", "--no-test")
     told = "the module takes (dim, inner), __init__ (dim, mult): give them by name"
     assert told in outcome.err
+
+
+MARGIN = """import math
+
+import torch
+from torch import nn
+
+
+class Margin(nn.Module):
+    def __init__(self, m=0.5):
+        super().__init__()
+        self.cos_m = math.cos(m)
+
+    def forward(self, x):
+        return torch.maximum(x, x * self.cos_m)
+"""
+
+
+def test_a_number_that_a_constructor_computes_is_no_tensor(tmp_path: Path) -> None:
+    """The argument stays; inputs that state the number itself take it as it is given."""
+    (tmp_path / "layers.py").write_text(MARGIN)
+    asked = ("--forward", "@layers.py:Margin", "--no-test", "--stdout")
+    done = new_op(tmp_path, *asked)
+    assert "taken from the forward: x, m: float = 0.5\n" in done.err
+    assert "cos_m = math.cos(m)" in done.out and "def __init__(self, m:" in done.out
+    done = new_op(tmp_path, *asked, "--inputs", "x, cos_m: float")
+    assert "m is 0.5" not in done.err and "math.cos" not in done.out
