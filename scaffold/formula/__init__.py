@@ -15,6 +15,7 @@ A formula takes this way; a module imports only from those above it:
     equations              equations of `torch.einsum` that suit no operands
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and which function a module without parameters is
+    made_tensors           the sizes and elements of a tensor that a constructor makes
     module_forward         the forward of an nn.Module as a function of what it reads of self; the modules in it
     user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
     loop_unrolling         short loops -> statements in a row

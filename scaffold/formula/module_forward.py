@@ -29,6 +29,7 @@ from scaffold.formula.definitions import (
     is_none,
     parameters,
 )
+from scaffold.formula.made_tensors import STARTED, UNSET, elements_of, sizes_of
 from scaffold.formula.names import numbered, take
 from scaffold.formula.numpy_numbers import FUNCTIONS
 from scaffold.formula.operators import called, made_of
@@ -294,6 +295,7 @@ def _is_number(value: ast.AST) -> bool:
 
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
+TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # of a tensor that is no buffer
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
 NUMBER = (
@@ -521,7 +523,7 @@ def _sizes_of(item: Attribute) -> list[str]:
     """The names of the sizes of a parameter that is there in every call."""
     match item.annotation:
         case ast.Subscript(
-            ast.Name("Parameter" | "Buffer"), sizes
+            ast.Name("Parameter" | "Buffer" | "BoolBuffer" | "IntBuffer"), sizes
         ) if not item.may_lack:
             several = sizes.elts if isinstance(sizes, ast.Tuple) else [sizes]
             return [ast.unparse(one) for one in several]
@@ -883,11 +885,15 @@ def _of_value(
             last = dotted.rpartition(".")[2]
             if last in KINDS:
                 kind = "Buffer" if _is_frozen(value) else KINDS[last]
-                return Attribute(sizes.owned(kind, _inside(value)))
+                tensor = _inside(value)
+                elements = elements_of(tensor, sizes.locals) if kind == "Buffer" else ""
+                return Attribute(sizes.owned(f"{elements.title()}{kind}", tensor))
             if last[:1].isupper():
                 return Attribute(module=value)
-    if not _is_number(value):
-        return Attribute()
+    made = sizes.locals.get(value.id, value) if isinstance(value, ast.Name) else value
+    if not _is_number(made):
+        typed = TYPED.get(elements_of(made, sizes.locals))
+        return Attribute(ast.Name(typed, ast.Load()) if typed else None)
     computed = sizes.over_arguments(value)
     return Attribute(ast.Name(NUMBER, ast.Load()), value=computed)  # `dim**-0.5`
 
@@ -978,7 +984,7 @@ class _Sizes:
 
     def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
         """`Parameter[out_features, in_features]`, the sizes where all of them have names or are numbers."""
-        sizes = [self._called(item) for item in _shape(tensor)]
+        sizes = [self._called(item) for item in sizes_of(tensor, self.locals)]
         known = sizes and all(sizes)
         text = f"{kind}[{', '.join(sizes)}]" if known else kind
         return ast.parse(text, mode="eval").body
@@ -1014,31 +1020,14 @@ class _Sizes:
         return ""
 
 
-def _shape(tensor: ast.expr) -> list[ast.expr]:
-    """The sizes that a tensor is made with; none where that is not known."""
-    match tensor:
-        case ast.Call(callee, [ast.Tuple(sizes) | ast.List(sizes), *_]):
-            pass
-        case ast.Call(callee, sizes):
-            pass
-        case ast.BinOp(left, ast.Mult(), right):
-            return _shape(left) or _shape(right)
-        case _:
-            return []
-    last = (dotted_name(callee) or "").rpartition(".")[2]
-    return sizes if last in {*MADE, *UNSET, "full"} else []
-
-
 # --- How a class starts its parameters and buffers, in the words of torch.nn.init.
 
-MADE = {"ones": "ones", "zeros": "zeros", "rand": "uniform", "randn": "normal"}
 FILLED = {
     "fill_": "constant",
     "zero_": "zeros",
     "normal_": "normal",
     "uniform_": "uniform",
 }
-UNSET = frozenset({"empty", "Tensor", "FloatTensor"})
 OTHERWISE = "?"  # in a way that none of these words says
 
 
@@ -1210,8 +1199,8 @@ def _start_of(tensor: ast.expr) -> str:
             last = (dotted_name(callee) or "").rpartition(".")[2]
             if last in UNSET:
                 return ""
-            if last in MADE:
-                return MADE[last]
+            if last in STARTED:
+                return STARTED[last]
             match last, arguments:
                 case ("full", [_, ast.expr() as value]) | ("tensor", [value]):
                     return f"constant({_number(value)})"

@@ -56,7 +56,8 @@ Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
 ByKind = Mapping[Takes, Use]
 COMPARED = "it is only compared for equality, or turned into integers"
-OWNED = {"Parameter": "params", "Buffer": "buffers"}
+BUFFERS = {"Buffer": "const", "BoolBuffer": "bool", "IntBuffer": "int"}
+OWNED = {"Parameter": "params", **dict.fromkeys(BUFFERS, "buffers")}
 SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
 
 
@@ -337,7 +338,7 @@ def of_stated_inputs(
     params = [item.name for item in fitting if item.differentiable]
     buffers = [item.name for item in fitting if not item.optional]
     params = [name for name in params if said.get(name) == "Parameter"]
-    buffers = [name for name in buffers if said.get(name) == "Buffer"]
+    buffers = [name for name in buffers if said.get(name) in BUFFERS]
     if len({*params, *buffers}) == len(tensors):  # the module has to take one
         params, buffers = [], []
     notes = [
@@ -353,7 +354,8 @@ def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
     """What the inputs say is none of those that the module of the file owns."""
     for name, kind in said.items():
         if kind in OWNED and name in names:
-            yield f"{name} is a {kind.lower()} in the file, and cannot be one as --inputs has it"
+            word = "parameter" if kind == "Parameter" else "buffer"
+            yield f"{name} is a {word} in the file, and cannot be one as --inputs has it"
 
 
 def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
@@ -401,7 +403,7 @@ def _declared(
     kind = _annotation(item.annotation)
     word = owned_kind(kind)
     if word in OWNED:
-        trait = "[; const]" if word == "Buffer" else ""
+        trait = f"[; {BUFFERS[word]}]" if word in BUFFERS else ""
         entry = f"{item.arg}{trait}{'?' if none else ''}"
         sizes = kind.partition("[")[2].removesuffix("]")
         return _Judged(entry, owned=OWNED[word], shape=sizes)
@@ -691,14 +693,16 @@ def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
 
 
 WHOLE_TENSORS = re.compile(
-    r"(?:\w+\.)*(?:(?:Long|Int|Short)Tensor|U?Int(?:eger)?\d*\[.*)"
+    r"(?:\w+\.)*(?:(?:Long|Int|Short)Tensor|IntBuffer.*|U?Int(?:eger)?\d*\[.*)"
 )
-MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|Bool\[.*)")
+MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|BoolBuffer.*|Bool\[.*)")
 
 
 def _annotated(kind: str) -> _Proven | None:
     """What an annotation says of the elements of a tensor: `torch.LongTensor`, `Int[Tensor, "n"]`."""
     said = f"it is annotated as {kind}"
+    if owned_kind(kind) in BUFFERS:
+        said = "it is a buffer of such elements"
     kind = kind.removesuffix(" | None")
     if WHOLE_TENSORS.fullmatch(kind):
         return _Proven("int", said)

@@ -212,7 +212,7 @@ def test_what_is_read_of_self_becomes_parameters_as_init_says() -> None:
     function = converted(NORM)
     assert ast.unparse(function.args) == (
         "x, shift=None, *, weight: Parameter[dim], mean: Buffer[dim], eps: float=1e-06, power=2, "
-        "bias: Parameter[dim]=None, training: bool, gain: Parameter[dim]=None, table"
+        "bias: Parameter[dim]=None, training: bool, gain: Parameter[dim]=None, table: LongTensor"
     )
     assert ast.unparse(function.body[0]) == "scale = weight.shape[0] ** (-0.5)"
     assert function.name == "Norm.forward"

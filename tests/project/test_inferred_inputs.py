@@ -938,3 +938,34 @@ def test_a_number_that_a_constructor_computes_is_no_tensor(tmp_path: Path) -> No
     assert "cos_m = math.cos(m)" in done.out and "def __init__(self, m:" in done.out
     done = new_op(tmp_path, *asked, "--inputs", "x, cos_m: float")
     assert "m is 0.5" not in done.err and "math.cos" not in done.out
+
+
+HIDDEN = """import torch
+from torch import nn
+
+
+class Hidden(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        mask = torch.triu(torch.ones(n, n), diagonal=1)
+        self.register_buffer("mask", mask.bool(), persistent=False)
+        self.kept = torch.rand(n) > 0.5
+        self.register_buffer("at", torch.arange(n))
+
+    def forward(self, x):
+        return (x * self.kept).masked_fill(self.mask, 0.0)[self.at]
+"""
+
+
+def test_buffers_have_the_elements_that_the_constructor_gives_them(
+    tmp_path: Path,
+) -> None:
+    """They were taken for floats, and a mask of floats raised."""
+    (tmp_path / "layers.py").write_text(HIDDEN)
+    asked = ("--forward", "@layers.py:Hidden", "--no-verify", "--stdout")
+    done = new_op(tmp_path, *asked)
+    said = "x, kept[; bool], mask[n, n; bool], at[; int] (buffers: mask, at)"
+    assert f"inputs taken from the forward: {said}\n" in done.err
+    done = new_op(tmp_path, *asked, "--inputs", "x[n, n], kept[n], mask[n, n], at[n]")
+    assert "note: at[; int] in --inputs: it is a buffer of such elements\n" in done.err
+    assert "mask[; bool] in --inputs" in done.err

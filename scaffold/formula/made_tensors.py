@@ -1,0 +1,114 @@
+"""What the tensor is that an `__init__` makes: `torch.ones(n, n).tril().bool()` has the sizes n and n, and booleans.
+
+In: an expression, and what its locals stand for. Out: its sizes, as expressions; the kind of its elements. Invariant: nothing is said
+where the table of primitives does not tell.
+"""
+
+import ast
+from collections.abc import Mapping
+from typing import Literal
+
+from scaffold.formula.definitions import dotted_name
+from scaffold.primitives.calls import has_shape, is_mask, is_whole, kinds
+
+Locals = Mapping[str, ast.expr]
+Elements = Literal["", "bool", "int"]  # "" of floats, and where it is not known
+STARTED = {"ones": "ones", "zeros": "zeros", "rand": "uniform", "randn": "normal"}
+UNSET = frozenset({"empty", "Tensor", "FloatTensor"})
+
+
+def word_of(call: ast.Call) -> str:
+    """Return what a function or a method is called."""
+    match call.func:
+        case ast.Attribute(_, word) | ast.Name(word):
+            return word
+    return ""
+
+
+def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
+    """Return the sizes that a tensor is made with; none where that is not known."""
+    match tensor:
+        case ast.Name(name) if name in known:
+            return sizes_of(known[name], _without(known, name))
+        case ast.BinOp(left, ast.Mult(), right):
+            return sizes_of(left, known) or sizes_of(right, known)
+        case ast.Compare(left, _, [ast.Constant()]) | ast.UnaryOp(_, left):
+            return sizes_of(left, known)
+        case ast.Call(_, [ast.Tuple(sizes) | ast.List(sizes), *_]) | ast.Call(_, sizes):
+            word = word_of(tensor)
+        case _:
+            return []
+    if word in {*STARTED, *UNSET, "full"} or has_shape(word, "reshaped"):
+        return sizes
+    source, rest = _source(tensor)
+    plain = all(isinstance(x, ast.Constant | ast.UnaryOp) or _dtype(x) for x in rest)
+    keeps = has_shape(word, "first") or has_shape(word, "broadcast") or word == "to"
+    return sizes_of(source, known) if source and plain and keeps else []
+
+
+def elements_of(tensor: ast.expr, known: Locals) -> Elements:
+    """Return what the elements of a tensor are."""
+    match tensor:
+        case ast.Constant(bool()):
+            return "bool"
+        case ast.Constant(int()):
+            return "int"
+        case ast.Name(name) if name in known:
+            return elements_of(known[name], _without(known, name))
+        case ast.Compare():
+            return "bool"
+        case (
+            ast.UnaryOp(_, one)
+            | ast.Subscript(one)
+            | ast.BinOp(one, ast.BitAnd() | ast.BitOr())
+        ):
+            return elements_of(one, known)
+        case ast.BinOp(one, ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv(), two):
+            both = elements_of(one, known), elements_of(two, known)
+            return "int" if both == ("int", "int") else ""
+        case ast.List([one, *_]) | ast.Tuple([one, *_]):
+            return elements_of(one, known)
+        case ast.Call():
+            return _of_call(tensor, known)
+    return ""
+
+
+def _of_call(call: ast.Call, known: Locals) -> Elements:
+    word = word_of(call)
+    source, rest = _source(call)
+    stated = [item.value for item in call.keywords if item.arg == "dtype"]
+    cast = [*stated, *(x for x in rest if _dtype(x))]
+    if cast:
+        return _of_word(_dtype(cast[0]))
+    if has_shape(word, "range"):
+        parts = [part for item in call.args for part in ast.walk(item)]
+        floats = (isinstance(getattr(x, "value", 0), float | ast.Div) for x in parts)
+        return "" if any(floats) else "int"
+    if kinds(word) <= {"kept"} or word == "to":
+        return elements_of(source, known) if source else ""
+    return _of_word(word)
+
+
+def _of_word(word: str) -> Elements:
+    word = word.removeprefix("u").rstrip("0123456789")  # `uint8`
+    return "bool" if is_mask(word) else "int" if is_whole(word) else ""
+
+
+def _dtype(node: ast.expr) -> str:
+    """Return `bool` of `torch.bool`; the methods that cast to a dtype have its name."""
+    root, _, name = (dotted_name(node) or "").rpartition(".")
+    return name if root == "torch" else ""
+
+
+def _source(call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:
+    """Return the tensor that a function or a method takes first, and the other arguments."""
+    match call:
+        case ast.Call(ast.Attribute(owner), rest) if dotted_name(owner) != "torch":
+            return owner, rest
+        case ast.Call(_, [first, *rest]):
+            return first, rest
+    return None, []
+
+
+def _without(known: Locals, name: str) -> Locals:
+    return {one: value for one, value in known.items() if one != name}
