@@ -540,13 +540,13 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4161,
-    "derive": 19662,
+    "derive": 19677,
     "formula": 6814,
     "inspect": 3556,
     "lint": 3542,
     "primitives": 852,
     "project": 4956,
-    "render": 5777,
+    "render": 5793,
     "spec": 4679,
     "verify": 4495,
     "workspace": 2022,

@@ -177,6 +177,8 @@ class RealInputs(NamedTuple):
     names: tuple[str, ...]
     # Whether the gradient that comes in is complex where one of them is.
     shown: bool
+    # Those of which a complex one makes the gradients of the others complex.
+    alike: tuple[tuple[str, ...], ...] = ()
 
 
 class Block(NamedTuple):

@@ -37,7 +37,24 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
         taken |= shown
     shows = shows and taken == shown
     names = tuple(item.name for item in spec.tensors if item.name in taken)
-    return RealInputs(names, shows) if names else None
+    alike = () if names else _alike(spec, found, active, results)
+    return RealInputs(names, shows, alike) if names or alike else None
+
+
+def _alike(
+    spec: OpSpec, found: Differentiated, active: set[str], results: Iterable[Op]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the inputs of each result that are to be all real or all complex."""
+    joined, groups = found.joined, list[tuple[str, ...]]()
+    for result in results:
+        names = _complex_inputs([result])
+        if joined and joined.name in names:
+            names |= {joined.several.name}
+        group = [item for item in spec.tensors if item.name in names]
+        several = len(group) > 1 or any(item.variadic for item in group)
+        if several and active & names:
+            groups.append(tuple(item.name for item in group))
+    return (*dict.fromkeys(groups),)
 
 
 def _complex_inputs(

@@ -4,7 +4,7 @@ In: an `OpSpec` and its `Derivation`. Out: lines of `backward`, where the gradie
 Invariant: an op whose gradients are right for complex inputs has no such line.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scaffold.derive import Derivation, grad_name
 from scaffold.render.shape_checks import INDENTED, rows, string
@@ -25,6 +25,8 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.real is None or derivation.real.shown:
         return []
     names = derivation.real.names
+    if not names:
+        return [x for one in derivation.real.alike for x in _alike(spec, one)]
     named = (item for item in spec.tensors if item.name in names)
     tests = (
         (
@@ -38,8 +40,25 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
     return _raised(spec, " or ".join(tests), names)
 
 
-def _raised(spec: OpSpec, test: str, names: Iterable[str]) -> list[str]:
+def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
+    """Raise where only some of several inputs are complex."""
+    items = [item for item in spec.tensors if item.name in names]
+    optional = [item.name for item in items if item.optional]
+    if any(item.variadic for item in items) or len(items) > 2 or len(optional) > 1:
+        several = ", ".join(f"*{x.name}" if x.variadic else x.name for x in items)
+        several = names[0] if len(items) == 1 else f"({several})"
+        there = " if item is not None" if optional else ""
+        test = f"len({{item.is_complex() for item in {several}{there}}}) > 1"
+    else:
+        test = "".join(f"{name} is not None and " for name in optional)
+        test += " != ".join(f"{item.name}.is_complex()" for item in items)
+    return _raised(spec, test, names, "must all be real, or all complex")
+
+
+def _raised(
+    spec: OpSpec, test: str, names: Iterable[str], be: str = "must be real"
+) -> list[str]:
     *several, last = names
     listed = f"{', '.join(several)} and {last}" if several else last
-    parts = rows(f"{spec.name}: {listed} must be real", LINE_LENGTH - INDENTED)
+    parts = rows(f"{spec.name}: {listed} {be}", LINE_LENGTH - INDENTED)
     return [f"if {test}:", f"    raise TypeError({' '.join(map(string, parts))})"]

@@ -124,9 +124,65 @@ def test_it_is_refused_where_a_gradient_is_wanted() -> None:
 )
 def test_gradients_that_are_right_have_no_line(forward: str) -> None:
     text = op_text("x, y", forward=forward)
-    assert "is_complex" not in text
+    assert "must be real" not in text
     values = [as_complex(torch.randn(3, 4).double()) for _ in range(2)]
     check(text, reference(["x", "y"], forward), values)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "test", "named"),
+    [
+        ("x, y", "x + y", "x.is_complex() != y.is_complex()", "x and y"),
+        ("x, y", "torch.cat((x, y))", "x.is_complex() != y.is_complex()", "x and y"),
+        ("x, c[; const]", "x - c", "x.is_complex() != c.is_complex()", "x and c"),
+        (
+            "x, b?",
+            "x if b is None else x + b",
+            "b is not None and x.is_complex() != b.is_complex()",
+            "x and b",
+        ),
+        (
+            "x, y, b?",
+            "x + y if b is None else x + y + b",
+            "len({item.is_complex() for item in (x, y, b) if item is not None}) > 1",
+            "x, y and b",
+        ),
+        (
+            "*xs",
+            "torch.cat(xs, 0)",
+            "len({item.is_complex() for item in xs}) > 1",
+            "xs",
+        ),
+        (
+            "x, *xs",
+            "x + torch.stack(xs).sum(0)",
+            "len({item.is_complex() for item in (x, *xs)}) > 1",
+            "x and xs",
+        ),
+    ],
+)
+def test_a_real_input_beside_a_complex_one_is_refused(
+    inputs: str, forward: str, test: str, named: str
+) -> None:
+    """Its gradient would be complex, of which autograd names no input."""
+    text = op_text(inputs, forward=forward)
+    assert f"if {test}:\n" in text
+    said = f"some_op: {named} must all be real, or all complex"
+    assert said in text.replace('"\n                "', "")
+
+
+def test_it_names_inputs_at_the_call() -> None:
+    op = load(op_text("x, y, z", outputs="a, b", forward="x + y, z")).some_op
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3, dtype=torch.cfloat)
+    op(y, y, x)
+    op(x, x, y)
+    with pytest.raises(TypeError, match="x and y must all be real"):
+        op(x, y, x)
+
+
+def test_of_several_results_of_no_input_in_common_nothing_is_asked() -> None:
+    assert "is_complex" not in op_text("x, y", outputs="a, b", forward="x * 2, y * 3")
+    assert "is_complex" not in op_text("x, y", forward="x + (y > 0)")
 
 
 def test_inputs_that_are_declared_complex_have_none() -> None:
