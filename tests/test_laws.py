@@ -540,14 +540,14 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4161,
-    "derive": 19677,
-    "formula": 6814,
-    "inspect": 3556,
+    "derive": 19681,
+    "formula": 6820,
+    "inspect": 3563,
     "lint": 3542,
     "primitives": 852,
     "project": 4956,
     "render": 5793,
-    "spec": 4679,
+    "spec": 4688,
     "verify": 4495,
     "workspace": 2022,
 }

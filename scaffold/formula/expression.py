@@ -15,7 +15,7 @@ from typing import Protocol
 from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY, opposite_of
 from scaffold.formula.equations import wrong_equation
 from scaffold.formula.graph import Graph, Node
-from scaffold.formula.text import BUILTINS, WELL_KNOWN, Scope
+from scaffold.formula.text import BUILTINS, TOO_LARGE, WELL_KNOWN, Scope
 from scaffold.primitives.calls import (
     facts_of_attribute,
     facts_of_call,
@@ -201,9 +201,7 @@ class ExpressionParser:
         if isinstance(item.value, bytes):
             self.fail(item, "bytes are not allowed in a formula")
         if isinstance(item.value, int) and abs(item.value) > LARGEST:
-            self.fail(
-                item, "the number is larger than any float", "infinity is math.inf"
-            )
+            self.fail(item, TOO_LARGE, "infinity is math.inf")
             return self.graph.constant("0")  # its digits may be too many to write
         if item.value is ...:
             return self.graph.constant("...")

@@ -59,10 +59,21 @@ class Text(NamedTuple):
 
 
 LONG = 60  # characters of a line that a hint shows
+LONG_NUMBER = re.compile(r"(?<![\w.])\d(?:_?\d){4299,}")  # which Python does not read
+TOO_LARGE = "the number is larger than any float"
+
+
+def long_number(text: str, error: Exception) -> tuple[int, int] | None:
+    """Return the line and column, from 0, of a number that is too long for Python, if an error is of that."""
+    found = LONG_NUMBER.search(text) if "(4300 digits)" in str(error) else None
+    before = text[: found.start()].split("\n") if found else []
+    return (len(before) - 1, len(before[-1])) if before else None
 
 
 def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
     """Python's own complaint, at its place in the user's text."""
+    if found := long_number(text.value, error):
+        return ScaffoldError(TOO_LARGE, text.place(*found), "infinity is math.inf")
     place = text.place((error.lineno or 1) - 1, max((error.offset or 1) - 1, 0))
     message = f"not valid Python: {error.msg}"
     return ScaffoldError(message, place, _mended(text, error))

@@ -9,6 +9,7 @@ import re
 import warnings
 
 from scaffold.errors import Location, ScaffoldError
+from scaffold.formula.text import long_number
 from scaffold.inspect.classes import find_functions, find_operators, scan
 from scaffold.inspect.functions import Function, Method, Module, Operator, Parameter
 from scaffold.inspect.imported_names import Names
@@ -41,6 +42,7 @@ LONG = 60  # characters of a line that a hint shows
 MARKER = re.compile(r"^(<{7}|\|{7}|>{7})( .*)?$", re.MULTILINE)  # as git writes them
 UNMERGED = "cannot be parsed: it holds conflict markers"
 UNMERGED_HINT = "settle the conflict of the merge, and take its markers out"
+TOO_MANY_DIGITS = "cannot be parsed: a number has thousands of digits"
 TOO_DEEP = "cannot be parsed: it is nested too deeply"
 
 
@@ -93,6 +95,9 @@ def parsed(text: str, path: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
+        if found := long_number(text, error):
+            place = Location(path, found[0] + 1, found[1] + 1)
+            raise NotReadable(TOO_MANY_DIGITS, place) from None
         if marker := MARKER.search(text):
             place = Location(path, text.count("\n", 0, marker.start()) + 1)
             raise NotReadable(UNMERGED, place, UNMERGED_HINT) from None

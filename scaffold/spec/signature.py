@@ -12,6 +12,7 @@ from math import prod
 from typing import NamedTuple, TypeVar, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.formula.text import LONG_NUMBER
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.names import DIMENSIONS, check_name
 from scaffold.spec.op_spec import (
@@ -267,6 +268,8 @@ def parse_default(words: Words, typed: bool) -> Value:
     constant = _torch_constant(words)
     if constant is not None:
         return constant
+    if LONG_NUMBER.match(words.text):
+        raise _huge(words)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # '\d' and the like
@@ -279,9 +282,13 @@ def parse_default(words: Words, typed: bool) -> Value:
         hint = "write a tuple: (1, 2)"
         raise ScaffoldError("a default cannot be mutable", words.place, hint)
     if _is_huge(value):
-        message = f"the default {_short(words.text)} is larger than any float"
-        raise ScaffoldError(message, words.place, "write: 1e300")
+        raise _huge(words)
     return Value(value, words.text, "" if typed else infer(value, words.place))
+
+
+def _huge(words: Words) -> ScaffoldError:
+    message = f"the default {_short(words.text)} is larger than any float"
+    return ScaffoldError(message, words.place, "write: 1e300")
 
 
 def _is_huge(value: object) -> bool:

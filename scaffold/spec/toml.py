@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
+from scaffold.formula.text import long_number
 from scaffold.spec.problems import KeyPath, Locate
 
 # --- Values and tables as TOML writes them.
@@ -388,6 +389,9 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         message = str(error).split(" (at ")[0]
         if isinstance(error, RecursionError):
             message = "it is nested too deeply"
+        if place := long_number(text, error):
+            message = "a number has thousands of digits"
+            found, line, column = None, place[0] + 1, place[1] + 1
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
         stands = text.split("\n")[line - 1] if found else ""
         shown = stands.strip()[:LONG]

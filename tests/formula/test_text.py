@@ -49,3 +49,12 @@ def test_a_refusal_gets_its_place_from_its_text() -> None:
     text = Text("a + b", Location("ops.py", 2, 3))
     refusal = Refusal(parse_source(text).body[0], "no", "write it otherwise")
     assert refusal.within(text).location == Location("ops.py", 2, 3)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1_" * 4300 + "0"])
+def test_a_number_that_is_too_long_for_python_has_a_place(number: str) -> None:
+    text = Text(f"y = x\ny * {number}", Location("--forward"))
+    with pytest.raises(ScaffoldError) as raised:
+        parse_source(text)
+    (found,) = raised.value.problems
+    assert str(found).startswith("--forward:2:5: the number is larger than any float")

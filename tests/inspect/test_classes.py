@@ -287,3 +287,10 @@ def test_what_is_registered_for_another_is_not_its(registration: str) -> None:
 def test_any_other_decorator_makes_none() -> None:
     tree = ast.parse(OPERATOR.replace("@custom_op(", "@other("))
     assert find_operators(scan(tree), Names(tree)) == ()
+
+
+def test_a_number_that_is_too_long_for_python_is_named() -> None:
+    with pytest.raises(NotReadable) as raised:
+        inspect_text(f"x = 1\ny = {'9' * 5000}\n", "old.py")
+    assert str(raised.value.location) == "old.py:2:5"
+    assert "cannot be parsed: a number has thousands of digits" in str(raised.value)

@@ -94,6 +94,10 @@ def test_ops_come_with_their_places() -> None:
         ("ops = 1", "ops.toml:1:1: 'ops' must be a table\nhint: [ops.NAME]"),
         ("a = ", "ops.toml:1:5: not valid TOML: invalid value"),
         ("a = 'x", 'ops.toml:1:7: not valid TOML: expected "\'"'),
+        (
+            f"b = 1\na = {'9' * 5000}",
+            "ops.toml:2:5: not valid TOML: a number has thousands of digits",
+        ),
     ],
 )
 def test_what_is_no_file_of_ops_is_an_error(text: str, message: str) -> None:

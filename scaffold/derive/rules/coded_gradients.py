@@ -527,20 +527,24 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     none = make.const(None)
     start, pairs = none, []
     each = _equal_share(make, parts, g, dim)
+    # Inputs of any shape: PyTorch skips an empty one of one dim beside others of more.
+    several = len({part.shape for part in parts.args}) > 1 and at in (0, -1, UNKNOWN)
+    inputs = (op.shape for op in make.program.ops if op.rule == "input")
+    skipped = {shape for shape in inputs if several and shape.dims is None}
     for position, part in enumerate(parts.args):
         last = position == len(parts.args) - 1
         taken = each or size(make, part, dim)
         end = taken if start is none else make.add(start, taken)
-        if not part.active:
-            pass
-        elif isinstance(at, int):
-            bounds = (start, none if last else end, none)
-            piece = indexing.sliced(make.applier, g, at, bounds, part.shape)
-            pairs.append((part, piece))
-        else:  # only the call tells
-            first = make.const(0) if start is none else start
-            piece = make.narrow(g, dim, first, taken)
-            pairs.append((part, make.program.shaped(piece, part.shape)))
+        if part.active:
+            known = None if part.shape in skipped else part.shape
+            if isinstance(at, int):
+                bounds = (start, none if last else end, none)
+                piece = indexing.sliced(make.applier, g, at, bounds, known)
+            else:  # only the call tells
+                first = make.const(0) if start is none else start
+                piece = make.narrow(g, dim, first, taken)
+                piece = make.program.shaped(piece, known) if known else piece
+            pairs.append((part, piece if known else reshape_as(make, piece, part)))
         start = end
     return pairs
 

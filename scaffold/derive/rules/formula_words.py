@@ -424,15 +424,16 @@ def in_shape(make: Maker, x: Op, shape: Op) -> Op:
 @word
 def channels(make: Maker, weight: Op, x: Op) -> Op:
     program = make.program
-    if x.shape == SCALAR or x.shape.rank is None:
-        sizes = list[Op]()
-        if x.shape != SCALAR:  # `weight.reshape(-1, *(1,) * (x.ndim - 2))`
-            ndim = program.op("rank", (), OfShape(x.shape))
-            count = program.python("binary", "-", ndim, make.const(2))
-            one = program.op("list", (make.const(1),))
-            several = program.python("binary", "*", one, count)
-            sizes = [make.const(-1), program.op("starred", (several,))]
-        return in_shape(make, weight, program.op("list", sizes))
+    if x.shape == SCALAR:
+        return in_shape(make, weight, program.op("list", ()))
+    if x.shape.rank is None:  # `(-1,) * (x.ndim > 0) + (1,) * (x.ndim - 2)`
+        ndim = program.op("rank", (), OfShape(x.shape))
+        binary = partial(program.python, "binary")
+        less = binary("-", ndim, make.const(2))
+        there = program.python("compare", ">", ndim, make.const(0))
+        all_, one = (program.op("list", (make.const(size),)) for size in (-1, 1))
+        sizes = binary("+", binary("*", all_, there), binary("*", one, less))
+        return in_shape(make, weight, sizes)
     for _ in range(_rank(make, x) - 2):
         weight = make.unsqueeze(weight, make.const(-1))
     return weight

@@ -1,4 +1,4 @@
-"""Contractions in which a size of 1 is broadcast: the gradient has its operand's shape, and is right."""
+"""Shapes that are not those of the rule: a size of 1 that is broadcast, an empty part. The gradient has its operand's shape, and is right."""
 
 import pytest
 import torch
@@ -32,6 +32,10 @@ CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
         "torch.einsum('ij,jk,k->i', x, y, z)",
         (((3, 4), (4, 2), (1,)), ((3, 1), (4, 1), (2,)), ((3, 4), (4, 2), (2,))),
     ),
+    # An empty tensor of one dim, which PyTorch skips.
+    ("x, y", "torch.cat((x, y), 0)", (((0,), (2, 3)), ((2, 3), (0,)), ((2,), (3,)))),
+    ("x, y", "torch.cat((2 * x, y), -1)", (((0,), (2, 3)), ((2, 3), (0,)))),
+    ("x, w", "F.prelu(x, w)", (((), (1,)), ((3,), (1,)), ((2, 4), (4,)), ((2, 4), ()))),
     # Dims that dots stand for, behind a letter: of one operand they may be fewer.
     (
         "x, y",
