@@ -545,10 +545,10 @@ BUDGET = {
     "inspect": 3563,
     "lint": 3542,
     "primitives": 852,
-    "project": 4956,
+    "project": 4958,
     "render": 5793,
     "spec": 4688,
-    "verify": 4495,
+    "verify": 4504,
     "workspace": 2022,
 }
 

@@ -115,11 +115,12 @@ def test_shapes(verdict: Verdict) -> str:
     return "; ".join((entries, *verdict.conditions))
 
 
-def declared_shapes(verdict: Verdict, inputs: str) -> str:
+def declared_shapes(verdict: Verdict, inputs: str, required: Iterable[str] = ()) -> str:
     """Return options that declare the shapes that were found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`."""
     given = inputs or ", ".join(verdict.shapes)  # there may be a schema
     stated = f"--inputs '{with_dims(given, verdict.shapes)}'"
-    return " ".join(filter(None, (stated, as_options(verdict.conditions))))
+    conditions = dict.fromkeys((*required, *verdict.conditions))
+    return " ".join(filter(None, (stated, as_options(conditions))))
 
 
 def as_options(conditions: Iterable[str]) -> str:

@@ -294,7 +294,8 @@ def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
     if not verdict.shapes:
         said = f"{FITTED}: {as_options(verdict.conditions)}"
         return _noting(again({"require": [*verdict.conditions]}), said)
-    options = declared_shapes(verdict, _subject(generated).inputs)
+    required = generated.specified.raw.get("require", ())
+    options = declared_shapes(verdict, _subject(generated).inputs, required)
     return _noting(again({"test-shapes": test_shapes(verdict)}), USED.format(options))
 
 

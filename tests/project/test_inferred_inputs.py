@@ -502,7 +502,8 @@ def test_the_sizes_of_a_constructor_are_those_of_the_module(tmp_path: Path) -> N
     assert done.code == 0, done.err
     assert (
         "--inputs 'x[N, D, dim], qkv_weight[dim_3, dim], qkv_bias[dim_3], "
-        "training: bool, num_heads: int = 2, drop: float = 0.0'"
+        "training: bool, num_heads: int = 2, drop: float = 0.0' "
+        "--require 'dim_3 == dim * 3'\n"
     ) in done.err
     assert (
         "note: the module takes (dim_3, dim, num_heads, drop), __init__ (dim, num_heads, "

@@ -387,8 +387,10 @@ def _search_shapes(checks: Any, run: Run) -> None:
         run.shapes = found
     else:
         run.failure |= {"words": found.words, "tried": found.tried}
-        declare = f"declare the shapes that it takes, as in --inputs '{found.example}'"
-        run.failure["hint"] = declare
+        *several, last = found.open
+        listed = f"{', '.join(several)} and {last}" if several else last
+        declare = f"declare the shapes of {listed} in --inputs, as in '{last}[N, D]'"
+        run.failure["hint"] = f"{declare}; {GIVE}"
 
 
 UNSEEN = "no gradient with an element in it could be compared"

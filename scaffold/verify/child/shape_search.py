@@ -42,6 +42,7 @@ OF_MODULE = "<verified"  # where the forward's frames are
 
 Sizes = tuple[tuple[int, ...], ...]  # the shape of each input
 Slot = tuple[int, int]  # an input and one of its dims
+Dims = tuple[str, ...]
 
 
 class Shapes(NamedTuple):
@@ -55,11 +56,11 @@ class Shapes(NamedTuple):
 
 
 class NoShapes(NamedTuple):
-    """What was tried in vain, and shapes of the ranks with which the forward came furthest."""
+    """What was tried in vain, and the inputs of which it was."""
 
     words: str
     tried: tuple[str, ...]
-    example: Shapes
+    open: tuple[str, ...]
 
 
 def shapes_taken(checks: Any, declared: bool = True) -> Shapes | NoShapes | None:
@@ -188,16 +189,13 @@ class _Forward:
         refused, shapes = self.furthest
         named = [(name, [*map(str, shape)]) for name, shape in zip(self.names, shapes)]
         near = Shapes({name: ", ".join(sizes) for name, sizes in named})
-        letters = (one for one in LETTERS if one not in self.inputs)
-        example = Shapes(
-            {name: ", ".join(next(letters) for _ in sizes) for name, sizes in named}
-        )
         place = ": ".join(filter(None, (refused.line, refused.words)))
         tried = (
             f"tried: ranks 0 to {RANKS[-1]} and sizes up to {max(SIZES)}",
             f"furthest: {near}, to: {place}",
         )
-        return NoShapes(f"takes none of {self.runs} shapes", tried, example)
+        names = (*(self.names[at] for at in self.open),)
+        return NoShapes(f"takes none of {self.runs} shapes", tried, names)
 
 
 def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None:
@@ -297,14 +295,15 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
     sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and dim}
     before, forward.runs = forward.runs, 0
     forward.until = time.process_time() + SECONDS
-    for dims in product(_near(sizes), repeat=len(forward.open) if sizes else 0):
-        if forward.is_over or not dims:
+    for dims in _together(sizes, len(forward.open)) if sizes else ():
+        if forward.is_over:
             break
         every = []
         for free in FREE:
             shapes = list(usual)
+            named = {**dict(zip(dims[0], free)), **sizes, "1": 1}
             for at, own in zip(forward.open, dims, strict=True):
-                shapes[at] = tuple(sizes.get(d, size) for d, size in zip(own, free))
+                shapes[at] = tuple(named[dim] for dim in own)
             every.append((*shapes,))
         if not any(map(forward.run, every)):
             names = (forward.names[at] for at in forward.open)
@@ -313,17 +312,30 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
     return None
 
 
-def _near(sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Return dims of one input, of which one at most has a declared name."""
+def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:
+    """Yield dims of the open inputs: of the first, and of the others as it has them, or some of these as a mask has."""
+    for first in _near(sizes):
+        some = [pair for rank in (1, 2) for pair in product(first, repeat=rank)]
+        rows = product((first[0], "1"), ("1",), ("1", *first), first)
+        for others in product((first, *some, *rows), repeat=count - 1):
+            yield (first, *others)
+
+
+def _near(sizes: Mapping[str, int]) -> list[Dims]:
+    """Return dims of one input, of which two at most have declared names."""
     letters = [one for one in LETTERS if one not in sizes]
     plain = [(*letters[:rank],) for rank in RANKS[1:]]
-    named = [
-        (*free[:at], name, *free[at + 1 :])
-        for free in plain
-        for at in reversed(range(len(free)))
-        for name in sizes
-    ]
-    return named + plain
+    one = [new for dims in plain for new in _declaring(dims, sizes)]
+    two = [new for dims in one for new in _declaring(dims, sizes)]
+    two.sort(key=lambda dims: len({*dims}) < len(dims))  # one size for two dims: last
+    return [*one, *plain, *dict.fromkeys(two)]
+
+
+def _declaring(dims: Dims, sizes: Mapping[str, int]) -> Iterator[Dims]:
+    """Yield the dims with a declared name in the place of another one."""
+    for at in reversed(range(len(dims))):
+        if dims[at] not in sizes:
+            yield from ((*dims[:at], name, *dims[at + 1 :]) for name in sizes)
 
 
 # --- Names of dims.

@@ -153,5 +153,46 @@ def test_where_none_are_found_it_is_told_how_far_the_forward_came(
         "furthest: x[4, 4], w[4, 4], to: z = x.new_zeros(2, 3) @ x.new_zeros(2, 3): "
         "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
     )
-    declare = "declare the shapes that it takes, as in --inputs 'x[N, D], w[K, M]'"
-    assert found.failure.hint == declare
+    assert found.failure.hint == (
+        "declare the shapes of x and w in --inputs, as in 'w[N, D]'; "
+        "inputs of your own prove it: --samples '@file.py:function'"
+    )
+
+
+QKV = (
+    "B, T, C = x.shape\n"
+    "q, k, v = (y.view(B, T, 2, C // 2).transpose(1, 2) for y in (x @ w).split(C, 2))\n"
+    "weights = q @ k.transpose(-2, -1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "lines", "shapes"),
+    [
+        (
+            "x, w[dim, dim_3], mask[; int]?",
+            "if mask is not None:\n    weights = weights.masked_fill(mask == 0, -1e9)",
+            "x[N, D, dim], w[dim, dim_3], mask[D; int]?",
+        ),
+        (
+            "x, w[dim, dim_3], mask[size, size; const]",
+            "weights = weights.masked_fill(mask[:T, :T] == 0, -1e9)",
+            "x[N, size, dim], w[dim, dim_3], mask[size, size; const]",
+        ),
+        (
+            "x, w[dim, dim_3], mask",
+            "weights = weights + mask.view(B, 1, 1, T)",
+            "x[N, D, dim], w[dim, dim_3], mask[N, D]",
+        ),
+    ],
+)
+def test_sizes_that_depend_on_each_other_stay_as_they_are_declared(
+    inputs: str, lines: str, shapes: str
+) -> None:
+    """A mask has dims of the data, the data perhaps the size of a buffer."""
+    forward = f"{QKV}{lines}\nreturn weights.softmax(-1) @ v"
+    require = ["dim_3 == 3 * dim", "dim % 2 == 0"]
+    found = verdict(inputs=inputs, forward=forward, derive=True, require=require)
+    assert with_dims(inputs, found.shapes) == shapes
+    again = verdict(inputs=shapes, forward=forward, derive=True, require=require)
+    assert again.failure is None
