@@ -69,7 +69,7 @@ def member_class(
     layer = _class_of(call, file)
     if layer is None or around is None:
         return None
-    call = _without_factory(call, around)
+    call = _with_tuples(_without_factory(call, around), around)
     in_turn = dotted_name(call.func) in SEQUENTIAL
     found = _in_turn(layer, call) if in_turn else _instance(layer, call)
     if found is None:
@@ -84,6 +84,20 @@ def member_class(
                 return None  # two things of one name
             item.args = copy.deepcopy(around.args)
     return found
+
+
+def _with_tuples(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
+    """The call with the tuples that `self` has: `self.patch_size = (size, size)`."""
+    held = dict[str, list[ast.expr]]()
+    for node in ast.walk(around):
+        for name, value in _assigned(node):
+            held.setdefault(name, []).append(value)
+    filling = _Filling({})
+    for name, (one, *others) in held.items():
+        if isinstance(one, ast.Tuple) and not others:
+            filling.held[name] = one
+    filled: ast.Call = filling.visit(copy.deepcopy(call))
+    return filled
 
 
 FACTORY = {"device", "dtype"}
@@ -252,7 +266,7 @@ class _Filling(BranchTaker):
         match node:
             case ast.Attribute(
                 ast.Name("self"), name, ast.Load()
-            ) if name in self.held and _is_arithmetic(self.held[name], ast.Attribute):
+            ) if name in self.held and _is_arithmetic(self.held[name], *OF_SIZES):
                 return copy.deepcopy(self.held[name])
             case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
                 return ast.copy_location(ast.Name(name, ast.Load()), node)
@@ -261,6 +275,9 @@ class _Filling(BranchTaker):
 
 
 NUMBERS = BUILTINS - {"divmod", "isinstance", "len", "list", "range", "sum", "tuple"}
+
+
+OF_SIZES = (ast.Attribute, ast.Tuple)  # `self.dim`, `(size, size)`
 
 
 def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
@@ -980,7 +997,7 @@ class _Sizes:
         found = filling.visit(found)
         names = names_in([found]) - {*NUMBERS, "math"}
         known = names <= (self.names - self.last.keys()) | owned
-        return found if known and _is_arithmetic(found) else None
+        return found if known and _is_arithmetic(found, ast.Tuple) else None
 
     def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
         """`Parameter[out_features, in_features]`, the sizes where all of them have names or are numbers."""

@@ -630,6 +630,12 @@ class Layer(nn.Module):
             "conv_groups = conv_weight.shape[0]\nreturn Layer.conv.forward(x, weight=conv_weight, groups=conv_groups)",
         ),
         (
+            "self.sizes = (dim, dim); self.conv = nn.Conv2d(3, 4, self.sizes, stride=self.sizes, bias=False)",
+            "return self.conv(x)",
+            "conv_weight: Parameter[4, 3, dim, dim]",
+            "conv_stride = (conv_weight.shape[2], conv_weight.shape[2])\nreturn Layer.conv.forward(x, weight=conv_weight, stride=conv_stride)",
+        ),
+        (
             "self.heads = 2 * drop",  # what is called heads is another number
             "return self.v.view(self.head_dim) + self.heads",
             "v: Parameter[dim], head_dim: Number, drop=0.1",

@@ -970,3 +970,29 @@ def test_buffers_have_the_elements_that_the_constructor_gives_them(
     done = new_op(tmp_path, *asked, "--inputs", "x[n, n], kept[n], mask[n, n], at[n]")
     assert "note: at[; int] in --inputs: it is a buffer of such elements\n" in done.err
     assert "mask[; bool] in --inputs" in done.err
+
+
+PATCHES = """from torch import nn
+
+
+class Patches(nn.Module):
+    def __init__(self, size=16, channels=3, dim=768):
+        super().__init__()
+        self.size = (size, size)
+        self.proj = nn.Conv2d(channels, dim, kernel_size=self.size, stride=self.size)
+
+    def forward(self, x):
+        B, C, H, W = x.shape
+        return self.proj(x).flatten(2).transpose(1, 2)
+"""
+
+
+def test_sizes_of_a_kernel_are_those_of_the_constructor(tmp_path: Path) -> None:
+    """Those of the data are as large; the module took `proj_weight_shape`. It has the rank that the forward asks for."""
+    (tmp_path / "layers.py").write_text(PATCHES)
+    done = new_op(tmp_path, "--forward", "@layers.py:Patches", "--no-test", "--stdout")
+    assert (
+        "x[N, channels, D, K], proj_weight[dim, channels, size, size], proj_bias[dim]' "
+        "--require 'D >= size' --require 'K >= size'\n"
+    ) in done.err
+    assert "        dim: int,\n        channels: int,\n        size: int," in done.out

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, product
+from itertools import chain, count, product
 from typing import Any, NamedTuple
 
 import torch
@@ -125,7 +125,8 @@ class _Forward:
 
     def __init__(self, checks: Any, declared: bool) -> None:
         # The user's own text has the unpacking `B, T, D = x.shape` also where nothing reads it.
-        self.function = checks.OWN_FORWARD or checks.FORWARD or checks.OPERATOR
+        self.own, self.operator = checks.OWN_FORWARD, checks.OPERATOR
+        self.function = self.own or checks.FORWARD or self.operator
         self.usual = list(checks.make())
         self.inputs = tuple(checks.NAMES)
         pairs = zip(self.inputs, self.usual, strict=False)
@@ -173,12 +174,26 @@ class _Forward:
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
             words, line = raised(error), raised_at(error)[1]
         else:
-            if all(isinstance(item, Tensor) and item.numel() for item in results):
-                return None
             words, line = "gives no tensor with elements", ""
+            if all(isinstance(item, Tensor) and item.numel() for item in results):
+                words = self._unpacked(inputs)
+            if not words:
+                return None
         refused = _Refused(len(passed.places), words, line)
         self.furthest = max(self.furthest, (refused, shapes), key=lambda one: one[0][0])
         return refused
+
+    def _unpacked(self, inputs: Sequence[Any]) -> str:
+        """Return the error of a backward with `B, T, D = x.shape`, which a forward that reads none of them lacks."""
+        if self.own:
+            return ""
+        given = [x.clone().requires_grad_() if _has_gradient(x) else x for x in inputs]
+        try:
+            results = as_tuple(self.operator(*given))
+            torch.autograd.backward([x.real.sum() for x in results if x.requires_grad])
+        except Exception as error:  # noqa: BLE001 (which is told of the case)
+            return raised(error) if "values to unpack" in str(error) else ""
+        return ""
 
     @property
     def is_over(self) -> bool:
@@ -204,6 +219,10 @@ def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None
     if dims is None or at is None:
         return dims if dims is None else (*dims,)
     return (*dims[:at], *[""] * (rank - len(dims) + 1), *dims[at + 1 :])
+
+
+def _has_gradient(value: Any) -> bool:
+    return isinstance(value, Tensor) and _is_float(value)
 
 
 def _is_float(value: Tensor) -> bool:
@@ -353,9 +372,9 @@ class _Kind(NamedTuple):
             return size % self.number == 0
         return size >= self.number
 
-    def condition(self, name: str) -> str:
+    def condition(self, name: str, declared: str = "") -> str:
         end = " == 0" if self.relation == "%" else ""
-        return f"{name} {self.relation} {self.number}{end}"
+        return f"{name} {self.relation} {declared or self.number}{end}"
 
 
 def _kinds(size: int) -> Iterator[_Kind]:
@@ -404,7 +423,8 @@ class _Naming:
             said = [str(self._said(slot)) for slot in group.slots if self._said(slot)]
             name = said[0] if said else next(names)
             name_of |= dict.fromkeys(group.slots, name)
-            conditions += [group.kind.condition(name)] if group.kind.relation else []
+            if group.kind.relation:
+                conditions.append(group.kind.condition(name, self._declared(group)))
         texts = {
             slot: name_of.get(slot, str(_size(self.shapes, slot)))
             for slot in _slots(self.shapes)
@@ -416,6 +436,25 @@ class _Naming:
             for at in self.forward.open
         }
         return Shapes(dims, (*conditions,))
+
+    def _declared(self, group: _Group) -> str:
+        """Return the declared dim that the number in a condition is the size of; "" where it is a number."""
+        named = dict[str, list[Slot]]()
+        for slot in _slots(self.shapes):
+            if isinstance(said := self._said(slot), str):
+                named.setdefault(said, []).append(slot)
+        alike = [one.slots for one in self.groups if one.kind == group.kind]
+        size = group.kind.number + 3
+        for name, slots in named.items():
+            sizes = dict.fromkeys([*slots, *chain(*alike)], size)
+            less = sizes | dict.fromkeys(group.slots, size - 1)
+            right = _size(self.shapes, slots[0]) == group.kind.number
+            if right and not self._run(sizes) and self._run(less):
+                return name
+        return ""
+
+    def _run(self, sizes: Mapping[Slot, int]) -> _Refused | None:
+        return self.forward.run(_with_sizes(self.shapes, sizes))
 
     def _names(self) -> Iterator[str]:
         """Yield names that neither an input nor a declared dim has."""
@@ -456,8 +495,7 @@ class _Naming:
         return sys.maxsize if refused is None else refused.places
 
     def _refused(self, slots: Sequence[Slot], size: int) -> _Refused | None:
-        sizes = dict.fromkeys(slots, size)
-        return self.forward.run(_with_sizes(self.shapes, sizes))
+        return self._run(dict.fromkeys(slots, size))
 
     def _takes(self, slots: Sequence[Slot], kind: _Kind) -> bool:
         return not any(self._refused(slots, size) for size in kind.tried)
@@ -470,6 +508,6 @@ class _Naming:
                 free = (one for one in count(first) if one not in sizes.values())
                 size = next(filter(group.kind.allows, free))
                 sizes |= dict.fromkeys(group.slots, size)
-            if self.forward.run(_with_sizes(self.shapes, sizes)):
+            if self._run(sizes):
                 return False
         return True

@@ -80,6 +80,12 @@ TAKEN = {
         "x[N, D], w[D, D], b[D], v[D, D]",
         (),
     ),
+    # A size that is declared may be the least, or the divisor, of another.
+    "F.conv2d(x, w, stride=w.shape[2]) * x.sum()": (
+        "x, w[O, C, K, K]",
+        "x[C, N, D], w[O, C, K, K]",
+        ("N >= K", "D >= K"),
+    ),
     # Of what is declared the names are taken.
     "B, T, C = x.shape\nreturn x @ w + b": (
         "x[B, T, C], w, b",
@@ -97,7 +103,7 @@ def test_shapes_that_the_forward_takes_are_found(forward: str) -> None:
     assert with_dims(inputs, found.shapes) == shapes
     assert found.conditions == conditions
     word = r"[A-Za-z]\w*"  # conditions read dims alone
-    names = {*re.findall(word, " ".join(found.shapes.values()))}
+    names = {*re.findall(word, shapes)}
     assert {*re.findall(word, " ".join(found.conditions))} <= names
 
 
