@@ -698,12 +698,39 @@ def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
             hint = f"name the class in __init__: self.{name} = nn.GELU()"
             message = f"'self.{name}' is whatever '{given}' makes"
             return Refusal(node, message, hint)
-    hint = (
+    message = f"'self.{name}' is another module: {ast.unparse(made)}"
+    return Refusal(node, message, _instead_of(name, made))
+
+
+INSTEAD = {
+    "BatchNorm": (
+        "write F.batch_norm(x, None, None, self.weight, self.bias, True) in the forward, with "
+        "nn.Parameter in __init__; or F.batch_norm(x, self.mean, self.var, self.weight, self.bias) "
+        "with buffers, which are read and not updated"
+    ),
+    "Module": "give each module a name, self.first = nn.Linear(...), or write nn.Sequential(...)",
+    "": (
         "call it outside, and let the forward take what it gives; or write out what it "
         "computes, with self.weight = nn.Parameter(...) in __init__"
-    )
-    message = f"'self.{name}' is another module: {ast.unparse(made)}"
-    return Refusal(node, message, hint)
+    ),
+}
+
+
+def _instead_of(name: str, made: ast.expr) -> str:
+    """What to write in the place of a module that cannot be read."""
+    calls = [node for node in ast.walk(made) if isinstance(node, ast.Call)]
+    called_ = {
+        (dotted_name(call.func) or "").rpartition(".")[2]: call for call in calls
+    }
+    for word, call in called_.items():
+        if word.startswith("Dropout"):
+            same = "which gives what it takes where p is 0"
+            return f"write: self.{name} = {ast.unparse(call)}, {same}"
+    if isinstance(made, ast.IfExp | ast.BoolOp):
+        first = ast.unparse(calls[0])
+        return f"let __init__ make one of them, for one op each: self.{name} = {first}"
+    known = (word for word in INSTEAD if next(iter(called_), "").startswith(word))
+    return INSTEAD[next(known, "")]
 
 
 def _is_fixed(known: Attribute) -> bool:

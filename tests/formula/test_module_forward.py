@@ -720,6 +720,35 @@ def test_what_nothing_reads_may_be_taken_by_a_function() -> None:
     assert function_in(source, "ops.py", None, "forward").parameters == ("x",)
 
 
+@pytest.mark.parametrize(
+    ("made", "hint"),
+    [
+        ("nn.BatchNorm2d(3)", "write F.batch_norm(x, None, None, self.weight, self.b"),
+        ("nn.ModuleList([nn.Linear(3, 3)])", "give each module a name, self.first = n"),
+        (
+            "nn.ModuleDict({'a': nn.Linear(3, 3)})",
+            "give each module a name, self.first",
+        ),
+        (
+            "nn.Dropout(0.5) if wide else nn.Identity()",
+            "write: self.out = nn.Dropout(0.5), which gives what it takes where p is 0",
+        ),
+        (
+            "nn.LayerNorm(3) if wide else nn.Identity()",
+            "let __init__ make one of them, for one op each: self.out = nn.LayerNorm(3)",
+        ),
+        ("nn.GRU(3, 3)", "call it outside, and let the forward take what it gives; or"),
+    ],
+)
+def test_of_a_module_that_is_not_read_the_hint_says_what_is(
+    made: str, hint: str
+) -> None:
+    source = body("return self.out(x)", init=f"self.out = {made}")
+    with pytest.raises(ScaffoldError) as raised:
+        function_in(source, "ops.py", None, "forward")
+    assert (raised.value.hint or "").startswith(hint)
+
+
 def test_of_modules_that_are_chosen_the_message_says_what_they_are() -> None:
     source = body(
         "return self.out(x)",
