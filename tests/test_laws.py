@@ -545,7 +545,7 @@ BUDGET = {
     "inspect": 3563,
     "lint": 3542,
     "primitives": 852,
-    "project": 4958,
+    "project": 4961,
     "render": 5793,
     "spec": 4688,
     "verify": 4534,

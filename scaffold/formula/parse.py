@@ -88,7 +88,8 @@ def _position(node: ast.AST) -> tuple[int, int]:
 def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     """The statements of a backward, with what it returns assigned to the gradients in the order of the inputs.
 
-    One that assigns them itself stays as it is; a None in what is returned belongs to an input that has no gradient.
+    One that assigns them itself stays as it is; a None in what is returned belongs to an input that
+    has no gradient; where all that is returned are gradients, it is stated that one is None.
     """
     last = body[-1] if body else None
     match last:
@@ -116,7 +117,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
     found: list[ast.stmt] = [
         ast.copy_location(ast.Assign([_stored(name, value)], value), value)
         for name, value in pairs
-        if not _is_name(value, (name,)) and not is_none(value)
+        if not _is_name(value, (name,))
     ]
     return [*body[:-1], *found]
 

@@ -28,6 +28,7 @@ VALUELESS = (
 )
 HINT = "mend the call; if it runs only elsewhere, write the op with --no-verify"
 MEANT = "if it is not meant to be the derivative, say {}"
+NO_GRADIENT = "an input without a gradient is declared so, in --inputs: '{}[; const]'"
 LEADING = (
     "the '...' of each input is its own, and they broadcast: sum the gradient, or name "
     "the dims where they are equal, as in '{}'"
@@ -94,6 +95,8 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         by_user = subject.spec.backward or name in dict(subject.spec.gradients)
         if name in subject.derived or not by_user:
             return failure.hint or OURS.format(grad)
+        if failure.actual == "None" and not failure.hint:
+            return NO_GRADIENT.format(name)
         meant = failure.actual and not subject.spec.surrogate
         stated = _named(subject.spec, failure) or MEANT.format(surrogate)
         return failure.hint or (stated if meant else None)

@@ -37,3 +37,12 @@ def test_a_gradient_hides_what_its_file_imports_by_that_name() -> None:
         **{"import": ["kernels:pair", "kernels:grad_x"]},
     )
     assert " grad_x, grad_y = pair(grad_output, y)\n" in text
+
+
+def test_a_gradient_that_is_stated_to_be_none_is_not_derived() -> None:
+    text = op_text("x, y", forward="x * y", backward="return grad_output * y, None")
+    assert "grad_output * y" in text and "grad_output * x" not in text
+    more = op_text(
+        "x, n: float", forward="x * n", backward="return grad_output * n, None"
+    )
+    assert "return grad_output * ctx.n, None" in more

@@ -1,6 +1,7 @@
 """What a failed proof tells: the derived gradient beside the stated one, and names that PyTorch does not have."""
 
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -11,6 +12,7 @@ from scaffold.project import proof_errors as module
 from scaffold.project.proof_errors import Subject, beside, error_of, misnamed
 from scaffold.spec import OpSpec
 from scaffold.verify import Failure, Verdict
+from tests.cli.running import new_op
 from tests.derive.building import spec_of
 
 RIGHT = {"x": "grad_output @ w", "w": "grad_output.t() @ x"}
@@ -40,6 +42,16 @@ def test_of_a_whole_backward_the_derived_line_is_shown() -> None:
     spec = spec_of("x[N, I], w[O, I]", forward="x @ w.t()", backward=backward)
     with patch.object(module, "derive", derived):
         assert beside(spec, "grad_w") == ("derived: grad_w = grad_output.t() @ x",)
+
+
+def test_a_none_is_told_how_to_declare_it(tmp_path: Path) -> None:
+    """With it the backward is right: `--surrogate` would not take a None either."""
+    maths = ("--forward", "x * w", "--backward", "return grad_output * w, None")
+    done = new_op(tmp_path, "--inputs", "x, w", *maths, "--dry-run")
+    assert "grad_w: None though needed" in done.err
+    assert "declared so, in --inputs: 'w[; const]'\n" in done.err
+    done = new_op(tmp_path, "--inputs", "x, w[; const]", *maths, "--dry-run")
+    assert done.code == 0, done.err
 
 
 def test_what_the_user_did_not_write_has_nothing_beside_it() -> None:
