@@ -56,13 +56,18 @@ ALLOWED = {
 }
 LIBRARIES = {
     "cli": {"typer"},
-    "render": {"black", "jinja2"},
+    "render": {"black", "jinja2", "matplotlib"},
     "lint": {"libcst"},
     "api": {"pygments"},
     CHILD: {"pytest", "torch", "verified_op"},
 }
 # Where what is imported only sometimes is required: by an extra.
-EXTRAS = {"lint": {"fix"}, "api": {"notebook"}, CHILD: {"torch", "test"}}
+EXTRAS = {
+    "lint": {"fix"},
+    "api": {"notebook"},
+    "render": {"plot"},
+    CHILD: {"torch", "test"},
+}
 MADE = {"verified_op"}  # by the run itself
 PURE = {"primitives", "formula", "spec", "derive", "render", "inspect", "lint"}
 
@@ -539,16 +544,16 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4161,
+    "cli": 4349,
     "derive": 19681,
     "formula": 6855,
     "inspect": 3563,
     "lint": 3542,
     "primitives": 852,
-    "project": 4961,
-    "render": 5793,
+    "project": 5055,
+    "render": 5883,
     "spec": 4688,
-    "verify": 4534,
+    "verify": 4851,
     "workspace": 2022,
 }
 

@@ -280,6 +280,8 @@ def _other_command(name: str) -> "Callable[..., None] | typer.Typer":
             from scaffold.cli.derive import derive as found
         case "show":
             from scaffold.cli.show import show as found
+        case "bench":
+            from scaffold.cli.bench import bench as found
         case "lint":
             from scaffold.cli.lint import lint as found
         case "test-stub":

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "new-op": "Write an op: its Function, wrapper, Module and tests.",
         "derive": "Print the Function of an op, its backward derived.",
         "show": "Draw an op: forward, backward, and what is saved in between.",
+        "bench": "Measure an op beside plain autograd and torch.compile.",
         "examples": "Print complete commands to copy: a norm, a loss, ...",
     },
     "Keep the ops of a project": {
@@ -154,6 +155,20 @@ PANELS: dict[str, tuple[Panel, ...]] = {
         _GRADIENTS,
         _STYLE,
     ),
+    "bench": (
+        *_MATHS,
+        Panel(
+            "What is measured",
+            (
+                *("--sizes", "--dtype", "--device", "--against", "--compile"),
+                *("--create-graph", "--rounds", "--threads"),
+            ),
+        ),
+        Panel("What is shown", ("--format", "--plot")),
+        _SAID_OTHERWISE,
+        _GRADIENTS,
+        _STYLE,
+    ),
     "sync": _OPERATION,
     "upgrade": _OPERATION,
 }
@@ -175,6 +190,7 @@ TABLES: dict[str, dict[str, dict[str, str]]] = {
     "new-op": {"How --inputs are written": _INPUTS},
     "derive": {"How --inputs are written": _INPUTS},
     "show": {"How --inputs are written": _INPUTS},
+    "bench": {"How --inputs are written": _INPUTS},
 }
 
 

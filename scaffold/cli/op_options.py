@@ -142,6 +142,23 @@ SHOW = (
     Option("--dry-run", "Say what would be written, and write nothing.", bool),
     Option("--stdout", "Print the picture, and write nothing.", bool),
 )
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+BENCH = (
+    *OF_THE_FUNCTION,
+    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    Option("--sizes", "Its sizes: 'N=32, D=512, ...=8x64'.", list, metavar="SIZES"),
+    Option("--dtype", f"One of {', '.join(DTYPES)}.", list, "", "DTYPE", DTYPES),
+    Option("--device", "cpu (default), cuda, cuda:1, ...", metavar="DEVICE"),
+    Option("--against", "Another operator: 'F.silu(x)'.", metavar="EXPR"),
+    Option("--compile/--no-compile", "Measure torch.compile, too (on).", bool),
+    Option("--create-graph", "Measure a backward that can be differentiated.", bool),
+    Option("--rounds", "Turns of each variant (default: 15).", int, metavar="NUMBER"),
+    Option("--threads", "Threads on the CPU (default: 1).", int, metavar="NUMBER"),
+    Option("--plot", "Draw the times into this SVG file.", metavar="FILE"),
+    PYTHON,
+    Option("--limit", "Seconds for each step (default: 120).", int, metavar="SECONDS"),
+    FORMAT,
+)
 
 
 def split_settings(given: "Values") -> "tuple[Values, Values]":

@@ -162,7 +162,7 @@ class Terminal(Console):
             shown = terminal.bar(done, total, f"{done}/{total} {things}")
             return shown if whole else ""
 
-        return _line(words)
+        return line(words)
 
     def proving(
         self, names: Sequence[str], verb: str = "proving"
@@ -175,14 +175,14 @@ class Terminal(Console):
                 return terminal.bar(done, total, f"{verb} {done}/{total} ops")
             return f"{verb} {names[0]} ..."
 
-        return _line(words, begin=True)
+        return line(words, begin=True)
 
 
 TERMINAL = Terminal()
 
 
 @contextmanager
-def _line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
+def line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
     """A line on a terminal that is written over, and gone at the end."""
     shown = is_terminal()
 

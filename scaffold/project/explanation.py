@@ -6,6 +6,7 @@ out with the names of the dims where a size is not given.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 
 from scaffold.derive import Derivation
 from scaffold.derive.explain import Explanation, Tensors, explain, total
@@ -16,17 +17,26 @@ Sizes = Mapping[str, int]
 
 
 def read_sizes(text: str) -> Sizes:
-    """`N=32, D=512, ...=8, *batch=8` as numbers by name, those of leading dims as their product."""
-    sizes: dict[str, int] = {}
+    """Read `N=32, D=512, ...=8x64, *batch=8` as numbers by name, those of several dims as their product."""
+    return {name: prod(sizes) for name, sizes in read_shapes(text).items()}
+
+
+def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
+    """Read the same as the sizes of each name."""
+    sizes: dict[str, tuple[int, ...]] = {}
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
         if not part.strip():
             continue
-        if not equals or not name or not re.fullmatch(r"[0-9]{1,12}", number):
+        if (
+            not equals
+            or not name
+            or not re.fullmatch(r"[0-9]{1,12}(x[0-9]{1,12})*", number)
+        ):
             hint = "write: --sizes 'N=32, D=512, ...=8'"
             message = f"'{part.strip()}' is not name=number"
             raise ScaffoldError(message, Location("--sizes"), hint)
-        sizes[name.removeprefix("*")] = int(number)
+        sizes[name.removeprefix("*")] = tuple(map(int, number.split("x")))
     return sizes
 
 
@@ -49,7 +59,7 @@ def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
 
 
 def _rules(found: Explanation) -> list[str]:
-    return _columns(
+    return columns(
         [
             (used.rule, f"grad.{used.argument}", f"= {used.formula}")
             for used in found.rules
@@ -72,7 +82,7 @@ def _kept(derivation: Derivation, found: Explanation) -> list[str]:
         (kept.name, "on ctx", "no tensor: " + (kept.expression), "")
         for kept in derivation.kept
     ]
-    return _columns(rows) or ["nothing"]
+    return columns(rows) or ["nothing"]
 
 
 def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
@@ -81,7 +91,7 @@ def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
     if sizes:
         pairs = zip(rows, (ours, found.eager), strict=True)
         rows = [(*row, counted(tensors, sizes)) for row, tensors in pairs]  # type: ignore[misc]
-    return _columns(rows)
+    return columns(rows)
 
 
 def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
@@ -108,8 +118,8 @@ def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
     return f"= {bytes_:,}"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with the cells of each column under each other."""
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align the cells of each column."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -278,6 +278,11 @@ def _shared_shape(spec: OpSpec) -> bool:
     return any(spec.tested_dims(item.name) is None for item in spec.tensors)
 
 
+def takes_shape(spec: OpSpec) -> bool:
+    """Whether `make` can be told the shape of what declares none."""
+    return _shared_shape(spec) and _shape(spec) == SHAPE
+
+
 def _items(spec: OpSpec) -> Iterator[str]:
     for item in spec.inputs:
         if isinstance(item, Attribute):
@@ -385,7 +390,7 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
         yield f"closed-{item.name}", f'"closed": ["{item.name}"]'
     if leading_names(spec):
         yield "empty-batch", leading_arguments(spec, (0,))
-    if _shared_shape(spec) and _shape(spec) == SHAPE:
+    if takes_shape(spec):
         yield "empty", '"shape": (0, 3)'
     if may_be_number(spec):
         return

@@ -172,6 +172,7 @@ class ProofView(NamedTuple):
     surrogate: bool
     loose: bool  # the forward may refuse any case
     contiguous: bool  # ... and whatever is not contiguous
+    other: str = "None"  # another operator, which a measurement calls
 
 
 class TestView(NamedTuple):

@@ -55,7 +55,8 @@ TOLERANCE = {  # of a forward that computes less precisely than its inputs are
     "single": {"atol": "1e-5", "rtol": "1e-4"},
     "half": {"atol": "1e-2", "rtol": "2e-2"},
 }
-OWN_FORWARD, OWN_SURROGATE = "own_forward", "own_surrogate"  # names of the module's
+# Names of the module's.
+OWN_FORWARD, OWN_SURROGATE, OTHER = "own_forward", "own_surrogate", "other_operator"
 MANY = 26  # choices of optional inputs that are absent together, of a gradient that is stated: all of five
 ELEMENTS = 2048  # of a tensor with all of the dims, about
 MOST_BY_DIFFERENCES = 128  # ... where each element takes two calls
@@ -74,8 +75,11 @@ def verification(
     spec: OpSpec,
     derivation: Derivation,
     derived: frozenset[str],
+    against: Formula | None = None,
 ) -> Verification:
     """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward.
+
+    What a measurement holds it `against` stands beside them.
 
     Both are rendered by the built-in templates: no line of a team's template runs. Where theirs changes the Function, the proof
     is of another one than what is written, which its digest tells.
@@ -86,7 +90,10 @@ def verification(
     place = Layout(OP_MODULE, f"{OP_MODULE}.py", f"test_{OP_MODULE}.py")
     reference = reference_lines(spec, derivation)
     draft = view(spec, derivation, place, reference)
-    draft = draft._replace(proof=_proof_view(spec, derivation, derived, reference))
+    proof = _proof_view(spec, derivation, derived, reference)
+    other = _own_text(spec, against, OTHER)
+    own = (*proof.own, *filter(None, (other,)))
+    draft = draft._replace(proof=proof._replace(own=own, other=str(other and OTHER)))
     checks = with_imports(
         "verification.py.jinja", draft, lambda code: imports_of(spec, place, code)
     )

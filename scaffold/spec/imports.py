@@ -108,14 +108,14 @@ def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
     return Meanings(found, frozenset(own))
 
 
-def runs_code_of(spec: OpSpec) -> str | None:
+def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
     """Whose code runs beside PyTorch's where the op does, in words: modules that it imports, the function of its samples."""
     own = (item.module for item in spec.imports if not is_judged(item.module, None))
     known = sys.stdlib_module_names | {"torch"}
     found = [module for module in own if module.split(".")[0] not in known]
     found += [f"{spec.samples.function}()"] if spec.samples else []
     listed = ", ".join(dict.fromkeys(found))
-    return f"the proof ran code of {listed}" if found else None
+    return f"{run} ran code of {listed}" if found else None
 
 
 def newer_of(spec: OpSpec) -> tuple[str, ...]:

@@ -32,13 +32,15 @@ Result_co = TypeVar("Result_co", covariant=True)
 class ChildProcess:
     """A process that answers; an OSError where it cannot be started."""
 
-    def __init__(self, python: str, target: str) -> None:
+    def __init__(
+        self, python: str, target: str, variables: Mapping[str, str] = ONE_THREAD
+    ) -> None:
         """Start it: `target` is a module of `scaffold.verify.child`, or the path of a file that stands alone."""
         self.code: int | None = None  # how it ended; a signal as a negative number
         self._said = self._line = b""
         self._process = subprocess.Popen(
             [python, "-u", str(CHILD / "start.py"), target],
-            env=os.environ | ONE_THREAD,
+            env=os.environ | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

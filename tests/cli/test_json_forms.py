@@ -19,6 +19,7 @@ ARGUMENTS = {
     "new-op": ("double", "--inputs", "x", "--forward", "x * 2", "--dry-run"),
     "derive": ("scale",),
     "show": ("scale",),
+    "bench": ("scale", "--no-compile", "--rounds", "1", "--sizes", "...=2, D=3"),
     "examples": ("norm",),
     "init": ("--dry-run",),
     "adopt": (

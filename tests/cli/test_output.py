@@ -30,6 +30,7 @@ BAD = {
     "derive": ("foo", "--inputs", "x[, y"),
     "examples": ("nope",),
     "show": ("foo", "--inputs", "x[, y"),
+    "bench": ("foo", "--inputs", "x[, y"),
     "lint": ("--select", "AF99"),
     "verify": ("--limit", "0"),
     "config": ("nope",),

@@ -116,6 +116,7 @@ OUT_OF_REACH = (
     *("changed while the run was under way", "putting things back", "cannot write in"),
     *('is not a directory")', "is not a path", "is outside", "would be the same file"),
     *("would be a file and", "cannot be written as UTF-8"),
+    "matplotlib is not installed",  # which it may be: tests/cli/test_bench.py
     *("score: ", "_answer: ", "_late: "),  # tests/verify
     "NONE_FOUND",  # there is torch where the tests run: tests/cli/test_verify.py
     "_show_verdict: ",  # a process that died: tests/verify

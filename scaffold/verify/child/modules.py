@@ -84,3 +84,11 @@ def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def load_checks(request: dict[str, Any], watched: Collection[str] = ()) -> ModuleType:
+    """Load an op's checks, after what they import."""
+    for name, text in request["modules"]:
+        load(name, text)
+    load("verified_op", request["op"])
+    return load("verified_checks", request["checks"], watched)

@@ -113,7 +113,7 @@ def _prove(request: dict[str, Any], writing: int) -> None:
 
 def _verdict(request: dict[str, Any]) -> dict[str, Any]:
     from scaffold.verify.child.checking import WATCHED, check
-    from scaffold.verify.child.modules import load
+    from scaffold.verify.child.modules import load_checks
 
     sys.path.extend(request["path"])
     if request["original"]:
@@ -121,10 +121,7 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
 
         return against_original(request)
     try:
-        for name, text in request["modules"]:
-            load(name, text)
-        load("verified_op", request["op"])
-        checks = load("verified_checks", request["checks"], WATCHED)
+        checks = load_checks(request, WATCHED)
     except Exception as error:  # noqa: BLE001 (whatever the user's modules raise)
         return _not_loaded(error)
     return check(checks)

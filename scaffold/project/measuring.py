@@ -1,0 +1,120 @@
+"""Measure an op beside plain autograd of its text, torch.compile of that, and another operator.
+
+In: a `Specified`, the text of the other operator, sizes, dtypes. Out: a `Table` for each choice of sizes and dtype.
+Invariant: another operator may say what a forward may say; an op that cannot be measured is an error, and so is the other operator.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.derive import derive
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula import Formula
+from scaffold.project.explanation import read_shapes
+from scaffold.project.rendering import inferred_note, missing_of, notes_of
+from scaffold.project.specification import Specified
+from scaffold.render.large_sizes import Sizes, large_sizes, make_arguments
+from scaffold.render.testdomains import with_domains
+from scaffold.render.verification import verification
+from scaffold.spec.build import SIGNATURE, build
+from scaffold.spec.imports import runs_code_of
+from scaffold.spec.problems import KeyPath
+from scaffold.verify import import_path
+from scaffold.verify.bench import Bench, Results, Setting, Variant
+
+OP, PLAIN, COMPILED = "op", "plain autograd", "torch.compile"
+STATED = {*SIGNATURE, "import", "require"}  # of the op, for another operator too
+
+
+class Table(NamedTuple):
+    """What was found with these sizes and this dtype."""
+
+    sizes: Sizes
+    dtype: str
+    found: Results
+
+    @property
+    def title(self) -> str:
+        """The sizes and the dtype: `...=8x64, D=512, float32`."""
+        return _title(self.sizes, self.dtype)
+
+
+class Workload(NamedTuple):
+    """What is measured, and with which sizes."""
+
+    variants: tuple[Variant, ...]
+    sizes: tuple[tuple[Sizes, Mapping[str, Any]], ...]  # and arguments of a call
+    path: tuple[str, ...]  # where the user's modules are looked for
+    notes: tuple[str, ...]
+
+
+def workload(
+    found: Specified, sizes: Sequence[str], against: str | None, compiled: bool
+) -> Workload:
+    """Return the variants of an op, each with its texts."""
+    spec, derivation = found.spec, derive(found.spec)
+    if missing := missing_of(spec, derivation):
+        message = f"the op lacks {', '.join(missing)}: there is nothing to measure"
+        raise ScaffoldError(message, found.locate(("name",)), "state them: --grad")
+    other = _other(found, against) if against is not None else None
+    texts = verification(spec, derivation, derivation.derived, other)
+    variants = [Variant(OP, "OPERATOR", *texts), Variant(PLAIN, "PLAIN", *texts)]
+    if compiled:
+        variants.append(Variant(COMPILED, "PLAIN", *texts, compiled=True))
+    if against is not None:
+        variants.append(Variant(against, "OTHER", *texts))
+    seen = with_domains(spec, derivation)
+    chosen = [large_sizes(seen, read_shapes(text)) for text in sizes or ("",)]
+    arguments = [(one, make_arguments(seen, one)) for one in chosen]
+    path = import_path(Path.cwd(), found.places.root / found.places.directories.source)
+    whose = runs_code_of(spec, "the measurement")
+    notes = (*inferred_note(found), *notes_of(spec, derivation), whose)
+    return Workload(tuple(variants), tuple(arguments), path, tuple(filter(None, notes)))
+
+
+def _other(found: Specified, text: str) -> Formula:
+    """Another operator over the op's inputs, read as its forward is."""
+
+    def locate(path: KeyPath, *, key: bool = False) -> Location:
+        stated = path[:1] == ("forward",)
+        return Location("--against") if stated else found.locate(path, key=key)
+
+    raw = {key: value for key, value in found.raw.items() if key in STATED}
+    raw |= {"forward": text, "derive": False}
+    known, package = found.configuration, found.places.directories.package
+    spec = build(found.spec.name, raw, locate, known, found.reads, package)
+    assert spec.forward is not None
+    return spec.forward
+
+
+def measure(
+    work: Workload,
+    bench: Bench,
+    dtypes: Sequence[str],
+    setting: Setting,
+    rounds: int,
+    tell: Callable[[], None],
+) -> Iterator[Table]:
+    """Measure the variants with all sizes and dtypes."""
+    for (sizes, arguments), dtype in product(work.sizes, dtypes):
+        chosen = setting._replace(arguments=arguments, dtype=dtype)
+        found = bench.measure(work.variants, chosen, rounds, tell)
+        about = f"cannot be measured with {_title(sizes, dtype)} on {setting.device}"
+        for name in found.refused.keys() - {PLAIN, COMPILED}:
+            raise _refused(name, f"{about}: {found.refused[name]}")
+        yield Table(sizes, dtype, found)
+
+
+def _refused(name: str, words: str) -> ScaffoldError:
+    if name == OP:
+        hint = "state sizes that it takes: --sizes 'N=32, D=512, ...=8x64'"
+        return ScaffoldError(f"the op {words}", Location("--sizes"), hint)
+    hint = "write an operator over the inputs, as in: --against 'F.silu(x)'"
+    return ScaffoldError(f"'{name}' {words}", Location("--against"), hint)
+
+
+def _title(sizes: Sizes, dtype: str) -> str:
+    shown = (f"{name}={'x'.join(map(str, size))}" for name, size in sizes.items())
+    return ", ".join((*shown, dtype))

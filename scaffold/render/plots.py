@@ -1,0 +1,47 @@
+"""The times of an op's variants as bars.
+
+In: for each setting the seconds of a call by variant. Out: the text of an SVG file.
+Invariant: the same times give the same bytes; the SVG loads nothing.
+"""
+
+from collections.abc import Mapping
+from io import StringIO
+
+# By variant: the forward, and of forward and backward together the median and its quartiles.
+Times = Mapping[str, tuple[float, float, float, float]]
+
+
+def lacks_matplotlib() -> bool:
+    """Ask whether the extra is missing."""
+    try:
+        import matplotlib  # type: ignore[import-not-found,unused-ignore] # noqa: F401
+    except ImportError:
+        return True
+    return False
+
+
+def bars(title: str, settings: Mapping[str, Times]) -> str:
+    """Draw a panel for each setting."""
+    import matplotlib  # type: ignore[import-not-found,unused-ignore]
+    from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
+
+    rows = sum(len(times) + 2 for times in settings.values())
+    figure = Figure(figsize=(7, 1 + 0.3 * rows), layout="constrained")
+    figure.suptitle(title)
+    panels = figure.subplots(len(settings), squeeze=False)
+    for panel, (setting, times) in zip(panels.flat, settings.items(), strict=True):
+        names = list(times)[::-1]
+        for name in names:
+            forward, both, low, high = (1e3 * seconds for seconds in times[name])
+            spread = [[both - low], [high - both]]
+            panel.barh(name, forward, color="C0")
+            panel.barh(name, both - forward, left=forward, xerr=spread, color="C1")
+        panel.set_title(setting, fontsize="medium")
+        panel.set_xlabel("ms")
+    bars_of_one = panels.flat[0].patches[:2]
+    where = "outside lower center"
+    figure.legend(bars_of_one, ("forward", "backward"), loc=where, ncols=2)
+    text = StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": title}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()

@@ -1,0 +1,194 @@
+"""Measure calls of an op beside its variants, each in a process of its own, which take turns.
+
+In: the variants, each as texts and the function of them that is called; a setting: sizes, dtype, device. Out: what was `Measured` of each
+variant, and why of others there is nothing. Invariant: whatever a process does is told in words; none outlives its `Bench`, and an
+answer has a limit of time.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from statistics import quantiles
+from typing import Any, NamedTuple, Self
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.verify.processes import ChildProcess, end_in_words
+from scaffold.verify.prover import START_LIMIT
+
+RUNNER = "scaffold.verify.child.measuring"
+LIMIT = 120  # seconds for a variant to be prepared, compiled too, or for a round
+ROUNDS = 15
+# Let glibc keep large blocks: else each call gives them back and takes page faults, which are no arithmetic.
+KEPT_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TRIM_THRESHOLD_": "8589934592",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+PARTS = ("forward", "backward", "both")
+NOISE = {"float16": 1e-2, "bfloat16": 5e-2}  # of values; in other dtypes:
+LITTLE_NOISE = 1e-3
+
+
+class Variant(NamedTuple):
+    """What is called: a function of the module of checks, which imports the op."""
+
+    name: str
+    calls: str
+    op: str
+    checks: str
+    compiled: bool = False
+
+
+class Setting(NamedTuple):
+    """How it is called."""
+
+    arguments: Mapping[str, Any]  # of what makes the inputs
+    dtype: str = "float32"
+    device: str = "cpu"
+    create_graph: bool = False
+
+
+class Spread(NamedTuple):
+    """The median of all rounds, and their quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Measured(NamedTuple):
+    """Seconds of a call; its bytes beside the inputs at most, and those that wait for the backward, inputs among them."""
+
+    forward: Spread
+    backward: Spread
+    both: Spread
+    peak_bytes: int | None
+    saved_bytes: int
+    saved_bytes_without: Mapping[str, int]  # where this input wants no gradient
+    differs: bool  # in values or gradients from the first variant
+
+    def over(self, other: "Measured") -> tuple[float, bool]:
+        """Return the time over the other's, and whether the difference may be noise."""
+        own, base = self.both, other.both
+        return own.median / base.median, own.low <= base.high and base.low <= own.high
+
+
+class Results(NamedTuple):
+    """What was found of the variants, by name."""
+
+    measured: dict[str, Measured]
+    refused: dict[str, str]  # why there is nothing
+
+
+class Bench:
+    """A process for each variant, by its name; they are started together."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        python: str = sys.executable,
+        threads: int = 1,
+        limit: float = LIMIT,
+        path: Sequence[str] = (),
+    ) -> None:
+        """Start them; modules of the user's are looked for in `path`, after all others."""
+        self.python, self.limit, self.torch = python, limit, ""
+        self.shared = {"threads": threads, "path": path, "modules": ()}
+        counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        self.variables = KEPT_MEMORY | counts
+        self.processes: dict[str, ChildProcess] = {}
+        self.starting: set[str] = set()  # they still import torch
+        for name in names:
+            self._start(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.close()
+
+    def measure(
+        self,
+        variants: Sequence[Variant],
+        setting: Setting,
+        rounds: int = ROUNDS,
+        tell: Callable[[], object] = lambda: None,
+    ) -> Results:
+        """Measure each variant; `tell` hears of each step."""
+        known: dict[str, dict[str, Any]] = {}
+        for item in variants:
+            asked = {**item._asdict(), **setting._asdict(), **self.shared}
+            known[item.name] = self._answer(item.name, asked)
+            tell()
+        taken: dict[str, list[dict[str, Any]]] = {name: [] for name in known}
+        for name in [*known] * rounds:
+            if "failed" not in known[name]:
+                taken[name].append(self._answer(name, {}))
+                known[name] |= taken[name][-1]
+            tell()
+        found = Results({}, {})
+        first = next(iter(known.values()))
+        for name, one in known.items():
+            if "failed" in one:
+                found.refused[name] = one["failed"]
+                continue
+            forward, backward, both = (
+                _spread([step[part] for step in taken[name]]) for part in PARTS
+            )
+            differs = _differs(one, first, NOISE.get(setting.dtype, LITTLE_NOISE))
+            counts = {key: count for key, count in one.items() if "bytes" in key}
+            found.measured[name] = Measured(
+                forward, backward, both, **counts, differs=differs
+            )
+        return found
+
+    def _start(self, name: str) -> None:
+        self.processes[name] = ChildProcess(self.python, RUNNER, self.variables)
+        self.starting.add(name)
+
+    def _answer(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the process of a variant; where it dies another one takes its place the next time."""
+        if name not in self.processes:
+            self._start(name)
+        process = self.processes[name]
+        if name in self.starting:
+            self._await_torch(process)
+            self.starting.remove(name)
+        process.ask(request)
+        answer = process.answer(self.limit)
+        if answer is not None:
+            return answer
+        self.processes.pop(name).close()
+        if process.code is None:
+            return {"failed": f"still running after {self.limit:g} seconds"}
+        return {"failed": f"the process {end_in_words(process.code)}"}
+
+    def _await_torch(self, process: ChildProcess) -> None:
+        first = process.answer(START_LIMIT) or {}
+        if "torch" not in first:
+            said = (process.said.splitlines() or ["no answer"])[-1]
+            message = f"'{self.python}' cannot import torch: {said}"
+            raise ScaffoldError(message, Location("--python"))
+        self.torch = str(first["torch"])
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    several = [*values, *values]  # of one value there are no quartiles
+    low, middle, high = quantiles(several, n=4, method="inclusive")
+    return Spread(middle, low, high)
+
+
+def _differs(one: Mapping[str, Any], other: Mapping[str, Any], noise: float) -> bool:
+    """Ask whether outputs or gradients differ, as far as a sum and a norm of each tell; drawn ones do."""
+    if "failed" in other or one["random"]:
+        return False
+    if len(one["figures"]) != len(other["figures"]):
+        return True
+    pairs = zip(one["figures"], other["figures"], strict=True)
+    return any(
+        abs(x - y) > noise * max(own[-1], base[-1], 1e-6)
+        for own, base in pairs
+        for x, y in zip(own, base, strict=True)
+        if isfinite(x) and isfinite(y)
+    )

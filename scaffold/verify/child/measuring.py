@@ -1,0 +1,219 @@
+"""The process that measures calls of one variant of an op: the op itself, its text, what torch.compile makes of that, another operator.
+
+In: on stdin, one JSON object a line: texts and a setting to prepare for, then rounds. Out: on stdout, likewise: the version of torch;
+of a setting the bytes of a call and figures of its values; of a round the seconds of its forward and backward.
+Invariant: a device other than the CPU has finished before a clock is read. What the user's code prints goes to stderr.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.cases import needs_gradient
+from scaffold.verify.child.modules import load_checks
+
+ROUND = 0.05  # seconds of a round, about
+MOST_CALLS = 1000  # of a round
+WARM_UP = 3  # calls before anything counts
+
+
+def main() -> None:
+    """Answer until nobody asks."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    os.dup2(2, 1)
+    with open(os.devnull, encoding="utf-8") as nothing:
+        os.dup2(nothing.fileno(), 0)  # the requests are not for the user's code
+    sys.dont_write_bytecode = True
+    answer: dict[str, Any] = {"torch": str(torch.__version__)}
+    call: Call | None = None
+    while True:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+        line = requests.readline()
+        if not line:
+            return
+        try:
+            if request := json.loads(line):
+                call = None  # what it holds is free for the next
+                call = Call(request)
+            assert call is not None  # a round is asked of what was prepared
+            answer = call.described() if request else call.round()
+        except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+            first = (str(error).strip().splitlines() or [""])[0]
+            answer = {"failed": f"{type(error).__name__}: {first}"}
+
+
+class Call:
+    """Forward and backward of one function, on inputs that are the same in every process."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        torch.set_num_threads(request["threads"])
+        sys.path.extend(path for path in request["path"] if path not in sys.path)
+        self.device = torch.device(request["device"])
+        self.dtype: torch.dtype = getattr(torch, request["dtype"])
+        self.create_graph: bool = request["create_graph"]
+        self.arguments: dict[str, Any] = request["arguments"]
+        self.checks = load_checks(request)
+        self.function: Callable[..., Any] = getattr(self.checks, request["calls"])
+        if self.function is None:
+            raise NotImplementedError("autograd has no gradient of it")
+        self.compiled: bool = request["compiled"]
+        if self.compiled:
+            torch._dynamo.reset()  # sizes of before would make those of now dynamic
+            self.function = torch.compile(self.function)
+        on_cpu = self.device.type == "cpu"
+        one_thread = on_cpu and request["threads"] == 1
+        self.clock = time.process_time if one_thread else time.perf_counter
+        self.memory = None if on_cpu else getattr(torch, self.device.type)
+        self.inputs = self._inputs(self.checks.DIFFERENTIABLE)
+        self.leaves = [x for x in self.inputs if needs_gradient(x)]
+        torch.manual_seed(1)
+        ends = _ends(self.function(*self.inputs))
+        self.grads = [torch.randn_like(end) for end in ends]
+        for _ in range(WARM_UP):
+            seconds = max(1e-6, sum(self.step()[:2]))
+        self.calls = max(1, min(MOST_CALLS, int(ROUND / seconds)))
+
+    def _inputs(self, needs: Sequence[str]) -> list[Any]:
+        """Make the inputs of a call, those in `needs` as leaves that require grad."""
+
+        def moved(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            dtype = self.dtype if value.is_floating_point() else value.dtype
+            if value.is_complex():
+                dtype = self.dtype.to_complex()
+            there = value.detach().to(self.device, dtype)
+            return there.requires_grad_(value.requires_grad)
+
+        return [*map(moved, self.checks.make(**self.arguments, needs=needs))]
+
+    def _time(self) -> float:
+        if self.memory is not None:
+            self.memory.synchronize()
+        return self.clock()
+
+    def step(self) -> tuple[float, float, Any, Any]:
+        """Return the seconds of forward and backward, and their results."""
+        begin = self._time()
+        outputs = self.function(*self.inputs)
+        between = self._time()
+        found: Any = ()
+        if self.grads:
+            found = torch.autograd.grad(
+                _ends(outputs),
+                self.leaves,
+                self.grads,
+                create_graph=self.create_graph,
+                allow_unused=True,
+            )
+        return between - begin, self._time() - between, outputs, found
+
+    def round(self) -> dict[str, float]:
+        """Return the median seconds of forward, backward and both."""
+        taken = [self.step()[:2] for _ in range(self.calls)]
+        forward, backward = (median(part) for part in zip(*taken, strict=True))
+        return {
+            "forward": forward,
+            "backward": backward,
+            "both": median(map(sum, taken)),
+        }
+
+    def described(self) -> dict[str, Any]:
+        """Return the bytes of a call, and two figures of each of its outputs and gradients."""
+        *_, outputs, found = self.step()
+        values = [*_listed(outputs), *(grad for grad in found if grad is not None)]
+        figures = [_figures(value) for value in values]
+        del outputs, found, values
+        names, frozen = self.checks.DIFFERENTIABLE, {}
+        for name in names if len(names) > 1 and not self.compiled else ():
+            needs = [other for other in names if other != name]
+            frozen[name] = saved_bytes(self.function, self._inputs(needs))
+        saved = saved_bytes(self.function, self.inputs)
+        return {
+            "random": bool(self.checks.TESTS.random),
+            "figures": figures,
+            "peak_bytes": self._peak(),
+            "saved_bytes": saved,
+            "saved_bytes_without": frozen,
+        }
+
+    def _peak(self) -> int | None:
+        """Return the most bytes that a call has beside its inputs; None where the device does not say."""
+        if self.memory is None:
+            return _peak_of_cpu(self.step)
+        if not hasattr(self.memory, "max_memory_allocated"):
+            return None
+        before = self.memory.memory_allocated(self.device)
+        self.memory.reset_peak_memory_stats(self.device)
+        self.step()
+        return int(self.memory.max_memory_allocated(self.device) - before)
+
+
+def _listed(outputs: Any) -> tuple[Any, ...]:
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+
+def _ends(outputs: Any) -> list[Any]:
+    """Return the outputs that have a gradient."""
+    return [output for output in _listed(outputs) if needs_gradient(output)]
+
+
+def _peak_of_cpu(step: Callable[[], Any]) -> int:
+    """Return the most bytes that the CPU's allocator has given at a time."""
+    # Not torch.profiler.profile, whose first use imports the compiler.
+    with torch.autograd.profiler.profile(profile_memory=True) as profile:
+        results = step()
+    del results
+    most = held = 0
+    known: Any = profile.kineto_results
+    for event in known.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    return most
+
+
+def saved_bytes(function: Callable[..., Any], inputs: Sequence[Any]) -> int:
+    """Return the bytes of all storages that wait for the backward, inputs among them, each once."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        kept = function(*inputs)  # alive, or two storages may have one address
+    for tensor in _on_contexts(_ends(kept)):
+        pack(tensor)
+    del kept
+    return sum(storages.values())
+
+
+def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the tensors that Functions keep as plain attributes of ctx, which no hook sees."""
+    waiting, seen = [end.grad_fn for end in ends], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [following for following, _ in node.next_functions]
+            for value in getattr(node, "__dict__", {}).values():
+                yield from (one for one in _listed(value) if isinstance(one, Tensor))
+
+
+def _figures(value: Tensor) -> tuple[float, float]:
+    """Return a sum with weights that tell elements apart, and the norm."""
+    flat = value.detach().cpu()
+    flat = (torch.view_as_real(flat) if flat.is_complex() else flat).flatten().double()
+    weights = torch.arange(flat.numel(), dtype=torch.double).cos()
+    return float(flat @ weights), float(flat.norm())
