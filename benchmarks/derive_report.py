@@ -7,23 +7,40 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from benchmarks.derive_native import Frozen, frozen_lines
-from benchmarks.derive_ops import POLICIES
+CELL, EMPTY = 23, "    -"
+NORMS = ("rms_norm", "layer_norm")
+ROUNDING = 1.01  # a number for each row is no more
+# Geometric means over plain autograd's, and of any one op.
+MEANS = {
+    ("balanced", "time"): 0.95,
+    ("balanced", "graph"): 1.10,
+    ("balanced", "saved"): 0.70,
+    ("recompute", "saved"): 0.66,
+    ("once", "time"): 0.85,
+}
+WORST = {
+    ("balanced", "time"): 1.20,
+    ("balanced", "saved"): 1.00,
+    ("balanced", "frozen"): 1.00,
+}
+OF_NORMS = 1.05  # frozen
 
-COMPILED, RIVAL = "compiled", "tangent-ad"
-# geometric means over eager's: time, bytes
-TARGETS = {"recompute": (1.15, 0.65), "balanced": (0.85, 0.66)}
+
+class Figures(NamedTuple):
+    """What a candidate takes and saves over plain autograd."""
+
+    time: float
+    graph: float | None = None  # time with create_graph=True
+    saved: float | None = None
+    frozen: float | None = None  # the most with one input frozen
 
 
 class Row(NamedTuple):
-    """One op, measured: each candidate's figures over eager's."""
+    """One op, measured."""
 
     name: str
-    milliseconds: float  # of eager
-    kilobytes: float
-    times: Mapping[str, float]
-    saved: Mapping[str, float]
-    frozen: tuple[Frozen, ...]
+    milliseconds: float  # of plain autograd
+    figures: Mapping[str, Figures]
     refused: Mapping[str, str]  # why a candidate takes no part
 
 
@@ -32,108 +49,70 @@ def mean(values: Sequence[float]) -> float:
     return math.exp(sum(math.log(max(value, 1e-3)) for value in values) / len(values))
 
 
-def cell(figures: tuple[float, float | None] | None) -> str:
-    """Time and bytes."""
-    if figures is None:
-        return f"{'n/a':>6s} {'':6s}"
-    seconds, size = figures
-    return f"{seconds:6.2f} {'' if size is None else format(size, '.2f'):>6s}"
-
-
-def figures(row: Row, name: str) -> tuple[float, float | None] | None:
-    """Time and bytes of a candidate over eager's."""
-    if name not in row.times:
-        return None
-    return row.times[name], row.saved.get(name)
-
-
-def averaged(rows: Sequence[Row], name: str) -> tuple[float, float | None] | None:
-    """The geometric means of a candidate, over the ops in which it takes part."""
-    times = [row.times[name] for row in rows if name in row.times]
-    sizes = [row.saved[name] for row in rows if name in row.saved]
-    return (mean(times), mean(sizes) if sizes else None) if times else None
-
-
-def line(name: str, first: str, cells: Sequence[str]) -> str:
-    """One line of the table."""
-    return f"{name:18s} {first:>18s} | " + " | ".join(cells)
+def head(names: Sequence[str]) -> str:
+    """The names of the columns."""
+    return _line("", "plain, ms", [f"{name:{CELL}}" for name in names])
 
 
 def row_line(row: Row, names: Sequence[str]) -> str:
     """An op's line of the table."""
-    first = f"{row.milliseconds:.2f} {row.kilobytes:9.0f}"
-    return line(row.name, first, [cell(figures(row, name)) for name in names])
+    cells = [_cell(row.figures.get(name, ())) for name in names]
+    return _line(row.name, f"{row.milliseconds:.2f}", cells)
 
 
-def mean_lines(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """The geometric means, over eager's figures and over those of torch.compile."""
-    means = [cell(averaged(rows, name)) for name in names]
-    found = [line("geometric mean", "", means)]
-    beside = [over_compiled(row) for row in rows if COMPILED in row.times]
-    if beside:
-        means = [cell(averaged(beside, name)) for name in names]
-        found.append(line("over torch.compile", "", means))
-    return found
-
-
-def over_compiled(row: Row) -> Row:
-    """A row with all figures over those of torch.compile."""
-    time, size = row.times[COMPILED], row.saved[COMPILED]
-    return row._replace(
-        times={name: own / time for name, own in row.times.items()},
-        saved={name: own / size for name, own in row.saved.items()},
-    )
-
-
-def frozen_table(rows: Sequence[Row]) -> list[str]:
-    """The bytes over those of PyTorch's own op, where one input wants no gradient."""
-    policies = " ".join(f"{policy:>9s}" for policy in POLICIES)
-    head = f"{'':18s} {'frozen':10s} {'KiB':>9s} {policies}"
-    return [
-        "",
-        "bytes over those of PyTorch's own op, one input frozen",
-        head,
-        *(item for row in rows for item in frozen_lines(row.name, row.frozen)),
+def mean_line(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """The geometric means."""
+    means = [
+        _cell([average(rows, name, what) for what in Figures._fields]) for name in names
     ]
+    return _line("geometric mean", "", means)
+
+
+def average(rows: Sequence[Row], name: str, what: str) -> float | None:
+    """The geometric mean of one figure of a candidate; None where no op has it."""
+    values = [value for _, value in values_of(rows, name, what)]
+    return mean(values) if values else None
+
+
+def values_of(rows: Sequence[Row], name: str, what: str) -> list[tuple[str, float]]:
+    """One figure of a candidate, by op."""
+    found = [(row.name, getattr(row.figures.get(name), what, None)) for row in rows]
+    return [(op, value) for op, value in found if value is not None]
+
+
+def _line(name: str, first: str, cells: Sequence[str]) -> str:
+    return f"{name:18} {first:>9} | " + " | ".join(cells)
+
+
+def _cell(figures: Sequence[float | None]) -> str:
+    shown = [EMPTY if value is None else f"{value:5.2f}" for value in figures]
+    return f"{' '.join(shown):{CELL}}"
 
 
 def missed(rows: Sequence[Row]) -> list[str]:
-    """The targets that are missed."""
+    """The targets that are missed, each with the ops that miss it most."""
     found = []
-    for policy, targets in TARGETS.items():
-        means = averaged(rows, policy)
-        assert means is not None
-        for what, own, target in zip(("time", "bytes"), means, targets, strict=True):
-            assert own is not None
-            if own > target:
-                found.append(
-                    f"{policy} {what}: {own:.2f} > {target}, {_worst(rows, policy, what)}"
-                )
-    frozen = [(row.name, case) for row in rows for case in row.frozen]
-    return found + [
-        f"{policy} bytes of {name} without {case.name}: more than PyTorch's own op"
-        for name, case in frozen
-        for policy in case.missed
-    ]
+    for (name, what), most in MEANS.items():
+        own = average(rows, name, what)
+        if own is not None and own > most:
+            worst = sorted(values_of(rows, name, what), key=lambda pair: -pair[1])[:3]
+            listed = ", ".join(f"{op} {value:.2f}" for op, value in worst)
+            found.append(f"{name} {what}: {own:.2f} > {most}, {listed}")
+    for (name, what), most in WORST.items():
+        for op, value in values_of(rows, name, what):
+            bound = OF_NORMS if what == "frozen" and op in NORMS else most
+            if value > bound * ROUNDING:
+                found.append(f"{name} {what} of {op}: {value:.2f} > {bound}")
+    return found
 
 
-def _worst(rows: Sequence[Row], policy: str, what: str) -> str:
-    pairs = [
-        ((row.times if what == "time" else row.saved)[policy], row.name) for row in rows
-    ]
-    return ", ".join(f"{name} {own:.2f}" for own, name in sorted(pairs)[:-4:-1])
-
-
-def notes(rows: Sequence[Row], with_rival: bool) -> list[str]:
+def notes(rows: Sequence[Row]) -> list[str]:
     """Who takes no part, and why: the ops of each reason."""
     ops: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for name, reason in row.refused.items():
             ops.setdefault((name, reason), []).append(row.name)
-    found = [
+    return [
         f"n/a: {name}, {reason}: {', '.join(those)}"
         for (name, reason), those in ops.items()
     ]
-    if not with_rival:
-        found.append(f"n/a: {RIVAL} is not installed (pip install {RIVAL})")
-    return found

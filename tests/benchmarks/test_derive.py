@@ -1,43 +1,53 @@
-"""What `benchmarks.derive` measures, on the smallest of its ops."""
-
-from collections.abc import Callable
-from typing import Any
+"""What `benchmarks.derive` measures, on ops of a few elements."""
 
 import pytest
-import torch
 
-from benchmarks.derive import compiled, generated, measured, prepared
-from benchmarks.derive_native import frozen_one_by_one
-from benchmarks.derive_ops import OPS, POLICIES
-from benchmarks.derive_report import COMPILED
+from benchmarks.derive import (
+    CANDIDATES,
+    COMPILED,
+    NATIVE,
+    PLAIN,
+    measured,
+    setting_of,
+    variants,
+)
+from benchmarks.derive_ops import OPS, POLICIES, Op
+from scaffold.verify.bench import Bench
+from scaffold.verify.child.measuring import Call
 
 BY_NAME = {op.name: op for op in OPS}
+NONE = {"threads": 1, "path": (), "modules": ()}
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-def test_frozen_inputs_save_no_more_than_the_native_op(op: Any) -> None:
-    functions = {policy: generated(op, policy) for policy in POLICIES}
-    arguments, leaves = prepared(op)
-    cases = list(frozen_one_by_one(op, functions, arguments, leaves))
-    assert [case for case in cases if case.missed] == []
-    assert len(cases) == (len(leaves) if op.native and len(leaves) > 1 else 0)
+@pytest.mark.parametrize("op", [op for op in OPS if op.native], ids=lambda op: op.name)
+def test_frozen_inputs_save_no_more_than_the_native_op(op: Op) -> None:
+    """Nor is any other text than the op's measured."""
+    setting = setting_of(op)._asdict()
+    found, refused = variants(op, compiled=False)
+    assert not refused
+    calls = {
+        item.name: Call({**item._asdict(), **setting, **NONE}).described()
+        for item in found
+        if item.name in (*POLICIES, NATIVE)
+    }
+    native = calls.pop(NATIVE)["saved_bytes_without"]
+    for name, call in calls.items():
+        for frozen, size in call["saved_bytes_without"].items():
+            assert size <= 1.01 * native[frozen], (name, frozen)
 
 
-def test_without_a_compiler_the_column_is_empty_and_the_reason_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            raise RuntimeError("no compiler\nand more")
+def test_a_row_has_each_candidates_figures() -> None:
+    op = BY_NAME["rms_norm"]._replace(sizes="...=2, D=8")
+    with Bench([PLAIN, *CANDIDATES, NATIVE]) as bench:
+        row = measured(bench, op, 1, compiled=False)
+    assert [*row.figures] == [*CANDIDATES, NATIVE]
+    for name in ("recompute", "once"):
+        figures = row.figures[name]
+        assert figures.graph and figures.frozen and figures.saved
+        assert figures.saved < 1
 
-        return call
 
-    monkeypatch.setattr(torch, "compile", broken)
-    op = BY_NAME["rotary"]
-    arguments, leaves = prepared(op)
-    reason = "RuntimeError: no compiler"
-    assert compiled(op, arguments, list(leaves.values())) == reason
-    row = measured(op, 1, with_compiled=True)
-    assert row.refused[COMPILED] == reason
-    assert COMPILED not in row.times
+def test_what_is_not_compiled_is_told() -> None:
+    with_it, _ = variants(BY_NAME["rotary"], compiled=True)
+    assert [item.name for item in with_it] == [PLAIN, *CANDIDATES, COMPILED]
