@@ -545,14 +545,14 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4349,
-    "derive": 19681,
+    "derive": 19683,
     "formula": 6855,
     "inspect": 3563,
     "lint": 3542,
     "primitives": 852,
     "project": 5055,
-    "render": 5883,
-    "spec": 4688,
+    "render": 5924,
+    "spec": 4698,
     "verify": 4851,
     "workspace": 2022,
 }

@@ -1,6 +1,5 @@
 """The custom operator apply_pointwise."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,8 +13,7 @@ class ApplyPointwiseFunction(Function):
 
     @staticmethod
     def forward(x: Tensor, function: Any, derivative: Any) -> Tensor:
-        output: Tensor = function(x)
-        return output
+        return function(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -36,8 +34,7 @@ def apply_pointwise(x: Tensor, function: Any, derivative: Any) -> Tensor:
 
         function(x)
     """
-    apply: Callable[..., Tensor] = ApplyPointwiseFunction.apply
-    return apply(x, function, derivative)
+    return ApplyPointwiseFunction.apply(x, function, derivative)
 
 
 class ApplyPointwise(nn.Module):

@@ -474,8 +474,7 @@ class TestApplyPointwise(OpTests):
     @staticmethod
     def reference(x: Tensor, function: Any, derivative: Any) -> Tensor:
         """apply_pointwise in plain PyTorch."""
-        output: Tensor = function(x)
-        return output
+        return function(x)
 
 
 class TestApplyPointwiseModule(ModuleTests):

@@ -1,6 +1,5 @@
 """The custom operator attention."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -61,5 +60,4 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scale: float = 1.0) -> 
         value: Tensor of shape ``(..., sources, E)``.
         scale: Constant.
     """
-    apply: Callable[..., Tensor] = AttentionFunction.apply
-    return apply(query, key, value, scale)
+    return AttentionFunction.apply(query, key, value, scale)

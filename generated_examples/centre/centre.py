@@ -1,6 +1,5 @@
 """The custom operator centre."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -44,8 +43,7 @@ def centre(x: Tensor, running_mean: Tensor) -> Tensor:
         x: Tensor of shape ``(N, features)``.
         running_mean: Tensor of shape ``(features,)`` without a gradient.
     """
-    apply: Callable[..., Tensor] = CentreFunction.apply
-    return apply(x, running_mean)
+    return CentreFunction.apply(x, running_mean)
 
 
 class Centre(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator cross_entropy."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,8 +48,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
         logits: Tensor of shape ``(N, C)``.
         target: Long tensor of shape ``(N,)``, below C.
     """
-    apply: Callable[..., Tensor] = CrossEntropyFunction.apply
     device = logits.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         logits = logits if logits.dtype == torch.double else logits.float()
-    return apply(logits, target)
+    return CrossEntropyFunction.apply(logits, target)

@@ -1,6 +1,5 @@
 """The custom operator exp_in_place."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -22,10 +21,9 @@ class ExpInPlaceFunction(Function):
         ctx.save_for_backward(output)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (output,) = ctx.saved_tensors
-        grad_x: Tensor = grad_output * output
-        return grad_x
+        return grad_output * output
 
 
 def exp_in_place(x: Tensor) -> Tensor:
@@ -33,8 +31,7 @@ def exp_in_place(x: Tensor) -> Tensor:
 
     Changes ``x`` in place.
     """
-    apply: Callable[..., Tensor] = ExpInPlaceFunction.apply
-    return apply(x)
+    return ExpInPlaceFunction.apply(x)
 
 
 class ExpInPlace(nn.Module):

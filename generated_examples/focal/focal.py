@@ -1,6 +1,5 @@
 """The custom operator focal."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -52,11 +51,10 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
         target: Boolean tensor of shape ``(..., N)``.
         gamma: Constant.
     """
-    apply: Callable[..., Tensor] = FocalLossFunction.apply
     device = logits.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         logits = logits if logits.dtype == torch.double else logits.float()
-    return apply(logits, target, gamma)
+    return FocalLossFunction.apply(logits, target, gamma)
 
 
 class FocalLoss(nn.Module):

@@ -609,8 +609,7 @@ class TestFocalLoss(OpTests):
         """focal in plain PyTorch."""
         margin = torch.where(target, logits, -logits)
         weight = torch.sigmoid(-margin) ** gamma
-        output: Tensor = -(weight * F.logsigmoid(margin)).mean()
-        return output
+        return -(weight * F.logsigmoid(margin)).mean()
 
 
 class TestFocalLossModule(ModuleTests):

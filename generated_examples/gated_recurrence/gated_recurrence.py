@@ -1,6 +1,5 @@
 """The custom operator gated_recurrence."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,13 +71,12 @@ def gated_recurrence(gate: Tensor, x: Tensor, read: Tensor) -> Tensor:
         x: Tensor of shape ``(B, T, D)``.
         read: Tensor of shape ``(B, T, D)``.
     """
-    apply: Callable[..., Tensor] = GatedRecurrenceFunction.apply
     device = gate.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         gate = gate if gate.dtype == torch.double else gate.float()
         x = x if x.dtype == torch.double else x.float()
         read = read if read.dtype == torch.double else read.float()
-    return apply(gate, x, read)
+    return GatedRecurrenceFunction.apply(gate, x, read)
 
 
 class GatedRecurrence(nn.Module):

@@ -1,7 +1,6 @@
 """The custom operator gelu_tanh."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,14 +25,13 @@ class GELUTanhFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         if grad_output.is_complex():
             raise TypeError("gelu_tanh: x must be real")
         (x,) = ctx.saved_tensors
         tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
         term = math.sqrt(2 / math.pi) * x * (1 - tanh**2) * (1 + 0.134145 * x**2)
-        grad_x: Tensor = 0.5 * grad_output * (1 + tanh + term)
-        return grad_x
+        return 0.5 * grad_output * (1 + tanh + term)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -43,11 +41,10 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
         0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     """
-    apply: Callable[..., Tensor] = GELUTanhFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
-    return apply(x)
+    return GELUTanhFunction.apply(x)
 
 
 class GELUTanh(nn.Module):

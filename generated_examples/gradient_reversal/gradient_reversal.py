@@ -1,6 +1,5 @@
 """The custom operator gradient_reversal."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -38,8 +37,7 @@ def gradient_reversal(x: Tensor, coefficient: float = 1.0) -> Tensor:
     of ``torch.func.grad``), PyTorch uses the derivative of the forward; an op that is
     registered with ``torch.library`` keeps its gradient there, or raises.
     """
-    apply: Callable[..., Tensor] = GradientReversalFunction.apply
-    return apply(x, coefficient)
+    return GradientReversalFunction.apply(x, coefficient)
 
 
 class GradientReversal(nn.Module):

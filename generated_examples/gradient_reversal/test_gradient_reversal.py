@@ -469,8 +469,7 @@ class TestGradientReversal(OpTests):
     @staticmethod
     def surrogate(x: Tensor, coefficient: float) -> Tensor:
         """What gradient_reversal has the gradient of."""
-        output: Tensor = -coefficient * x
-        return output
+        return -coefficient * x
 
     @staticmethod
     def stated(x: Tensor, coefficient: float, grad_output: Tensor) -> tuple[Any, ...]:

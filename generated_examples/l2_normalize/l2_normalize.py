@@ -1,6 +1,5 @@
 """The custom operator l2_normalize."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,8 +15,7 @@ class L2NormalizeFunction(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        output: Tensor = x / norm
-        return output
+        return x / norm
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -25,12 +23,11 @@ class L2NormalizeFunction(Function):
         ctx.save_for_backward(x, output)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         x, output = ctx.saved_tensors
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         along = (grad_output * output).sum(-1, keepdim=True)
-        grad_x: Tensor = (grad_output - output * along) / norm
-        return grad_x
+        return (grad_output - output * along) / norm
 
 
 def l2_normalize(x: Tensor) -> Tensor:
@@ -44,11 +41,10 @@ def l2_normalize(x: Tensor) -> Tensor:
     Args:
         x: Tensor of shape ``(..., D)``.
     """
-    apply: Callable[..., Tensor] = L2NormalizeFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
-    return apply(x)
+    return L2NormalizeFunction.apply(x)
 
 
 class L2Normalize(nn.Module):

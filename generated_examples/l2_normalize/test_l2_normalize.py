@@ -556,8 +556,7 @@ class TestL2Normalize(OpTests):
     def reference(x: Tensor) -> Tensor:
         """l2_normalize in plain PyTorch."""
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        output: Tensor = x / norm
-        return output
+        return x / norm
 
 
 class TestL2NormalizeModule(ModuleTests):

@@ -1,6 +1,5 @@
 """The custom operator l2_normalize_once."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,14 +26,13 @@ class L2NormalizeOnceFunction(Function):
         ctx.save_for_backward(output, norm)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor, _grad_norm: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor, _grad_norm: Tensor) -> Tensor:
         output, norm = ctx.saved_tensors
         with torch.no_grad():
             along = (grad_output * output).sum(-1, keepdim=True)
-            grad_x: Tensor = (grad_output - output * along) / norm
+            grad_x = (grad_output - output * along) / norm
         if torch.is_grad_enabled():
-            once: Callable[..., Tensor] = _OnceDifferentiable.apply
-            grad_x = once(grad_x, grad_output, output, norm)
+            grad_x = _OnceDifferentiable.apply(grad_x, grad_output, output, norm)
         return grad_x
 
 
@@ -69,11 +67,10 @@ def l2_normalize_once(x: Tensor) -> Tensor:
     Args:
         x: Tensor of shape ``(..., D)``.
     """
-    apply: Callable[..., tuple[Tensor, Tensor]] = L2NormalizeOnceFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
-    output, _norm = apply(x)
+    output, _norm = L2NormalizeOnceFunction.apply(x)
     return output
 
 

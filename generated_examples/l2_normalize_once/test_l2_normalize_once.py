@@ -574,8 +574,7 @@ class TestL2NormalizeOnce(OpTests):
     def reference(x: Tensor) -> Tensor:
         """l2_normalize_once in plain PyTorch."""
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        output: Tensor = x / norm
-        return output
+        return x / norm
 
 
 class TestL2NormalizeOnceModule(ModuleTests):

@@ -1,6 +1,5 @@
 """The custom operator layer_norm."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -85,7 +84,6 @@ def layer_norm(
         bias: Tensor of shape ``(features,)``, or None.
         eps: Constant.
     """
-    apply: Callable[..., Tensor] = LayerNormFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
@@ -93,7 +91,7 @@ def layer_norm(
             weight if weight is None or weight.dtype == torch.double else weight.float()
         )
         bias = bias if bias is None or bias.dtype == torch.double else bias.float()
-    return apply(x, weight, bias, eps)
+    return LayerNormFunction.apply(x, weight, bias, eps)
 
 
 class LayerNorm(nn.Module):

@@ -1,7 +1,6 @@
 """The custom operator linear_derived."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,14 +57,13 @@ def linear_derived(input: Tensor, weight: Tensor, bias: Tensor | None = None) ->
         weight: Tensor of shape ``(out_features, in_features)``.
         bias: Tensor of shape ``(out_features,)``, or None.
     """
-    apply: Callable[..., Tensor] = LinearDerivedFunction.apply
     device = input.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         input = input if input.dtype == torch.double else input.to(dtype)
         weight = weight if weight.dtype == torch.double else weight.to(dtype)
         bias = bias if bias is None or bias.dtype == torch.double else bias.to(dtype)
-    return apply(input, weight, bias)
+    return LinearDerivedFunction.apply(input, weight, bias)
 
 
 class LinearDerived(nn.Module):

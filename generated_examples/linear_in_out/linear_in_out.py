@@ -1,6 +1,5 @@
 """The custom operator linear_in_out."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,14 +57,13 @@ def linear_in_out(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         weights: Tensor of shape ``(in_features, out_features)``.
         bias: Tensor of shape ``(out_features,)``.
     """
-    apply: Callable[..., Tensor] = LinearInOutFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         x = x if x.dtype == torch.double else x.to(dtype)
         weights = weights if weights.dtype == torch.double else weights.to(dtype)
         bias = bias if bias.dtype == torch.double else bias.to(dtype)
-    return apply(x, weights, bias)
+    return LinearInOutFunction.apply(x, weights, bias)
 
 
 class LinearInOut(nn.Module):

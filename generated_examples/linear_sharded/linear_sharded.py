@@ -1,6 +1,5 @@
 """The custom operator linear_sharded."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -75,13 +74,12 @@ def linear_sharded(input: Tensor, weight: Tensor) -> Tensor:
         input: Tensor of shape ``(..., in_features)``.
         weight: Tensor of shape ``(out_features, in_features)``.
     """
-    call: Callable[..., Tensor] = linear_sharded_op
     device = input.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         input = input if input.dtype == torch.double else input.to(dtype)
         weight = weight if weight.dtype == torch.double else weight.to(dtype)
-    return call(input, weight)
+    return linear_sharded_op(input, weight)
 
 
 class LinearSharded(nn.Module):

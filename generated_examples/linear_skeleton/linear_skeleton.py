@@ -1,7 +1,6 @@
 """The custom operator linear_skeleton."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,8 +39,7 @@ def linear_skeleton(
     input: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """Apply linear_skeleton."""
-    apply: Callable[..., Tensor] = LinearSkeletonFunction.apply
-    return apply(input, weight, bias)
+    return LinearSkeletonFunction.apply(input, weight, bias)
 
 
 class LinearSkeleton(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator mish."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,23 +23,21 @@ class MishFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         sigmoid = torch.sigmoid(x)
         squared = (1 - sigmoid) ** 2
         denom = 1 + squared
         total = 2 - sigmoid + 4 * x * squared / denom
-        grad_x: Tensor = grad_output * sigmoid * total / denom
-        return grad_x
+        return grad_output * sigmoid * total / denom
 
 
 def mish(x: Tensor) -> Tensor:
     """Compute ``x * torch.tanh(F.softplus(x))``."""
-    apply: Callable[..., Tensor] = MishFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
-    return apply(x)
+    return MishFunction.apply(x)
 
 
 class Mish(nn.Module):

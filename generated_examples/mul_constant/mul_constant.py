@@ -1,6 +1,5 @@
 """The custom operator mul_constant."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -28,8 +27,7 @@ class MulConstantFunction(Function):
 
 def mul_constant(x: Tensor, constant: float) -> Tensor:
     """Compute ``x * constant``."""
-    apply: Callable[..., Tensor] = MulConstantFunction.apply
-    return apply(x, constant)
+    return MulConstantFunction.apply(x, constant)
 
 
 class MulConstant(nn.Module):

@@ -476,8 +476,7 @@ class TestMulConstant(OpTests):
     @staticmethod
     def reference(x: Tensor, constant: float) -> Tensor:
         """mul_constant in plain PyTorch."""
-        output: Tensor = x * constant
-        return output
+        return x * constant
 
 
 class TestMulConstantModule(ModuleTests):

@@ -1,6 +1,5 @@
 """The custom operator mul_constant_lazy."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -31,8 +30,7 @@ class MulConstantLazyFunction(Function):
 
 def mul_constant_lazy(x: Tensor, constant: float) -> Tensor:
     """Compute ``x * constant``."""
-    apply: Callable[..., Tensor] = MulConstantLazyFunction.apply
-    return apply(x, constant)
+    return MulConstantLazyFunction.apply(x, constant)
 
 
 class MulConstantLazy(nn.Module):

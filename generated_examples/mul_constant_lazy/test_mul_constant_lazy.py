@@ -480,8 +480,7 @@ class TestMulConstantLazy(OpTests):
     @staticmethod
     def reference(x: Tensor, constant: float) -> Tensor:
         """mul_constant_lazy in plain PyTorch."""
-        output: Tensor = x * constant
-        return output
+        return x * constant
 
 
 class TestMulConstantLazyModule(ModuleTests):

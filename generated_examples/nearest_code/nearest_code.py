@@ -1,6 +1,5 @@
 """The custom operator nearest_code."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,8 +40,7 @@ def nearest_code(x: Tensor, codes: Tensor) -> Tensor:
     Returns:
         ``index`` of shape ``(N,)`` (no gradient).
     """
-    apply: Callable[..., Tensor] = NearestCodeFunction.apply
-    return apply(x, codes)
+    return NearestCodeFunction.apply(x, codes)
 
 
 class NearestCode(nn.Module):

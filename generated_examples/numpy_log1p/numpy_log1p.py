@@ -1,6 +1,5 @@
 """The custom operator numpy_log1p."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,9 @@ class NumpyLog1pFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        grad_x: Tensor = grad_output / (1 + x)
-        return grad_x
+        return grad_output / (1 + x)
 
 
 def numpy_log1p(x: Tensor) -> Tensor:
@@ -36,8 +34,7 @@ def numpy_log1p(x: Tensor) -> Tensor:
     Args:
         x: Tensor of shape ``(N, D)``.
     """
-    apply: Callable[..., Tensor] = NumpyLog1pFunction.apply
-    return apply(x)
+    return NumpyLog1pFunction.apply(x)
 
 
 class NumpyLog1p(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator rms_norm."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,12 +57,11 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         weight: Tensor of shape ``(features,)``.
         eps: Constant.
     """
-    apply: Callable[..., Tensor] = RMSNormFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
         weight = weight if weight.dtype == torch.double else weight.float()
-    return apply(x, weight, eps)
+    return RMSNormFunction.apply(x, weight, eps)
 
 
 class RMSNorm(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator rms_norm_jvp."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,8 +61,7 @@ class RmsNormJvpFunctionWithJvp(RmsNormJvpFunction):
         x_hat = x * inv_rms
         inner = (tangent_x * x_hat).mean(-1, keepdim=True)
         tangent_x_hat = inv_rms * (tangent_x - x_hat * inner)
-        tangent_output: Tensor = tangent_x_hat * weight + x_hat * tangent_weight
-        return tangent_output
+        return tangent_x_hat * weight + x_hat * tangent_weight
 
 
 def rms_norm_jvp(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
@@ -77,12 +75,11 @@ def rms_norm_jvp(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
     function: type[RmsNormJvpFunction] = RmsNormJvpFunctionWithJvp
     if torch.compiler.is_compiling():  # Dynamo refuses a jvp
         function = RmsNormJvpFunction
-    apply: Callable[..., Tensor] = function.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
         weight = weight if weight.dtype == torch.double else weight.float()
-    return apply(x, weight, eps)
+    return function.apply(x, weight, eps)
 
 
 class RmsNormJvp(nn.Module):

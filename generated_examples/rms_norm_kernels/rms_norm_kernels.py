@@ -1,6 +1,5 @@
 """The custom operator rms_norm_kernels."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -45,9 +44,12 @@ class RMSNormKernelsFunction(Function):
             )
         if not torch.is_grad_enabled():
             return grads
-        once: Callable[..., Tensor] = _OnceDifferentiable.apply
         return tuple(
-            None if grad is None else once(grad, grad_output, x, weight, rstd)
+            (
+                None
+                if grad is None
+                else _OnceDifferentiable.apply(grad, grad_output, x, weight, rstd)
+            )
             for grad in grads
         )
 
@@ -85,8 +87,7 @@ def rms_norm_kernels(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         weight: Tensor of shape ``(D,)``.
         eps: Constant.
     """
-    apply: Callable[..., tuple[Tensor, Tensor]] = RMSNormKernelsFunction.apply
-    output, _rstd = apply(x, weight, eps)
+    output, _rstd = RMSNormKernelsFunction.apply(x, weight, eps)
     return output
 
 

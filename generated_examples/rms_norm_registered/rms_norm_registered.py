@@ -1,6 +1,5 @@
 """The custom operator rms_norm_registered."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,8 +57,7 @@ def _backward(
     if torch.is_grad_enabled():
         raise RuntimeError("rms_norm_registered is differentiable once")
     x, weight, rstd = ctx.saved_tensors
-    kernel: Callable[..., tuple[Tensor, Tensor]] = rms_norm_registered_backward_op
-    grad_x, grad_weight = kernel(grad_y, x, weight, rstd)
+    grad_x, grad_weight = rms_norm_registered_backward_op(grad_y, x, weight, rstd)
     return (
         grad_x if ctx.needs_input_grad[0] else None,
         grad_weight if ctx.needs_input_grad[1] else None,
@@ -111,8 +109,7 @@ def rms_norm_registered(
     Returns:
         ``y`` of shape ``(..., D)``, ``rstd`` of shape ``(..., 1)`` (no gradient).
     """
-    call: Callable[..., tuple[Tensor, Tensor]] = rms_norm_registered_op
-    return call(x, weight, eps)
+    return rms_norm_registered_op(x, weight, eps)
 
 
 class RMSNormRegistered(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator rotary."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -66,5 +65,4 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         cos: Tensor of shape ``(positions, D)`` without a gradient.
         sin: Tensor of shape ``(positions, D)`` without a gradient.
     """
-    apply: Callable[..., Tensor] = RotaryFunction.apply
-    return apply(x, cos, sin)
+    return RotaryFunction.apply(x, cos, sin)

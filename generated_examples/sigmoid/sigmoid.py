@@ -1,6 +1,5 @@
 """The custom operator sigmoid."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,19 +21,17 @@ class SigmoidFunction(Function):
         ctx.save_for_backward(output)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (output,) = ctx.saved_tensors
-        grad_x: Tensor = grad_output * output * (1 - output)
-        return grad_x
+        return grad_output * output * (1 - output)
 
 
 def sigmoid(x: Tensor) -> Tensor:
     """Compute ``1 / (1 + torch.exp(-x))``."""
-    apply: Callable[..., Tensor] = SigmoidFunction.apply
     device = x.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
         x = x if x.dtype == torch.double else x.float()
-    return apply(x)
+    return SigmoidFunction.apply(x)
 
 
 class Sigmoid(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator sign_ste."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,10 +22,9 @@ class SignSTEFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        grad_x: Tensor = grad_output * (x.abs() <= 1)
-        return grad_x
+        return grad_output * (x.abs() <= 1)
 
 
 def sign_ste(x: Tensor) -> Tensor:
@@ -37,8 +35,7 @@ def sign_ste(x: Tensor) -> Tensor:
     of ``torch.func.grad``), PyTorch uses the derivative of the forward; an op that is
     registered with ``torch.library`` keeps its gradient there, or raises.
     """
-    apply: Callable[..., Tensor] = SignSTEFunction.apply
-    return apply(x)
+    return SignSTEFunction.apply(x)
 
 
 class SignSTE(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator sort_last."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,7 +30,7 @@ class SortLastFunction(Function):
         ctx.x_device = x.device
 
     @staticmethod
-    def backward(ctx: Any, grad_values: Tensor, _grad_indices: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_values: Tensor, _grad_indices: Tensor) -> Tensor:
         (indices,) = ctx.saved_tensors
         grad_x = grad_values.new_zeros(
             ctx.x_shape, dtype=ctx.x_dtype, device=ctx.x_device
@@ -49,8 +48,7 @@ def sort_last(x: Tensor) -> tuple[Tensor, Tensor]:
         ``values`` of shape ``(..., N)``, ``indices`` of shape ``(..., N)`` (no
         gradient).
     """
-    apply: Callable[..., tuple[Tensor, Tensor]] = SortLastFunction.apply
-    return apply(x)
+    return SortLastFunction.apply(x)
 
 
 class SortLast(nn.Module):

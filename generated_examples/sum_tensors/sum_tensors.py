@@ -1,6 +1,5 @@
 """The custom operator sum_tensors."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,13 +30,12 @@ class SumTensorsFunction(Function):
 
 def sum_tensors(*tensors: Tensor) -> Tensor:
     """Compute ``torch.stack(tensors).sum(0)``."""
-    apply: Callable[..., Tensor] = SumTensorsFunction.apply
     device = tensors[0].device.type if tensors else "cpu"
     if device != "meta" and torch.is_autocast_enabled(device):
         tensors = tuple(
             each if each.dtype == torch.double else each.float() for each in tensors
         )
-    return apply(*tensors)
+    return SumTensorsFunction.apply(*tensors)
 
 
 class SumTensors(nn.Module):

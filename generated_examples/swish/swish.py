@@ -1,6 +1,5 @@
 """The custom operator swish."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,19 +22,17 @@ class SwishFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         if grad_output.is_complex():
             raise TypeError("swish: x must be real")
         (x,) = ctx.saved_tensors
         sigmoid = torch.sigmoid(x)
-        grad_x: Tensor = grad_output * sigmoid * (1 + x * (1 - sigmoid))
-        return grad_x
+        return grad_output * sigmoid * (1 + x * (1 - sigmoid))
 
 
 def swish(x: Tensor) -> Tensor:
     """Compute ``x * torch.sigmoid(x)``."""
-    apply: Callable[..., Tensor] = SwishFunction.apply
-    return apply(x)
+    return SwishFunction.apply(x)
 
 
 class Swish(nn.Module):

@@ -1,6 +1,5 @@
 """The custom operator swish_twice."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,10 +22,9 @@ class SwishTwiceFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        apply: Callable[..., Tensor] = SwishTwiceBackwardFunction.apply
-        return apply(grad_output, x)
+        return SwishTwiceBackwardFunction.apply(grad_output, x)
 
 
 class SwishTwiceBackwardFunction(Function):
@@ -36,7 +34,7 @@ class SwishTwiceBackwardFunction(Function):
 
     @staticmethod
     def forward(grad_output: Tensor, x: Tensor) -> Tensor:
-        grad_x: Tensor = torch.ops.aten.silu_backward(grad_output, x)
+        grad_x = torch.ops.aten.silu_backward(grad_output, x)
         return grad_x
 
     @staticmethod
@@ -63,8 +61,7 @@ class SwishTwiceBackwardFunction(Function):
 
 def swish_twice(x: Tensor) -> Tensor:
     """Compute ``x * torch.sigmoid(x)``."""
-    apply: Callable[..., Tensor] = SwishTwiceFunction.apply
-    return apply(x)
+    return SwishTwiceFunction.apply(x)
 
 
 class SwishTwice(nn.Module):

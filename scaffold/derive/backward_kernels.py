@@ -111,8 +111,10 @@ def _kernel(
     statements = rewritten(graph, block.statements, partial(_off_ctx, graph))
     results = tuple(graph.name(output.name) for output in own.outputs)
     results, _ = registered_apart(own, graph, statements, results, ())
-    names = {item.name for item in (*spec.inputs, *inputs)} | written(*statements)
-    called = fresh(f"kernel{suffix}", names)
+    called = own.function_name
+    if spec.strict_types:
+        names = {item.name for item in (*spec.inputs, *inputs)} | written(*statements)
+        called = fresh(f"kernel{suffix}", names)
     return BackwardKernel(own, called, statements, results, shapes)
 
 

@@ -246,8 +246,9 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         *(
             f"{kernel.called}: Callable[..., {result_type(len(kernel.spec.outputs), False)}] = {kernel.spec.function_name}"
             for kernel in derivation.kernels
+            if spec.strict_types
         ),
-        *untyped_calls_ignored(body),
+        *untyped_calls_ignored(body, strict=spec.strict_types),
     ]
 
 
@@ -352,7 +353,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
         for text in (own, target)
     )
     tensors = frozenset(name.lstrip("*") for name in grad_names(spec))
-    if len(values) == 1 and not is_typed(last.value, tensors):
+    if spec.strict_types and len(values) == 1 and not is_typed(last.value, tensors):
         return [
             *emit_lines(before),
             f"{target}: Tensor = {values[0]}",
@@ -380,7 +381,7 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
     sure |= {f"grad_{item.name}" for item in derivation.elements}
     open_ = [item for item in spec.differentiable if f"grad_{item.name}" not in sure]
     names = [f"grad_{item.name}" for item in open_ if not item.variadic]
-    note = ": Tensor | None" if len(spec.inputs) == 1 else ""
+    note = ": Tensor | None" if spec.strict_types and len(spec.inputs) == 1 else ""
     lines = [
         f"{' = '.join(row)}{note} = None" for row in _rows(names, _width(derivation))
     ]

@@ -3,6 +3,7 @@
 In: an `OpSpec` and its `Derivation`. Out: a `FunctionView`. Invariant: every string is ready to stand in the file.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ from scaffold.spec import OpSpec, Output, is_variadic
 from scaffold.spec.library import PLAIN
 
 NOTHING = " = None"
+NONE = re.compile(r"(?<!is )(?<!is not )\bNone\b")  # a value, and no test for it
 
 
 class FunctionView(NamedTuple):
@@ -86,7 +88,7 @@ def function_view(
         context_output=_context_output(spec, derivation),
         context_lines=context,
         backward_parameters=backward_parameters(spec, derivation, body),
-        backward_type=_backward_type(spec),
+        backward_type=_backward_type(spec, derivation, body),
         backward_lines=tuple(body),
         double_backward=_double_backward(derivation, line_length),
         jvp=_jvp_view(spec, derivation),
@@ -137,7 +139,9 @@ def _double_backward(derivation: Derivation, line_length: int) -> FunctionView |
     lines = _begun_together(view.forward_lines)
     return view._replace(
         vmap_rule=derivation.transforms and not view.combined,
-        forward_lines=tuple(untyped_calls_ignored(lines)),
+        forward_lines=tuple(
+            untyped_calls_ignored(lines, strict=double.spec.strict_types)
+        ),
         forward_type=gradients_type(double),
     )
 
@@ -160,12 +164,15 @@ def forward_type(spec: OpSpec, derivation: Derivation) -> str:
     return result_type(len(spec.outputs) + len(derivation.extra), variadic)
 
 
-def _backward_type(spec: OpSpec) -> str:
+def _backward_type(spec: OpSpec, derivation: Derivation, body: Sequence[str]) -> str:
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
+    double = derivation.double_backward
+    masked = double is not None and double.masked
+    one = "Tensor | None" if masked or NONE.search("\n".join(body)) else "Tensor"
     if len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False):
-        return "Tensor | None" if spec.differentiable else "None"
-    return "tuple[Tensor | None, ...]"
+        return one if spec.differentiable else "None"
+    return f"tuple[{one}, ...]"
 
 
 def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
@@ -181,6 +188,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
             derivation.results[0],
             _typed_inputs(spec),
             spec.outputs[0].name,
+            strict=spec.strict_types,
         )
         values = [value]
     if derivation.style == "combined":

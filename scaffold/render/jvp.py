@@ -31,17 +31,17 @@ def jvp_name(spec: OpSpec) -> str:
     return f"{spec.function_name}WithJvp"
 
 
-def apply_lines(spec: OpSpec, apply: str, whole: str, called: str) -> list[str]:
-    """The lines of the wrapper that say which Function runs."""
+def chosen(spec: OpSpec) -> tuple[list[str], str]:
+    """Return the lines of the wrapper that choose the Function, and its name."""
     if not spec.forward_ad:
-        return [f"{apply}: Callable[..., {whole}] = {called}"]
+        return [], spec.function_name
     function = fresh("function", {item.name for item in spec.inputs})
-    return [
+    lines = [
         f"{function}: type[{spec.function_name}] = {jvp_name(spec)}",
         "if torch.compiler.is_compiling():  # Dynamo refuses a jvp",
         f"    {function} = {spec.function_name}",
-        f"{apply}: Callable[..., {whole}] = {function}.apply",
     ]
+    return lines, function
 
 
 def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
@@ -68,7 +68,9 @@ def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
             name for item, name in pairs if isinstance(item, TensorInput)
         )
         statements, value = _inlined(statements, results[0])
-        lines, text = annotated_body(statements, value, tensors, results[0].label)
+        lines, text = annotated_body(
+            statements, value, tensors, results[0].label, strict=spec.strict_types
+        )
         return [*lines, f"return {text}"]
     listed = ", ".join("None" if item is None else emit(item) for item in results)
     return [*emit_lines(statements), f"return {listed}"]

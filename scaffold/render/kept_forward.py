@@ -17,7 +17,12 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
     value = _as_its_own(spec, kept)
     ends = [f"return {value}"]
     several = len(spec.outputs) > 1 or spec.outputs[0].variadic
-    if not several and not is_typed(last, typed_names(kept.statements, tensors)):
+    typed = _is_sum(last) or spec.strict_types  # the sum of no tensors is a number
+    if (
+        typed
+        and not several
+        and not is_typed(last, typed_names(kept.statements, tensors))
+    ):
         taken = written(*kept.statements) | {item.name for item in spec.inputs}
         name = fresh(spec.outputs[0].name, taken)
         ignored = "  # type: ignore[assignment]" if _is_sum(last) else ""

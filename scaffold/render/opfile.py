@@ -7,7 +7,6 @@ from textwrap import indent
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, without_gradient
-from scaffold.formula.names import fresh
 from scaffold.render.autocast import cast_lines
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
 from scaffold.render.environment import render_block, with_imports
@@ -15,7 +14,7 @@ from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
 from scaffold.render.imports import import_block
-from scaffold.render.jvp import apply_lines
+from scaffold.render.jvp import chosen
 from scaffold.render.layout import Layout
 from scaffold.render.library import SHARDING_IMPORTS
 from scaffold.render.module import ModuleView, module_view
@@ -26,6 +25,7 @@ from scaffold.render.signature import (
     wrapper_type,
 )
 from scaffold.render.templates import OP
+from scaffold.render.typing import typed_call
 from scaffold.spec import Import, OpSpec
 from scaffold.spec.config_keys import Docstrings
 
@@ -120,16 +120,17 @@ def wrapper_view(
     returns = wrapper_type(spec)
     dropped = len(derivation.extra)
     whole = forward_type(spec, derivation) if dropped else returns
-    taken = {item.name for item in spec.inputs}
+    lines, function = chosen(spec)
     if spec.is_library:
-        apply, called = fresh("call", taken), spec.function_name
-        call = f"{apply}({registered_arguments(spec.inputs)})"
+        name, called, given = "call", function, registered_arguments(spec.inputs)
     else:
-        apply, called = fresh("apply", taken), f"{spec.function_name}.apply"
-        call = f"{apply}({arguments(spec.inputs)})"
+        name, called, given = "apply", f"{function}.apply", arguments(spec.inputs)
+    typed, called = typed_call(
+        spec, name, called, whole, {item.name for item in spec.inputs}
+    )
+    call = f"{called}({given})"
     run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
-    body = cast_lines(spec, derivation, run)
-    body[:0] = apply_lines(spec, apply, whole, called)
+    body = [*lines, *typed, *cast_lines(spec, derivation, run)]
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),

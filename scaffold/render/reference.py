@@ -43,7 +43,11 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
     if len(forward.results) == 1 and not spec.outputs[0].variadic:
         name = spec.outputs[0].name
         lines, value = annotated_body(
-            forward.statements, forward.results[0], tensors, name
+            forward.statements,
+            forward.results[0],
+            tensors,
+            name,
+            strict=spec.strict_types,
         )
         return (*lines, f"return {value}")
     values = [emit(result) for result in forward.results]

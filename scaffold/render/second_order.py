@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from scaffold.derive import Derivation
 from scaffold.derive.derivation import DoubleBackward
 from scaffold.formula.names import fresh
+from scaffold.render.typing import typed_call
 from scaffold.spec import OpSpec
 
 GUARD = "_OnceDifferentiable"
@@ -87,13 +88,14 @@ def _of_one(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
     name = f"grad_{spec.inputs[0].name}"
-    once = fresh("once", {item.name for item in spec.inputs})
+    taken = {item.name for item in spec.inputs}
+    typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
     assigned = [] if value == name else [f"{name} = {value}"]
     return [
         "with torch.no_grad():",
         *(f"    {line}" for line in (*before, *assigned)),
         "if torch.is_grad_enabled():",
-        f"    {once}: Callable[..., Tensor] = {GUARD}.apply",
+        *(f"    {line}" for line in typed),
         f"    {name} = {once}({name}, {', '.join(read)})",
         f"return {name}",
     ]
@@ -103,7 +105,8 @@ def _of_several(
     spec: OpSpec, before: Sequence[str], value: str, read: Sequence[str]
 ) -> list[str]:
     taken = {item.name for item in spec.inputs}
-    once, grads = fresh("once", taken), fresh("grads", taken)
+    typed, once = typed_call(spec, "once", f"{GUARD}.apply", "Tensor", taken)
+    grads = fresh("grads", taken)
     whole = value if value.startswith("tuple(") else f"({value})"
     several = f"{once}(grad, {', '.join(read)})"
     return [
@@ -111,7 +114,7 @@ def _of_several(
         *(f"    {line}" for line in (*before, f"{grads} = {whole}")),
         "if not torch.is_grad_enabled():",
         f"    return {grads}",
-        f"{once}: Callable[..., Tensor] = {GUARD}.apply",
+        *typed,
         f"return tuple(None if grad is None else {several} for grad in {grads})",
     ]
 
@@ -122,10 +125,10 @@ def _of_several(
 def call_of(spec: OpSpec, double: DoubleBackward) -> list[str]:
     """The gradients, computed by the Function that has a backward itself."""
     names = [output.name for output in double.spec.outputs]
-    apply = fresh("apply", {item.name for item in double.spec.inputs})
-    kind = gradients_type(double)
+    taken = {item.name for item in double.spec.inputs}
+    called = f"{double.spec.function_name}.apply"
+    lines, apply = typed_call(spec, "apply", called, gradients_type(double), taken)
     call = f"{apply}({', '.join(double.arguments)})"
-    lines = [f"{apply}: Callable[..., {kind}] = {double.spec.function_name}.apply"]
     if len(names) == 1:
         values = {names[0]: call}
     else:

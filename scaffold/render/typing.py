@@ -5,7 +5,7 @@ Invariant: in doubt it is not, and the generated code says so with an annotation
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from scaffold.derive.derivation import LINE, METHOD, STEP
 from scaffold.formula import (
@@ -21,6 +21,7 @@ from scaffold.formula import (
 )
 from scaffold.formula.names import fresh, numbered
 from scaffold.primitives.calls import is_untyped
+from scaffold.spec import OpSpec
 
 MODULES = frozenset({"torch", "F"})
 UNTYPED = "torch.broadcast_shapes("  # which strict checkers do not let typed code call
@@ -61,10 +62,17 @@ def typed_names(
 
 
 def annotated_body(
-    statements: Lines, result: Node, tensors: frozenset[str], name: str
+    statements: Lines,
+    result: Node,
+    tensors: frozenset[str],
+    name: str,
+    *,
+    strict: bool,
 ) -> tuple[list[str], str]:
-    """Lines, and the result to return: under an annotated name where its type is not known."""
+    """Lines, and the result to return: under an annotated name where its type is not known, and a strict checker asks for it."""
     lines, value = emit_lines(statements), emit(result)
+    if not (strict or any(map(_ignored, (*lines, value)))):
+        return lines, value
     if is_typed(result, typed_names(statements, tensors)):
         return lines, value
     if _begins_plainly(statements, value):
@@ -80,19 +88,31 @@ def annotated_body(
     return [*lines, f"{name}: Tensor = {value}{_ignored(value)}"], name
 
 
+def typed_call(
+    spec: OpSpec, name: str, called: str, returns: str, taken: Collection[str]
+) -> tuple[list[str], str]:
+    """Name a function that PyTorch leaves untyped, with its type, if a strict checker asks for it: lines, and what to call."""
+    if not spec.strict_types:
+        return [], called
+    name = fresh(name, taken)
+    return [f"{name}: Callable[..., {returns}] = {called}"], name
+
+
 def _ignored(code: str) -> str:
     """The sum of no tensors at all is the number 0, as a type checker knows."""
     summed = re.fullmatch(r"\s*(\w+ = )?sum\([^()]*\)", code) is not None
     return "  # type: ignore[assignment]" if summed else ""
 
 
-def untyped_calls_ignored(lines: Iterable[str]) -> list[str]:
+def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
     """Lines of typed code; that `torch.broadcast_shapes` says no type, a strict type checker is told to overlook.
 
     The comment keeps a formatter from breaking a line, so a shape gets its own where that would be long, broken by hand where
     even that is; it is read in the next line alone, so that all of them have one name.
     """
     found, done = [*lines], list[str]()
+    if not strict:
+        return found
     taken = {*re.findall(r"(?<![.\w])\w+", "\n".join(found))}
     name = numbered("shape", taken) if "shape" in taken else "shape"
     for line in found:

@@ -137,6 +137,7 @@ def _spec(
         module=module,
         test=raw.get("test", True),
         shape_checks=raw["shape-checks"],
+        strict_types=configuration.typing == "strict",
         conventional=shapes,
         reason=raw.get("reason"),
         patterns=configuration.names,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.files import NOT_TEXT, read_text
-from scaffold.spec.config_keys import KEYS, PARAMETERS, Docstrings, Formatter
+from scaffold.spec.config_keys import KEYS, PARAMETERS, Docstrings, Formatter, Typing
 from scaffold.spec.config_values import Convention, Stated
 from scaffold.spec.keys import SavePolicy, Style
 from scaffold.spec.kinds import Kind, check_value
@@ -145,6 +145,7 @@ class Configuration(NamedTuple):
     licence: str | None = None
     header: bool = True
     docstrings: Docstrings = "google"
+    typing: Typing = "plain"
     exports: bool = False
     formatter: Formatter = "black"
     line_length: int = LINE_LENGTH

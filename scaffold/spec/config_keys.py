@@ -87,6 +87,7 @@ def _text(path: Path) -> str | Exception:
 
 Formatter = Literal["black", "ruff"]
 Docstrings = Literal["google", "numpy", "sphinx"]
+Typing = Literal["plain", "strict"]
 
 
 class Key(NamedTuple):
@@ -200,6 +201,12 @@ KEYS: dict[str, Key] = {
         "google",
         values.read_text,
         "How docstrings list arguments.",
+    ),
+    "typing": Key(
+        choice("a mode of type checkers", get_args(Typing)),
+        "plain",
+        values.read_text,
+        "How types are written: plain, or also what mypy --strict asks.",
     ),
     "exports": Key(
         SWITCH,

@@ -215,6 +215,7 @@ class OpSpec:
     module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
     shape_checks: bool = True  # forward refuses shapes that the backward is not for
+    strict_types: bool = False  # what `mypy --strict` asks is written, too
     # Shapes taken from the convention.
     conventional: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     reason: str | None = None  # why it can be differentiated only once

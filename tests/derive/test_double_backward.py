@@ -215,10 +215,9 @@ class SomeOpFunction(Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor | None:
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        apply: Callable[..., Tensor] = SomeOpBackwardFunction.apply
-        return apply(grad_output, x)
+        return SomeOpBackwardFunction.apply(grad_output, x)
 
 
 class SomeOpBackwardFunction(Function):
@@ -228,7 +227,7 @@ class SomeOpBackwardFunction(Function):
 
     @staticmethod
     def forward(grad_output: Tensor, x: Tensor) -> Tensor:
-        grad_x: Tensor = torch.ops.aten.silu_backward(grad_output, x)
+        grad_x = torch.ops.aten.silu_backward(grad_output, x)
         return grad_x
 
     @staticmethod

@@ -6,6 +6,7 @@ In: `generated_examples/`. Out: one `Example` a directory. Invariant: what the c
 import shlex
 import shutil
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2] / "generated_examples"
@@ -24,9 +25,16 @@ class Example:
     @property
     def arguments(self) -> list[str]:
         """The arguments after `scaffold new-op`."""
-        program, command, *arguments = shlex.split(self.command)
+        words = shlex.split(self.command)[len(self.environment) :]
+        program, command, *arguments = words
         assert (program, command) == ("scaffold", "new-op")
         return arguments
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the command begins with: `SCAFFOLD_TYPING=strict scaffold`."""
+        assigned = takewhile(lambda word: "=" in word, shlex.split(self.command))
+        return dict(word.split("=", 1) for word in assigned)
 
     @property
     def op(self) -> str:

@@ -79,6 +79,9 @@ def test_a_skeleton_expects_all_that_needs_its_maths_to_fail(
 @pytest.mark.each_commit
 def test_mypy_has_nothing_to_say(mypy_cache: Path) -> None:
     assert not findings_of_mypy(ROOT, mypy_cache)
+    for example in EXAMPLES:
+        if example.environment.get("SCAFFOLD_TYPING") == "strict":
+            assert not findings_of_mypy(example.directory, mypy_cache, "--strict")
 
 
 @pytest.mark.each_commit  # below, the same rules over all of them at once

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from tests.examples.examples import EXAMPLES, ROOT, Example
 from tests.executed.generation import new_op
@@ -32,6 +33,13 @@ def contents(directory: Path) -> dict[str, bytes]:
         for path in directory.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+
+
+def generate(example: Example, directory: Path, *options: str) -> Result:
+    """Run the example's command in the directory."""
+    return new_op(
+        directory, *example.arguments, *options, environment=example.environment
+    )
 
 
 def written(directory: Path) -> dict[str, tuple[int, int]]:
@@ -71,7 +79,7 @@ def test_the_command_makes_the_committed_files(
 ) -> None:
     """Without a proof, which changes nothing of what is right."""
     example.copy_given(tmp_path)
-    new_op(tmp_path, *example.arguments, "--no-verify")
+    generate(example, tmp_path, "--no-verify")
     assert contents(tmp_path) == contents(example.directory)
     assert {path.name for path in example.generated} <= contents(tmp_path).keys()
 
@@ -85,7 +93,7 @@ def test_with_its_proof_the_command_makes_them_too(
     example: Example, tmp_path: Path
 ) -> None:
     example.copy_given(tmp_path)
-    new_op(tmp_path, *example.arguments)
+    generate(example, tmp_path)
     assert contents(tmp_path) == contents(example.directory)
 
 
@@ -97,7 +105,7 @@ def test_with_its_proof_the_command_makes_them_too(
 def test_a_second_run_writes_nothing(example: Example, tmp_path: Path) -> None:
     example.copy(tmp_path)
     before = written(tmp_path)
-    result = new_op(tmp_path, *example.arguments, "--no-verify")
+    result = generate(example, tmp_path, "--no-verify")
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines == [["identical", path.name] for path in example.generated]
     assert written(tmp_path) == before

@@ -5,6 +5,7 @@ In: a directory and the arguments of `scaffold new-op`. Out: its files there; a 
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,24 @@ from typer.testing import CliRunner, Result
 
 from scaffold.cli.app import application
 
+NOTHING: Mapping[str, str] = {}
 
-def run_new_op(directory: Path, *arguments: str) -> Result:
+
+def run_new_op(
+    directory: Path, *arguments: str, environment: Mapping[str, str] = NOTHING
+) -> Result:
     """What `scaffold new-op` says and returns when it runs in the directory."""
     with chdir(directory):
-        return CliRunner().invoke(application("new-op"), ["new-op", *arguments])
+        return CliRunner(env=environment).invoke(
+            application("new-op"), ["new-op", *arguments]
+        )
 
 
-def new_op(directory: Path, *arguments: str) -> Result:
+def new_op(
+    directory: Path, *arguments: str, environment: Mapping[str, str] = NOTHING
+) -> Result:
     """Generate an op in the directory."""
-    result = run_new_op(directory, *arguments)
+    result = run_new_op(directory, *arguments, environment=environment)
     assert result.exit_code == 0, f"{arguments}: {result.output}{result.exception}"
     return result
 

@@ -30,7 +30,7 @@ SURROGATE = "the derivative by x is zero everywhere: what is stated is taken for
             "exp_",
             ["--inputs", "x", "--forward", "x.exp_()"],
             "exp_ changes x in place, as its name says: --dirty x",
-            "grad_x: Tensor = grad_output * output",
+            "return grad_output * output",
         ),
         (
             "add_",
@@ -54,7 +54,7 @@ SURROGATE = "the derivative by x is zero everywhere: what is stated is taken for
             "clipped",
             ["--inputs", "x", "--forward", "x.sign()", "--grad", "x=grad_output * (x.abs() <= 1)"],
             SURROGATE,
-            "grad_x: Tensor = grad_output * (x.abs() <= 1)",
+            "return grad_output * (x.abs() <= 1)",
         ),
     ],
 )  # fmt: skip

@@ -27,7 +27,9 @@ def test_a_reformatted_file_is_parsed_once(
     monkeypatch.setattr("scaffold.workspace.cache.normal_form", parse)
     assert scaffold(root, "check", "--strict").code == 0
     monkeypatch.undo()
-    op.write_text(op.read_text().replace("return apply", "return 2 * apply"))
+    op.write_text(
+        op.read_text().replace("return ScaleFunction", "return 2 * ScaleFunction")
+    )
     assert scaffold(root, "check", "--strict").code == 1
 
 

@@ -2,6 +2,8 @@
 
 import ast
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,18 +141,26 @@ SPECS: dict[str, Raw] = {
 }
 
 
-def texts() -> dict[str, str]:
+def texts(*, strict: bool = False) -> dict[str, str]:
     """The files of all specs, those of hard ops and of random ones included."""
     every = {name: raw for name, raw in SPECS.items()}
     every |= {f"hard_{k}": op.raw for k, op in enumerate(OPS.values())}
     every |= {f"random_{k}": {**program(k).raw, **options(k)} for k in range(10)}
-    return {name: op_text(**raw) for name, raw in every.items()}
+    specs = {name: spec_of(**raw) for name, raw in every.items()}
+    return {
+        name: text_of(replace(spec, strict_types=strict))
+        for name, spec in specs.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory: Path = tmp_path_factory.mktemp("ops")
-    for name, text in texts().items():
+    return write(texts(), tmp_path_factory.mktemp("ops"))
+
+
+def write(ops: Mapping[str, str], directory: Path) -> Path:
+    """Write the ops' files, and those of what they import."""
+    for name, text in ops.items():
         (directory / f"op_{name}.py").write_text(text)
     stub = "from typing import Any\n\n\ndef run(*args: Any) -> Any: ...\n"
     for name in ("forward", "backward", "scale", "stop", "RunTwo"):
@@ -167,8 +177,39 @@ def test_the_linter_has_nothing_to_say(files: Path) -> None:
 
 
 @pytest.mark.each_commit
-def test_the_type_checker_has_nothing_to_say(files: Path, mypy_cache: Path) -> None:
+def test_the_type_checker_has_nothing_to_say(
+    files: Path, tmp_path: Path, mypy_cache: Path
+) -> None:
     assert not findings_of_mypy(files, mypy_cache)
+    write(texts(strict=True), tmp_path)
+    assert not findings_of_mypy(tmp_path, mypy_cache, "--strict")
+
+
+def test_strict_types_name_what_pytorch_leaves_untyped() -> None:
+    spec = spec_of("x", forward="x * torch.sigmoid(x)")
+    assert "    return SomeOpFunction.apply(x)\n" in text_of(spec)
+    strict = text_of(replace(spec, strict_types=True))
+    alias = "    apply: Callable[..., Tensor] = SomeOpFunction.apply\n"
+    assert f"{alias}    return apply(x)\n" in strict
+    assert "        grad_x: Tensor = grad_output * " in strict
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        ({"inputs": "x", "forward": "x.exp()"}, "Tensor"),
+        ({"inputs": "x"}, "Tensor | None"),  # not written yet
+        ({"inputs": "x, n: int", "forward": "x * n"}, "tuple[Tensor | None, ...]"),
+        (
+            {"inputs": "x", "forward": "x.exp()", "materialize_grads": False},
+            "Tensor | None",
+        ),
+    ],
+)
+def test_no_gradient_is_none_that_never_is(raw: Raw, kind: str) -> None:
+    text = op_text(**raw)
+    (returned,) = re.findall(r"def backward\([^)]*\) -> (.*):", text)
+    assert returned == kind
 
 
 def test_the_formatter_has_nothing_to_change(files: Path) -> None:

@@ -40,7 +40,9 @@ def test_a_result_that_is_not_known_is_annotated() -> None:
     parsed = formula("a = x * 2\nreturn a.norm()")
     result = parsed.result
     assert result is not None
-    lines, value = annotated_body(parsed.statements, result, TENSORS, "output")
+    lines, value = annotated_body(
+        parsed.statements, result, TENSORS, "output", strict=True
+    )
     assert (lines, value) == (["a = x * 2", "output: Tensor = a.norm()"], "output")
 
 
@@ -48,14 +50,16 @@ def test_a_local_that_is_returned_is_annotated_where_it_begins() -> None:
     parsed = formula("a = x.norm()\nreturn a")
     result = parsed.result
     assert result is not None
-    lines, value = annotated_body(parsed.statements, result, TENSORS, "output")
+    lines, value = annotated_body(
+        parsed.statements, result, TENSORS, "output", strict=True
+    )
     assert (lines, value) == (["a: Tensor = x.norm()"], "a")
 
 
 def test_a_long_call_is_broken_since_its_comment_keeps_a_formatter_from_it() -> None:
     shapes = ", ".join(f"projected_grad_{name}.shape" for name in "abc")
     line = f"    grad_x = grad_x.sum_to_size(torch.broadcast_shapes({shapes}))"
-    assert untyped_calls_ignored([line]) == [
+    assert untyped_calls_ignored([line], strict=True) == [
         "    shape = torch.broadcast_shapes(  # type: ignore[no-untyped-call]",
         f"        {shapes}",
         "    )",

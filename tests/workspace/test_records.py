@@ -74,7 +74,10 @@ def test_formatting_is_no_part_of_a_proof() -> None:
     [
         pytest.param(changed("grad_output @ weight", "weight"), id="a gradient"),
         pytest.param(changed("input @ weight.t()", "input @ weight"), id="the forward"),
-        pytest.param(changed("return apply(", "return 2 * apply("), id="the wrapper"),
+        pytest.param(
+            changed("return LinearFunction.apply(", "return 2 * LinearFunction.apply("),
+            id="the wrapper",
+        ),
         pytest.param(
             changed("    generate_vmap_rule = True\n", ""), id="a switch of the class"
         ),

@@ -78,8 +78,7 @@ BY_VALUE = {
         grad_squeeze_all = grad_output / max(x.shape[-1] - 1, 0)
         grad_product = grad_squeeze_all.reshape((x.shape[0], x.shape[0]))
         grad_diff = grad_product @ diff + grad_product.mT @ diff
-        grad_x: Tensor = grad_diff - grad_diff.mean(-1, keepdim=True)
-        return grad_x""",
+        return grad_diff - grad_diff.mean(-1, keepdim=True)""",
 }
 
 
