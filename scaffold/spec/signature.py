@@ -12,7 +12,6 @@ from math import prod
 from typing import NamedTuple, TypeVar, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.text import LONG_NUMBER
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.names import DIMENSIONS, check_name
 from scaffold.spec.op_spec import (
@@ -50,6 +49,7 @@ class Traits(NamedTuple):
 
 
 LONGEST_SIZE = 20  # digits
+LONGEST = 4300  # digits of a number that Python reads
 MOST_ELEMENTS = 2**32  # of the sizes that a shape has as numbers: 32 GiB in float64
 
 
@@ -268,7 +268,7 @@ def parse_default(words: Words, typed: bool) -> Value:
     constant = _torch_constant(words)
     if constant is not None:
         return constant
-    if LONG_NUMBER.match(words.text):
+    if len(words.text) > LONGEST and words.text[:LONGEST].replace("_", "").isdigit():
         raise _huge(words)
     try:
         with warnings.catch_warnings():

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.text import long_number
 from scaffold.spec.problems import KeyPath, Locate
 
 # --- Values and tables as TOML writes them.
@@ -389,6 +388,8 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         message = str(error).split(" (at ")[0]
         if isinstance(error, RecursionError):
             message = "it is nested too deeply"
+        from scaffold.formula.text import long_number  # which sound TOML does without
+
         if place := long_number(text, error):
             message = "a number has thousands of digits"
             found, line, column = None, place[0] + 1, place[1] + 1

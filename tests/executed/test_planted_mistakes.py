@@ -69,10 +69,10 @@ MISTAKES = (
         "another dtype under autocast",
         DTYPE,
         (
-            "    return apply(x, weight, bias, eps)",
+            "    return LayerNormFunction.apply(x, weight, bias, eps)",
             (
                 '    low = torch.get_autocast_dtype("cpu")\n'
-                "    output = apply(x, weight, bias, eps)\n"
+                "    output = LayerNormFunction.apply(x, weight, bias, eps)\n"
                 '    return output.to(low) if torch.is_autocast_enabled("cpu") else output'
             ),
         ),
@@ -82,9 +82,9 @@ MISTAKES = (
         "another dtype under autocast, of a region",
         DTYPE,
         (
-            "    return apply(input, weight, bias)",
+            "    return LinearDerivedFunction.apply(input, weight, bias)",
             (
-                "    output = apply(input, weight, bias)\n"
+                "    output = LinearDerivedFunction.apply(input, weight, bias)\n"
                 '    return output.float() if torch.is_autocast_enabled("cpu") else output'
             ),
         ),
@@ -94,8 +94,8 @@ MISTAKES = (
         "a float32 gradient of bfloat16",
         LOW,
         (
-            "        return grad_x",
-            "        return grad_x if grad_x is None else grad_x.float() + 0.0 if grad_x.dtype == torch.bfloat16 else grad_x",
+            "        return grad_output * output * (1 - output)",
+            "        grad_x = grad_output * output * (1 - output)\n        return grad_x.float() if grad_x.dtype == torch.bfloat16 else grad_x",
         ),
     ),
     planted(

@@ -23,6 +23,22 @@ BY_HAND = {
 COMMENT = "        # our kernel wants both of them at once\n"
 SAVED = "        input, weight = ctx.saved_tensors\n"
 BELOW = (COMMENT + SAVED, SAVED + COMMENT)  # not where a backward begins
+# Not where a wrapper calls the Function.
+IN_WRAPPER = """    if x.shape != y.shape:
+        raise ValueError("gate: x and y differ in shape")
+"""
+DECORATED = """def of_one_shape(op):
+    def checked(x, y, *rest):
+        if x.shape != y.shape:
+            raise ValueError("gate: x and y differ in shape")
+        return op(x, y, *rest)
+
+    return checked
+
+
+@of_one_shape
+"""
+ABOVE = ("def gate(", f"{DECORATED}def gate(")
 SIZE = ("D: int = 7", "D: int = 3")  # in what makes the inputs of gate, by hand
 
 
@@ -69,6 +85,8 @@ def test_one_command_takes_it_over(tree: Path, suites: Suites) -> None:
     """Every edit is kept, what was written by hand runs, and the tree shrinks."""
     edit(tree / "tests/test_gate.py", *SIZE)
     edit(tree / "ops/linear.py", *BELOW)
+    edit(tree / "ops/gate.py", IN_WRAPPER, "")
+    edit(tree / "ops/gate.py", *ABOVE)
     assert scaffold(tree, "check").code == 1
     tests, records = weight(tree, "tests/"), weight(tree, ".scaffold/")
     outcome = scaffold(tree, "upgrade", "--no-verify")
@@ -111,7 +129,17 @@ def test_what_both_sides_changed_is_marked_and_nothing_else(tree: Path) -> None:
     outcome = scaffold(tree, "upgrade", "--no-verify")
     assert outcome.code == 1
     conflicts = [line for line in outcome.out.splitlines() if "conflict  " in line]
-    assert conflicts == ["conflict  ops/linear.py", "conflict  tests/test_gate.py"]
+    changed = ("ops/gate.py", "ops/linear.py", "tests/test_gate.py")
+    assert sorted(conflicts) == [f"conflict  {path}" for path in changed]
+    gate = (tree / "ops/gate.py").read_text()
+    ours, rest = gate.partition("<<<<<<< yours\n")[2].split("||||||| base\n")
+    assert 'raise ValueError("gate: x and y differ in shape")' in ours
+    resolved = (
+        gate[: gate.index("<<<<<<<")]
+        + ours
+        + rest.partition(">>>>>>>")[2].partition("\n")[2]
+    )
+    (tree / "ops/gate.py").write_text(resolved)
     merged = (tree / "ops/linear.py").read_text()
     assert "<<<<<<< yours" in merged and merged.count("def backward(") == 1
     without_marks = re.sub(r"(?m)^(<{7}|[|]{7}|={7}|>{7}).*\n", "", merged)
