@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from scaffold.derive.autograd_fallback import BY_AUTOGRAD as WHOLE
+from scaffold.derive.derivation import BY_AUTOGRAD as WHOLE
 from scaffold.spec.toml import op_table
 from tests.derive.building import load, reference
 from tests.derive.checking import check_needs, is_once

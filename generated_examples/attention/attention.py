@@ -23,7 +23,9 @@ class AttentionFunction(Function):
         ctx.save_for_backward(query, key, value)
         ctx.scale = scale
         device = "cpu" if query.is_meta else query.device.type
-        ctx.autocast = torch.autocast(device, enabled=torch.is_autocast_enabled(device))
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:

@@ -27,13 +27,18 @@ class CrossEntropyFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         logits, target = inputs
         ctx.save_for_backward(logits, target)
+        device = "cpu" if logits.is_meta else logits.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target = ctx.saved_tensors
-        onehot = torch.zeros_like(logits).scatter(-1, target.unsqueeze(-1), 1)
-        probs = torch.softmax(logits, dim=-1)
-        return grad_output / target.numel() * (probs - onehot), None
+        with ctx.autocast:
+            logits, target = ctx.saved_tensors
+            onehot = torch.zeros_like(logits).scatter(-1, target.unsqueeze(-1), 1)
+            probs = torch.softmax(logits, dim=-1)
+            return grad_output / target.numel() * (probs - onehot), None
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -48,7 +53,4 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
         logits: Tensor of shape ``(N, C)``.
         target: Long tensor of shape ``(N,)``, below C.
     """
-    device = logits.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        logits = logits if logits.dtype == torch.double else logits.float()
     return CrossEntropyFunction.apply(logits, target)

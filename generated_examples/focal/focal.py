@@ -24,17 +24,23 @@ class FocalLossFunction(Function):
         logits, target, gamma = inputs
         ctx.save_for_backward(logits, target)
         ctx.gamma = gamma
+        device = "cpu" if logits.is_meta else logits.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target = ctx.saved_tensors
-        margin = torch.where(target, logits, -logits)
-        sigmoid = torch.sigmoid(-margin)
-        weight = sigmoid**ctx.gamma
-        product = weight * (ctx.gamma * F.logsigmoid(margin) * (1 - sigmoid) - sigmoid)
-        grad_margin = grad_output / margin.numel() * product
-        selected_grad = torch.where(target, grad_margin, -grad_margin)
-        return selected_grad.sum_to_size(logits.shape), None, None
+        with ctx.autocast:
+            logits, target = ctx.saved_tensors
+            margin = torch.where(target, logits, -logits)
+            sigmoid = torch.sigmoid(-margin)
+            weight = sigmoid**ctx.gamma
+            logsigmoid = F.logsigmoid(margin)
+            product = weight * (ctx.gamma * logsigmoid * (1 - sigmoid) - sigmoid)
+            grad_margin = grad_output / margin.numel() * product
+            selected_grad = torch.where(target, grad_margin, -grad_margin)
+            return selected_grad.sum_to_size(logits.shape), None, None
 
 
 def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
@@ -51,9 +57,6 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
         target: Boolean tensor of shape ``(..., N)``.
         gamma: Constant.
     """
-    device = logits.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        logits = logits if logits.dtype == torch.double else logits.float()
     return FocalLossFunction.apply(logits, target, gamma)
 
 

@@ -25,25 +25,30 @@ class GatedRecurrenceFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         gate, x, read = inputs
         ctx.save_for_backward(gate, x, read)
+        device = "cpu" if gate.is_meta else gate.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        gate, x, read = ctx.saved_tensors
-        grad_gate = grad_x = grad_read = None
-        needed = {}
-        if ctx.needs_input_grad[0]:
-            needed["gate"] = gate
-        if ctx.needs_input_grad[1]:
-            needed["x"] = x
-        if ctx.needs_input_grad[2]:
-            needed["read"] = read
-        # autograd differentiates the forward as a whole
-        pullback = torch.func.vjp(
-            lambda some: GatedRecurrenceFunction.forward(
-                some.get("gate", gate), some.get("x", x), some.get("read", read)
-            ),
-            needed,
-        )[1]
+        with ctx.autocast:
+            gate, x, read = ctx.saved_tensors
+            grad_gate = grad_x = grad_read = None
+            needed = {}
+            if ctx.needs_input_grad[0]:
+                needed["gate"] = gate
+            if ctx.needs_input_grad[1]:
+                needed["x"] = x
+            if ctx.needs_input_grad[2]:
+                needed["read"] = read
+            # autograd differentiates the forward as a whole
+            pullback = torch.func.vjp(
+                lambda some: GatedRecurrenceFunction.forward(
+                    some.get("gate", gate), some.get("x", x), some.get("read", read)
+                ),
+                needed,
+            )[1]
         (pulled,) = pullback(grad_output)
         if ctx.needs_input_grad[0]:
             grad_gate = pulled["gate"]
@@ -71,11 +76,6 @@ def gated_recurrence(gate: Tensor, x: Tensor, read: Tensor) -> Tensor:
         x: Tensor of shape ``(B, T, D)``.
         read: Tensor of shape ``(B, T, D)``.
     """
-    device = gate.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        gate = gate if gate.dtype == torch.double else gate.float()
-        x = x if x.dtype == torch.double else x.float()
-        read = read if read.dtype == torch.double else read.float()
     return GatedRecurrenceFunction.apply(gate, x, read)
 
 

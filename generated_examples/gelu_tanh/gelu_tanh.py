@@ -23,15 +23,20 @@ class GELUTanhFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
         ctx.save_for_backward(x)
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        if grad_output.is_complex():
-            raise TypeError("gelu_tanh: x must be real")
-        (x,) = ctx.saved_tensors
-        tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
-        term = math.sqrt(2 / math.pi) * x * (1 - tanh**2) * (1 + 0.134145 * x**2)
-        return 0.5 * grad_output * (1 + tanh + term)
+        with ctx.autocast:
+            if grad_output.is_complex():
+                raise TypeError("gelu_tanh: x must be real")
+            (x,) = ctx.saved_tensors
+            tanh = torch.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x**2))
+            term = math.sqrt(2 / math.pi) * (x * (1 - tanh**2) * (1 + 0.134145 * x**2))
+            return 0.5 * grad_output * (1 + tanh + term)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -41,9 +46,6 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
         0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     """
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
     return GELUTanhFunction.apply(x)
 
 

@@ -21,13 +21,18 @@ class L2NormalizeFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
         ctx.save_for_backward(x, output)
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        x, output = ctx.saved_tensors
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        along = (grad_output * output).sum(-1, keepdim=True)
-        return (grad_output - output * along) / norm
+        with ctx.autocast:
+            x, output = ctx.saved_tensors
+            norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+            along = (grad_output * output).sum(-1, keepdim=True)
+            return (grad_output - output * along) / norm
 
 
 def l2_normalize(x: Tensor) -> Tensor:
@@ -41,9 +46,6 @@ def l2_normalize(x: Tensor) -> Tensor:
     Args:
         x: Tensor of shape ``(..., D)``.
     """
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
     return L2NormalizeFunction.apply(x)
 
 

@@ -21,19 +21,25 @@ class L2NormalizeOnceFunction(Function):
     def setup_context(
         ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
     ) -> None:
+        (x,) = inputs
         output, norm = outputs
         ctx.mark_non_differentiable(norm)
         ctx.save_for_backward(output, norm)
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor, _grad_norm: Tensor) -> Tensor:
-        output, norm = ctx.saved_tensors
-        with torch.no_grad():
-            along = (grad_output * output).sum(-1, keepdim=True)
-            grad_x = (grad_output - output * along) / norm
-        if torch.is_grad_enabled():
-            grad_x = _OnceDifferentiable.apply(grad_x, grad_output, output, norm)
-        return grad_x
+        with ctx.autocast:
+            output, norm = ctx.saved_tensors
+            with torch.no_grad():
+                along = (grad_output * output).sum(-1, keepdim=True)
+                grad_x = (grad_output - output * along) / norm
+            if torch.is_grad_enabled():
+                grad_x = _OnceDifferentiable.apply(grad_x, grad_output, output, norm)
+            return grad_x
 
 
 class _OnceDifferentiable(Function):
@@ -67,9 +73,6 @@ def l2_normalize_once(x: Tensor) -> Tensor:
     Args:
         x: Tensor of shape ``(..., D)``.
     """
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
     output, _norm = L2NormalizeOnceFunction.apply(x)
     return output
 

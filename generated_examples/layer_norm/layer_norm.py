@@ -36,30 +36,35 @@ class LayerNormFunction(Function):
         ctx.save_for_backward(x, weight)
         ctx.eps = eps
         ctx.bias_shape = bias.shape if bias is not None else None
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        if grad_output.is_complex():
-            raise TypeError("layer_norm: x, weight and bias must be real")
-        x, weight = ctx.saved_tensors
-        grad_x = grad_weight = grad_bias = None
-        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            centred = x - x.mean(-1, keepdim=True)
-            rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + ctx.eps)
-            normalized = centred * rstd
-        if ctx.needs_input_grad[0]:
-            if weight is not None:
-                grad_normalized = grad_output * weight
-            else:
-                grad_normalized = grad_output
-            inner = (grad_normalized * normalized).mean(-1, keepdim=True)
-            mean_grad = grad_normalized.mean(-1, keepdim=True)
-            grad_x = rstd * (grad_normalized - inner * normalized - mean_grad)
-        if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * normalized).sum_to_size(weight.shape)
-        if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum_to_size(ctx.bias_shape)
-        return grad_x, grad_weight, grad_bias, None
+        with ctx.autocast:
+            if grad_output.is_complex():
+                raise TypeError("layer_norm: x, weight and bias must be real")
+            x, weight = ctx.saved_tensors
+            grad_x = grad_weight = grad_bias = None
+            if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+                centred = x - x.mean(-1, keepdim=True)
+                rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + ctx.eps)
+                normalized = centred * rstd
+            if ctx.needs_input_grad[0]:
+                if weight is not None:
+                    grad_normalized = grad_output * weight
+                else:
+                    grad_normalized = grad_output
+                inner = (grad_normalized * normalized).mean(-1, keepdim=True)
+                mean_grad = grad_normalized.mean(-1, keepdim=True)
+                grad_x = rstd * (grad_normalized - inner * normalized - mean_grad)
+            if ctx.needs_input_grad[1]:
+                grad_weight = (grad_output * normalized).sum_to_size(weight.shape)
+            if ctx.needs_input_grad[2]:
+                grad_bias = grad_output.sum_to_size(ctx.bias_shape)
+            return grad_x, grad_weight, grad_bias, None
 
 
 def layer_norm(
@@ -84,13 +89,6 @@ def layer_norm(
         bias: Tensor of shape ``(features,)``, or None.
         eps: Constant.
     """
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
-        weight = (
-            weight if weight is None or weight.dtype == torch.double else weight.float()
-        )
-        bias = bias if bias is None or bias.dtype == torch.double else bias.float()
     return LayerNormFunction.apply(x, weight, bias, eps)
 
 

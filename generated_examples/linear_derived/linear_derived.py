@@ -32,21 +32,29 @@ class LinearDerivedFunction(Function):
             weight if ctx.needs_input_grad[0] else None,
         )
         ctx.bias_shape = bias.shape if bias is not None else None
+        device = "cpu" if input.is_meta else input.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        if grad_output.is_complex():
-            raise TypeError("linear_derived: input, weight and bias must be real")
-        input, weight = ctx.saved_tensors
-        grad_input = grad_weight = grad_bias = None
-        if ctx.needs_input_grad[0]:
-            grad_input = grad_output @ weight
-        if ctx.needs_input_grad[1]:
-            leading = list(range(grad_output.ndim - 1))
-            grad_weight = torch.tensordot(grad_output, input, dims=(leading, leading))
-        if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum_to_size(ctx.bias_shape)
-        return grad_input, grad_weight, grad_bias
+        with ctx.autocast:
+            if grad_output.is_complex():
+                raise TypeError("linear_derived: input, weight and bias must be real")
+            input, weight = ctx.saved_tensors
+            grad_input = grad_weight = grad_bias = None
+            if ctx.needs_input_grad[0]:
+                grad_input = grad_output @ weight
+            if ctx.needs_input_grad[1]:
+                leading = list(range(grad_output.ndim - 1))
+                input_cast = input.to(grad_output.dtype)
+                grad_weight = torch.tensordot(
+                    grad_output, input_cast, dims=(leading, leading)
+                )
+            if ctx.needs_input_grad[2]:
+                grad_bias = grad_output.sum_to_size(ctx.bias_shape)
+            return grad_input, grad_weight, grad_bias
 
 
 def linear_derived(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -57,12 +65,6 @@ def linear_derived(input: Tensor, weight: Tensor, bias: Tensor | None = None) ->
         weight: Tensor of shape ``(out_features, in_features)``.
         bias: Tensor of shape ``(out_features,)``, or None.
     """
-    device = input.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-        input = input if input.dtype == torch.double else input.to(dtype)
-        weight = weight if weight.dtype == torch.double else weight.to(dtype)
-        bias = bias if bias is None or bias.dtype == torch.double else bias.to(dtype)
     return LinearDerivedFunction.apply(input, weight, bias)
 
 

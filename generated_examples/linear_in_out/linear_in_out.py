@@ -35,18 +35,23 @@ class LinearInOutFunction(Function):
             x if ctx.needs_input_grad[1] else None,
             weights if ctx.needs_input_grad[0] else None,
         )
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        x, weights = ctx.saved_tensors
-        grad_x = grad_weights = grad_bias = None
-        if ctx.needs_input_grad[0]:
-            grad_x = grad_output @ weights.t()
-        if ctx.needs_input_grad[1]:
-            grad_weights = x.t() @ grad_output
-        if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum(0)
-        return grad_x, grad_weights, grad_bias
+        with ctx.autocast:
+            x, weights = ctx.saved_tensors
+            grad_x = grad_weights = grad_bias = None
+            if ctx.needs_input_grad[0]:
+                grad_x = grad_output @ weights.t()
+            if ctx.needs_input_grad[1]:
+                grad_weights = x.t() @ grad_output
+            if ctx.needs_input_grad[2]:
+                grad_bias = grad_output.sum(0)
+            return grad_x, grad_weights, grad_bias
 
 
 def linear_in_out(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
@@ -57,12 +62,6 @@ def linear_in_out(x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         weights: Tensor of shape ``(in_features, out_features)``.
         bias: Tensor of shape ``(out_features,)``.
     """
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-        x = x if x.dtype == torch.double else x.to(dtype)
-        weights = weights if weights.dtype == torch.double else weights.to(dtype)
-        bias = bias if bias.dtype == torch.double else bias.to(dtype)
     return LinearInOutFunction.apply(x, weights, bias)
 
 

@@ -28,21 +28,26 @@ class LinearKaimingFunction(Function):
             input if ctx.needs_input_grad[1] else None,
             weight if ctx.needs_input_grad[0] else None,
         )
+        device = "cpu" if input.is_meta else input.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
         return output
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError("linear_kaiming is differentiable once")
-        input, weight = ctx.saved_tensors
-        grad_input = grad_weight = grad_bias = None
-        if ctx.needs_input_grad[0]:
-            grad_input = grad_output @ weight
-        if ctx.needs_input_grad[1]:
-            grad_weight = grad_output.t() @ input
-        if ctx.needs_input_grad[2]:
-            grad_bias = grad_output.sum(0)
-        return grad_input, grad_weight, grad_bias
+        with ctx.autocast:
+            if torch.is_grad_enabled():
+                raise RuntimeError("linear_kaiming is differentiable once")
+            input, weight = ctx.saved_tensors
+            grad_input = grad_weight = grad_bias = None
+            if ctx.needs_input_grad[0]:
+                grad_input = grad_output @ weight
+            if ctx.needs_input_grad[1]:
+                grad_weight = grad_output.t() @ input
+            if ctx.needs_input_grad[2]:
+                grad_bias = grad_output.sum(0)
+            return grad_input, grad_weight, grad_bias
 
 
 def linear_kaiming(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -55,12 +60,6 @@ def linear_kaiming(input: Tensor, weight: Tensor, bias: Tensor | None = None) ->
         weight: Tensor of shape ``(out_features, in_features)``.
         bias: Tensor of shape ``(out_features,)``, or None.
     """
-    device = input.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-        input = input if input.dtype == torch.double else input.to(dtype)
-        weight = weight if weight.dtype == torch.double else weight.to(dtype)
-        bias = bias if bias is None or bias.dtype == torch.double else bias.to(dtype)
     return LinearKaimingFunction.apply(input, weight, bias)
 
 

@@ -72,10 +72,13 @@ def linear_library(input: Tensor, weight: Tensor, bias: Tensor | None = None) ->
     """
     device = input.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-        input = input if input.dtype == torch.double else input.to(dtype)
-        weight = weight if weight.dtype == torch.double else weight.to(dtype)
-        bias = bias if bias is None or bias.dtype == torch.double else bias.to(dtype)
+        low = (torch.float16, torch.bfloat16)
+        input = input.float() if input.dtype in low else input
+        weight = weight.float() if weight.dtype in low else weight
+        if bias is not None and bias.dtype in low:
+            bias = bias.float()
+        with torch.autocast(device, enabled=False):
+            return linear_library_op(input, weight, bias)
     return linear_library_op(input, weight, bias)
 
 

@@ -76,9 +76,11 @@ def linear_sharded(input: Tensor, weight: Tensor) -> Tensor:
     """
     device = input.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-        input = input if input.dtype == torch.double else input.to(dtype)
-        weight = weight if weight.dtype == torch.double else weight.to(dtype)
+        low = (torch.float16, torch.bfloat16)
+        input = input.float() if input.dtype in low else input
+        weight = weight.float() if weight.dtype in low else weight
+        with torch.autocast(device, enabled=False):
+            return linear_sharded_op(input, weight)
     return linear_sharded_op(input, weight)
 
 

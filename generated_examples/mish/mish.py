@@ -21,22 +21,24 @@ class MishFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
         ctx.save_for_backward(x)
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        sigmoid = torch.sigmoid(x)
-        squared = (1 - sigmoid) ** 2
-        denom = 1 + squared
-        total = 2 - sigmoid + 4 * x * squared / denom
-        return grad_output * sigmoid * total / denom
+        with ctx.autocast:
+            (x,) = ctx.saved_tensors
+            sigmoid = torch.sigmoid(x)
+            squared = (1 - sigmoid) ** 2
+            denom = 1 + squared
+            total = 2 - sigmoid + 4 * x * squared / denom
+            return grad_output * sigmoid * total / denom
 
 
 def mish(x: Tensor) -> Tensor:
     """Compute ``x * torch.tanh(F.softplus(x))``."""
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
     return MishFunction.apply(x)
 
 

@@ -26,22 +26,27 @@ class RMSNormFunction(Function):
         x, weight, eps = inputs
         ctx.save_for_backward(x, weight)
         ctx.eps = eps
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        if grad_output.is_complex():
-            raise TypeError("rms_norm: x and weight must be real")
-        x, weight = ctx.saved_tensors
-        grad_x = grad_weight = None
-        rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
-        x_hat = x * rstd
-        if ctx.needs_input_grad[0]:
-            grad_x_hat = grad_output * weight
-            inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
-            grad_x = rstd * (grad_x_hat - inner * x_hat)
-        if ctx.needs_input_grad[1]:
-            grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
-        return grad_x, grad_weight, None
+        with ctx.autocast:
+            if grad_output.is_complex():
+                raise TypeError("rms_norm: x and weight must be real")
+            x, weight = ctx.saved_tensors
+            grad_x = grad_weight = None
+            rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
+            x_hat = x * rstd
+            if ctx.needs_input_grad[0]:
+                grad_x_hat = grad_output * weight
+                inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
+                grad_x = rstd * (grad_x_hat - inner * x_hat)
+            if ctx.needs_input_grad[1]:
+                grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
+            return grad_x, grad_weight, None
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
@@ -57,10 +62,6 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         weight: Tensor of shape ``(features,)``.
         eps: Constant.
     """
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
-        weight = weight if weight.dtype == torch.double else weight.float()
     return RMSNormFunction.apply(x, weight, eps)
 
 

@@ -18,19 +18,22 @@ class SigmoidFunction(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (x,) = inputs
         ctx.save_for_backward(output)
+        device = "cpu" if x.is_meta else x.device.type
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        (output,) = ctx.saved_tensors
-        return grad_output * output * (1 - output)
+        with ctx.autocast:
+            (output,) = ctx.saved_tensors
+            return grad_output * output * (1 - output)
 
 
 def sigmoid(x: Tensor) -> Tensor:
     """Compute ``1 / (1 + torch.exp(-x))``."""
-    device = x.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        x = x if x.dtype == torch.double else x.float()
     return SigmoidFunction.apply(x)
 
 

@@ -18,23 +18,24 @@ class SumTensorsFunction(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Backward needs nothing of the forward."""
+        tensors = inputs
+        device = tensors[0].device.type if tensors else "cpu"
+        device = "cpu" if device == "meta" else device
+        ctx.autocast = torch.autocast(
+            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        grad_tensors = [
-            grad_output if needed else None for needed in ctx.needs_input_grad
-        ]
-        return tuple(grad_tensors)
+        with ctx.autocast:
+            grad_tensors = [
+                grad_output if needed else None for needed in ctx.needs_input_grad
+            ]
+            return tuple(grad_tensors)
 
 
 def sum_tensors(*tensors: Tensor) -> Tensor:
     """Compute ``torch.stack(tensors).sum(0)``."""
-    device = tensors[0].device.type if tensors else "cpu"
-    if device != "meta" and torch.is_autocast_enabled(device):
-        tensors = tuple(
-            each if each.dtype == torch.double else each.float() for each in tensors
-        )
     return SumTensorsFunction.apply(*tensors)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from scaffold.cli.options import FORMATS, completing
+from scaffold.errors import Location, ScaffoldError
 from scaffold.spec.keys import KEYS, Key
 from scaffold.spec.kinds import EITHER, NAMES, SWITCH, TABLE, TEXTS
 from scaffold.workspace.conflicts import POLICIES
@@ -164,6 +165,9 @@ BENCH = (
 def split_settings(given: "Values") -> "tuple[Values, Values]":
     """The keys of the specification, and what is about the run."""
     keys = {option.name for option in SPECIFICATION}
+    if given.get("amp") == "lower":  # a table of an older version is read
+        hint = "write: --amp region, or leave it out: the backward runs under the autocast of the forward"
+        raise ScaffoldError("'lower' is now 'region'", Location("--amp"), hint)
     return (
         {key: value for key, value in given.items() if key in keys},
         {key: value for key, value in given.items() if key not in keys},

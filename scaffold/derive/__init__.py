@@ -17,7 +17,6 @@
 
 from scaffold.derive.autocast import is_lowered
 from scaffold.derive.derivation import (
-    Autocast,
     Block,
     Derivation,
     Element,
@@ -35,7 +34,6 @@ from scaffold.derive.pipeline import derive
 from scaffold.derive.saving import facet_of, is_for_most, variadic_names
 
 __all__ = [
-    "Autocast",
     "Block",
     "Derivation",
     "Element",

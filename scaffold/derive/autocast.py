@@ -1,24 +1,21 @@
-"""What an op does under `torch.autocast`: in which dtype it takes its tensors, and what its backward runs under.
+"""What an op does under `torch.autocast`.
 
-In: an `OpSpec`. Out: an `Autocast`. Invariant: an op that autocast leaves alone has no code for it. The reference is the text of the
-forward under autocast; what that computes in which precision is a fact of each primitive.
+In: an `OpSpec`. Out: an `Amp`. Invariant: an op that autocast leaves alone has no code for it; the reference is the text of the forward
+under autocast.
 
-A forward of matmuls alone takes its inputs in autocast's dtype (`lower`), one of exponentials and sums alone in float32 (`float32`):
-then all that is saved has the dtype of what is computed, and so have the gradients. Of both there is no such dtype: the forward runs
-as it is, and the backward under the autocast of the forward (`region`).
+The forward runs as it is, and the backward under the autocast of the forward (`region`): there both compute the same.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from scaffold.derive.analysis.activity import callee, is_random
+from scaffold.derive.analysis.activity import callee
 from scaffold.derive.analysis.value_kinds import (
     ValueKinds,
     is_of_module,
     kinds_of_inputs,
 )
-from scaffold.derive.derivation import CAST, Autocast
 from scaffold.formula import (
     Formula,
     Lines,
@@ -33,93 +30,27 @@ from scaffold.primitives.calls import facts_of_call, is_whole, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
 
-def autocast_of(spec: OpSpec) -> Autocast:
-    """What is written about autocast: as the user says, else as the primitives of the forward tell; nothing for an op without a backward."""
+def amp_of(spec: OpSpec) -> Amp:
+    """Return what the user says, else whether autocast changes a primitive of the forward; nothing is written for an op without a backward."""
+    if spec.amp is not None or not spec.differentiable:
+        return spec.amp or "off"
     inputs = (
         item._replace(dims=None) if isinstance(item, TensorInput) else item
         for item in spec.inputs
     )
     bare = replace(spec, inputs=tuple(inputs), require=(), style="setup-context")
-    found = _autocast_of(bare)
-    if spec.is_library and found.amp == "region":
-        # A compiler runs what is registered outside of the region that it traced: of mixed dtypes, a matmul there would raise.
-        return Autocast("float32", True)
-    return found
+    if not _is_changed(bare):
+        return "off"
+    # A compiler runs what is registered outside of the region that it traced: of mixed dtypes, a matmul there would raise.
+    return "float32" if spec.is_library else "region"
 
 
 # No shape or style changes what is said, so a derivation that asks for each of them reads the forward once.
 @lru_cache(maxsize=16)
-def _autocast_of(spec: OpSpec) -> Autocast:
-    policies = _policies(spec, spec.forward)
-    if spec.amp is not None:
-        return Autocast(spec.amp, spec.amp in CAST and not policies <= {spec.amp})
-    if not spec.differentiable:
-        return Autocast()
-    # What a surrogate's gradient is computed of is no part of the forward, whose inputs keep their dtype.
-    of_surrogate = _policies(spec, spec.surrogate and spec.surrogate.forward)
-    if not policies | of_surrogate:
-        return Autocast()
-    if _is_of_its_dtypes(spec):
-        return Autocast("region")
-    if "lower" in policies and _has(spec, lambda facts: facts.category == "linalg"):
-        # Few of these have kernels of low precision, and products with an inverse need the digits.
-        return Autocast("float32", True)
-    if policies == {"lower"} and _meets_float32(spec):
-        return Autocast("region")
-    if policies not in ({"lower"}, {"float32"}):
-        return Autocast("region")
-    return Autocast(policies.pop())
-
-
-def _is_of_its_dtypes(spec: OpSpec) -> bool:
-    """Whether inputs of another dtype would make another forward: it asks for a dtype, draws numbers or changes an input."""
-    if spec.dirty or spec.forward is None:
-        return bool(spec.dirty)
-    kinds = kinds_of_inputs(spec).after(_statements(spec.forward))
-    roots = _expressions(spec.forward)
-    nodes = (node for root in roots for node in root.walk())
-    return any(map(is_random, roots)) or any(_asks(node, kinds) for node in nodes)
-
-
-def _asks(node: Node, kinds: ValueKinds) -> bool:
-    """Whether an expression asks a tensor for its dtype: `x.dtype`, `y.type_as(x)`, `y.to(x)`."""
-    if node.kind == "attribute":
-        return node.label == "dtype"
-    positions = [item.dtype for item in facts_of_call(callee(node) or "")]
-    operands = _operands(node)
-    return any(
-        isinstance(at, int)
-        and 0 < at < len(operands)
-        and kinds.of(operands[at]) == "tensor"
-        for at in positions
-    )
-
-
-def _meets_float32(spec: OpSpec) -> bool:
-    """Whether tensors of float32 meet those of autocast's dtype: of no input's dtype, `torch.eye(n)`, `x.float()`, or of what a CPU computes in float32 alone."""
-    if spec.forward is None:
-        return False
-    kinds = kinds_of_inputs(spec).after(_statements(spec.forward))
-    whole = _whole_names(spec, _statements(spec.forward))
-
-    def is_made(node: Node) -> bool:
-        if node.kind not in ("binary", "call") or kinds.of(node) != "tensor":
-            return False
-        if any((one.dtype, one.memory) == ("own", "same") for one in _facts(node)):
-            return True  # a cast
-        tensors = [x for x in _operands(node) if kinds.of(x) != "scalar"]
-        return not _is_whole(node, whole) and all(_is_whole(x, whole) for x in tensors)
-
-    nodes = (node for root in _expressions(spec.forward) for node in root.walk())
-    alone = _has(spec, lambda facts: "single_on_cpu" in facts.flags)
-    return alone or any(map(is_made, nodes))
-
-
-def _has(spec: OpSpec, told: Callable[[Facts], bool]) -> bool:
-    """Whether the forward may call what these facts tell of."""
-    nodes = (node for root in _expressions(spec.forward) for node in root.walk())
-    words = {callee(node) or "" for node in nodes} - spec.foreign
-    return any(told(facts) for word in words for facts in facts_of_call(word))
+def _is_changed(spec: OpSpec) -> bool:
+    """Whether autocast changes a primitive of the forward, or of a surrogate, whose gradient the backward computes."""
+    surrogate = spec.surrogate.forward if spec.surrogate else None
+    return bool(_policies(spec, spec.forward) or _policies(spec, surrogate))
 
 
 def _expressions(formula: Formula | None) -> tuple[Node, ...]:
@@ -137,7 +68,7 @@ def _statements(formula: Formula) -> Lines:
 
 # --- In which precision autocast computes the parts of a formula.
 #
-# In: an op and a formula of it. Out: words of `Amp`, none for a formula that autocast leaves alone. Invariant: Python values and
+# In: an op and a formula of it. Out: what the table says, nothing for a formula that autocast leaves alone. Invariant: Python values and
 # integers, which autocast does not cast, say nothing; nor does a function of the user's.
 
 
@@ -146,7 +77,7 @@ def is_lowered(spec: OpSpec, formula: Formula) -> bool:
     return "lower" in _policies(spec, formula)
 
 
-def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
+def _policies(spec: OpSpec, formula: Formula | None) -> set[str]:
     """The autocast policies of all calls and operators in an expression."""
     if formula is None:
         return set()
@@ -159,7 +90,7 @@ def _policies(spec: OpSpec, formula: Formula | None) -> set[Amp]:
 
 def _policy(
     spec: OpSpec, node: Node, kinds: ValueKinds, whole: Collection[str]
-) -> Amp | None:
+) -> str | None:
     """The autocast policy of one call or operator."""
     operands = _operands(node)
     if not operands or kinds.of(node) == "scalar" or _is_whole(operands[0], whole):

@@ -7,7 +7,7 @@ The reason for it, in a note, is the `UnsupportedError` that stopped the derivat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from scaffold.derive.analysis.activity import is_random
-from scaffold.derive.derivation import Forward
+from scaffold.derive.derivation import BY_AUTOGRAD, Forward
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import given
@@ -101,9 +101,6 @@ def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
 
 
 # --- The last resort: autograd of the whole forward.
-
-
-BY_AUTOGRAD = "autograd differentiates the forward as a whole"
 
 
 def autograd_of_forward(

@@ -135,32 +135,12 @@ class ShapeCheck(NamedTuple):
 # How many columns a line of the backward has: of a line of a file, what stands before the body of a method, and what each `with`
 # or `if` in it takes.
 LINE, METHOD, STEP = LINE_LENGTH, 8, 4
-CAST = frozenset[Amp]({"lower", "float32"})  # the wrapper casts the inputs
+BY_AUTOGRAD = "autograd differentiates the forward as a whole"  # a comment
 
 
-class Autocast(NamedTuple):
-    """What is written about autocast; `off`: it is off around the op, since its lists would undo the cast of the inputs."""
-
-    amp: Amp = "off"
-    off: bool = False
-
-    @property
-    def casts(self) -> bool:
-        """Whether the wrapper casts the inputs."""
-        return self.amp in CAST
-
-    @property
-    def is_region(self) -> bool:
-        """Whether the backward runs under the autocast of the forward."""
-        return self.amp == "region"
-
-    @property
-    def indent(self) -> int:
-        """By how many columns all lines of the backward stand further in."""
-        return STEP * self.is_region
-
-
-NO_AUTOCAST = Autocast()
+def indent_of(amp: Amp) -> int:
+    """By how many columns all lines of the backward stand further in."""
+    return STEP * (amp == "region")
 
 
 class Absent(NamedTuple):
@@ -230,7 +210,7 @@ class Derivation:
     absent: tuple[Absent, ...] = ()  # gradients that may come in as None
     double_backward: "DoubleBackward | None" = None
     kernels: "tuple[BackwardKernel, ...]" = ()  # of an op in library style
-    autocast: Autocast = NO_AUTOCAST
+    amp: Amp = "off"  # what it does under autocast
     jvp: Jvp | None = None
     real: RealInputs | None = None  # what the derived gradients take for real
 

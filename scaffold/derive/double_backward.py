@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from scaffold.derive.analysis.activity import callee
 from scaffold.derive.analysis.metadata import TYPES
-from scaffold.derive.autocast import autocast_of
-from scaffold.derive.autograd_fallback import BY_AUTOGRAD
+from scaffold.derive.autocast import amp_of
 from scaffold.derive.backward_program import Line, free_reads, surely_written
 from scaffold.derive.derivation import (
+    BY_AUTOGRAD,
     Absent,
     Block,
     Derivation,
@@ -150,7 +150,7 @@ def as_op(spec: OpSpec, first: FirstDerivative, place: Location) -> AsOp:
             for item in spec.differentiable
         ),
         forward=_formula(spec, graph, lines, place),
-        amp="region" if autocast_of(spec).is_region else "off",
+        amp="region" if amp_of(spec) == "region" else "off",
     )
     return AsOp(_of_backward(bare), known, results)
 
@@ -338,7 +338,6 @@ def joined(
     lines, own = own_results(backward, first.graph, body, results)
     # `grad_output.sum_to_size(shape)` may be grad_output, which is saved.
     own, _ = kept_apart(backward, first.graph, lines, own, second.saved)
-    amp = autocast_of(backward)
     own = tuple(
         _where_wanted(first.graph, *pair) for pair in zip(results, own, strict=True)
     )
@@ -349,7 +348,7 @@ def joined(
         style=spec.style,
         comments=(),
         notes=(),
-        autocast=amp,
+        amp=amp_of(backward),
     )
     context = fast.context._replace(saved=saved, kept=kept)
     return context, DoubleBackward(backward, found, tuple(arguments), masked)

@@ -18,14 +18,15 @@ from scaffold.derive.analysis.activity import (
     is_undifferentiated,
 )
 from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
-from scaffold.derive.autocast import autocast_of
-from scaffold.derive.autograd_fallback import (
-    BY_AUTOGRAD,
-    autograd_of_forward,
-    of_results,
-)
+from scaffold.derive.autocast import amp_of
+from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
 from scaffold.derive.capabilities import NOT_DERIVED
-from scaffold.derive.derivation import Forward, GradientStatements
+from scaffold.derive.derivation import (
+    BY_AUTOGRAD,
+    Forward,
+    GradientStatements,
+    indent_of,
+)
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Named, Op, Program, down_to
@@ -226,8 +227,8 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     # After choices are decided: single numbers from both sides of one may now stand in the same product.
     known = scalars_first(walked.make, roots, whole)
     roots, of = _over(known, roots, of)
-    autocast = autocast_of(walked.spec)
-    if autocast.is_region:
+    amp = amp_of(walked.spec)
+    if amp == "region":
         # After all that takes values apart, to which a cast is a value of its own.
         known = with_casts(walked.make, roots, walked.held)
         roots, of = _over(known, roots, of)
@@ -242,7 +243,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         of=of,
         via=walked.back.via,
         taken=question.taken,
-        indent=autocast.indent,
+        indent=indent_of(amp),
     )
 
 
@@ -332,7 +333,7 @@ def _walked_back(
     for cotangent, result in results.items():
         seeds.setdefault(result, []).append(cotangent)
     # Under autocast a cotangent may have another dtype than its value, which ATen's own gradients refuse.
-    fuse = spec.forgoes_second and not autocast_of(spec).is_region
+    fuse = spec.forgoes_second and amp_of(spec) != "region"
     return Reverse(make, fuse).run(seeds, lowered.inputs)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaffold.derive.analysis.activity import is_random
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_dead
-from scaffold.derive.autocast import autocast_of
+from scaffold.derive.autocast import amp_of
 from scaffold.derive.backward_kernels import with_registered_backward
 from scaffold.derive.backward_program import Line, free_reads, lines_of
 from scaffold.derive.capabilities import (
@@ -109,7 +109,7 @@ def derive(spec: OpSpec) -> Derivation:
     source = _before_style(spec)
     spec, maths, found = _in_its_style(spec, source)
     relies = partial(_if_declared_as, source, maths, found)
-    found = replace(found, detached=detached, autocast=autocast_of(spec))
+    found = replace(found, detached=detached, amp=amp_of(spec))
     # After all that simplifies gradients: each of these passes may leave out a conjugate.
     found = replace(found, real=_real_inputs(spec, source))
     # Only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.

@@ -40,7 +40,7 @@ FLAGS = (
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
     *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
-    *("positions", "aligned", "single_on_cpu", "limited", "once"),
+    *("positions", "aligned", "limited", "once"),
     *("length", "takes_complex"),
     *("channels", "averages"),
 )

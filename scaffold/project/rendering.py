@@ -342,13 +342,13 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
     """Return a note where a function of the user's may get tensors of several dtypes under autocast."""
-    if spec.forward is None or spec.amp or derivation.autocast.amp != "off":
+    if spec.forward is None or spec.amp or derivation.amp != "off":
         return []
     called = sorted(spec.foreign & spec.forward.names())
     if not called or sum(item.dtype == "float" for item in spec.tensors) < 2:
         return []
     told = f"under autocast {', '.join(called)} may get tensors of different dtypes"
-    return [f"{told}: --amp float32 or lower casts them, off leaves them"]
+    return [f"{told}: --amp float32 casts them, off leaves them"]
 
 
 # --- Many ops, each from its table, spread over processes; and what is to be run to prove them.

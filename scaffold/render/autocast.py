@@ -1,39 +1,46 @@
-"""The lines of an op about autocast: the cast in the wrapper, and the region that the backward runs in.
+"""The lines of an op about autocast: the region that the backward runs in, and the cast of `--amp float32`.
 
-In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invariant: an op that autocast leaves alone has none. What is no
-tensor of floating point is not cast, nor is float64: as by PyTorch.
+In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invariant: an op that autocast leaves alone has none.
 """
 
 from scaffold.derive import Derivation
+from scaffold.derive.derivation import BY_AUTOGRAD
 from scaffold.formula import written
 from scaffold.formula.names import fresh
-from scaffold.spec import OpSpec, TensorInput
-
-FEW = 3  # tensors that are cast line by line
+from scaffold.spec import OpSpec
 
 
-def cast_lines(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str]:
-    """The body of the wrapper: `run` on inputs that are cast where autocast is on."""
+def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str]:
+    """Return the body of the wrapper: `run`, where autocast is on in float32 and without it."""
     cast = [item for item in spec.tensors if item.dtype == "float"]
-    if not (derivation.autocast.casts and cast):
+    if derivation.amp != "float32" or not cast:
         return run
     taken = {item.name for item in spec.inputs}
-    device, dtype, one = (fresh(name, taken) for name in ("device", "dtype", "each"))
-    lines = [f"{device} = {_device(spec)}", _if_on(device)]
-    method = "float()"
-    if derivation.autocast.amp == "lower":
-        lines.append(f"    {dtype} = torch.get_autocast_dtype({device})")
-        method = f"to({dtype})"
-    lines += [f"    {line}" for line in _casts(cast, method, one)]
-    if derivation.autocast.off:
-        lines.append(f"    with torch.autocast({device}, enabled=False):")
-        lines += [f"        {line}" for line in run]
-    return [*lines, *run]
-
-
-def _if_on(device: str) -> str:
-    """The test: of meta tensors it may not be asked; `torch.amp.is_autocast_available` breaks the graph of PyTorch 2.9's compiler."""
-    return f'if {device} != "meta" and torch.is_autocast_enabled({device}):'
+    device, low = fresh("device", taken), fresh("low", taken)
+    lines = []
+    for item in cast:
+        name = item.name
+        if item.variadic:
+            x = fresh("x", taken)
+            each = f"{x}.float() if {x}.dtype in {low} else {x} for {x} in {name}"
+            lines.append(f"{name} = tuple({each})")
+        elif item.optional:
+            test = f"{name} is not None and {name}.dtype in {low}"
+            lines += [f"if {test}:", f"    {name} = {name}.float()"]
+        else:
+            lines.append(
+                f"{name} = {name}.float() if {name}.dtype in {low} else {name}"
+            )
+    return [
+        f"{device} = {_device(spec)}",
+        # Of meta tensors it may not be asked; `torch.amp.is_autocast_available` breaks the graph of PyTorch 2.9's compiler.
+        f'if {device} != "meta" and torch.is_autocast_enabled({device}):',
+        f"    {low} = (torch.float16, torch.bfloat16)",
+        *(f"    {line}" for line in lines),
+        f"    with torch.autocast({device}, enabled=False):",
+        *(f"        {line}" for line in run),
+        *run,
+    ]
 
 
 def _device(spec: OpSpec) -> str:
@@ -53,42 +60,19 @@ def _sure(spec: OpSpec) -> str:
     return next((item.name for item in plain), "")
 
 
-def _casts(cast: list[TensorInput], method: str, one: str) -> list[str]:
-    """Assignments of the tensors, cast by a method of theirs."""
-    plain = [item.name for item in cast if not (item.optional or item.variadic)]
-    lines = []
-    if len(plain) > FEW:
-        listed = ", ".join(plain)
-        lines.append(f"{listed} = ({_cast(one, method)} for {one} in ({listed}))")
-        plain = []
-    for item in cast:
-        name = item.name
-        if item.variadic:
-            lines.append(f"{name} = tuple({_cast(one, method)} for {one} in {name})")
-        elif item.optional:
-            kept = f"{name} is None or {name}.dtype == torch.double"
-            lines.append(f"{name} = {name} if {kept} else {name}.{method}")
-        elif name in plain:
-            lines.append(f"{name} = {_cast(name, method)}")
-    return lines
-
-
-def _cast(name: str, method: str) -> str:
-    return f"{name} if {name}.dtype == torch.double else {name}.{method}"
-
-
 # --- A region: the backward under the autocast of the forward.
 
 
 def kept_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """What ctx keeps of the autocast of the forward: whether it is on, and by that its dtype."""
+    """What ctx keeps: the autocast of the forward, with its dtype, without which a compiler takes the default one."""
     if not _is_region(spec, derivation):
         return []
     device = fresh("device", _names(spec, derivation))
-    enabled = f"enabled=torch.is_autocast_enabled({device})"
+    dtype = f"torch.get_autocast_dtype({device})"
+    enabled = f"torch.is_autocast_enabled({device})"
     return [
         *_region_device(spec, device),
-        f"ctx.autocast = torch.autocast({device}, {enabled})",
+        f"ctx.autocast = torch.autocast({device}, {dtype}, {enabled})",
     ]
 
 
@@ -108,11 +92,13 @@ def _names(spec: OpSpec, derivation: Derivation) -> set[str]:
 
 
 def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
-    """The body of the backward in it."""
+    """The body of the backward in it; not the pullback of the forward as a whole, as PyTorch's own backward runs in the dtypes that come."""
     if not _is_region(spec, derivation):
         return body
-    return ["with ctx.autocast:", *(f"    {line}" for line in body)]
+    comment = f"# {BY_AUTOGRAD}"
+    end = body.index(comment) + 2 if comment in body else len(body)
+    return ["with ctx.autocast:", *(f"    {line}" for line in body[:end]), *body[end:]]
 
 
 def _is_region(spec: OpSpec, derivation: Derivation) -> bool:
-    return derivation.autocast.is_region and bool(spec.differentiable)
+    return derivation.amp == "region" and bool(spec.differentiable)

@@ -15,7 +15,7 @@ from scaffold.derive import (
     variadic_names,
 )
 from scaffold.derive.backward_program import surely_written
-from scaffold.derive.derivation import LINE, METHOD
+from scaffold.derive.derivation import LINE, METHOD, indent_of
 from scaffold.formula import Assign, If, emit, emit_lines, written
 from scaffold.render.imports import names_read
 from scaffold.render.real_inputs import refused_in_backward
@@ -405,7 +405,7 @@ def _rows(names: Iterable[str], width: int) -> list[list[str]]:
 
 def _width(derivation: Derivation) -> int:
     """The characters of a line of the body, which may stand under `with ctx.autocast:`."""
-    return RETURN_WIDTH - derivation.autocast.indent
+    return RETURN_WIDTH - indent_of(derivation.amp)
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:

@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, without_gradient
-from scaffold.render.autocast import cast_lines
+from scaffold.render.autocast import in_float32
 from scaffold.render.docstring import INDENT, quoted, wrapper_docstring
 from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
@@ -130,7 +130,7 @@ def wrapper_view(
     )
     call = f"{called}({given})"
     run = _without_extra(spec, derivation, call) if dropped else [f"return {call}"]
-    body = [*lines, *typed, *cast_lines(spec, derivation, run)]
+    body = [*lines, *typed, *in_float32(spec, derivation, run)]
     return WrapperView(
         name=spec.name,
         parameters=parameters_with_defaults(spec.inputs),

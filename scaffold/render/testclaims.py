@@ -145,8 +145,8 @@ def _gradient(
         yield Claim("supports_jacrev", "False")
     if not derivation.compiles:
         yield Claim("supports_compile", "False")
-    if compared and derivation.autocast.amp != "off" and not _is_complex(spec):
-        yield Claim("autocast", f'"{derivation.autocast.amp}"')
+    if compared and derivation.amp != "off" and not _is_complex(spec):
+        yield Claim("autocast", f'"{derivation.amp}"')
     rounded = precision(spec)
     if rounded != "double":
         yield Claim("rtol, atol", TOLERANCES[rounded])

@@ -44,7 +44,7 @@ def build(
             name, problems.within(("name",)), package is not None, settings.names
         )
     )
-    stated = check_keys(name, raw, problems)
+    stated = check_keys(name, _of_today(raw, settings.style), problems)
     assumed = {
         "save-policy": settings.save_policy,
         "shape-checks": settings.shape_checks,
@@ -73,6 +73,14 @@ def build(
     problems.raise_found()
     spec = _spec(sound, names, arguments, maths, module, shapes, sharding, settings)
     return replace(spec, namespace=_namespace(sound, package, settings))
+
+
+def _of_today(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
+    """Read a table of an older version, whose `amp = 'lower'` cast the inputs."""
+    if raw.get("amp") != "lower":
+        return raw
+    library = raw.get("style", style) == "library"
+    return {**raw, "amp": "float32" if library else "region"}
 
 
 def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
@@ -210,7 +218,7 @@ def _check_amp(
     raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
     """What changes in place is not cast: it would be a copy that changes."""
-    if raw.get("amp") in ("lower", "float32") and arguments.dirty:
+    if raw.get("amp") == "float32" and arguments.dirty:
         message = f"'{arguments.dirty[0]}' changes in place, and would be cast"
         problems.at(("amp",), message, "amp = 'region'")
 

@@ -25,7 +25,7 @@ from scaffold.spec.problems import KeyPath, Problems
 
 Style = Literal["setup-context", "combined", "library"]
 SavePolicy = Literal["recompute", "balanced"]
-Amp = Literal["lower", "float32", "region", "off"]  # what an op does under autocast
+Amp = Literal["region", "float32", "off"]  # what an op does under autocast
 
 
 class Key(NamedTuple):
@@ -145,9 +145,9 @@ KEYS: dict[str, Key] = {
     "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
     "amp": Key(
         AMP,
-        "What the op does under autocast (as its forward would): cast its inputs to autocast's dtype or to float32, "
-        "run its backward under the autocast of the forward, or nothing.",
-        option="What the op does under autocast (default: as its forward would).",
+        "What the op does under autocast (region, if autocast changes its forward): run its backward under the autocast of the forward, "
+        "compute in float32, or nothing.",
+        option="What the op does under autocast (default: region, if it changes the forward).",
     ),
     "shape-checks": Key(
         SWITCH,

@@ -44,7 +44,7 @@ def check_library(
         message = (
             "a compiler does not run a registered op under the autocast of its call"
         )
-        problems.at(("amp",), message, "amp = 'lower', or 'float32'")
+        problems.at(("amp",), message, "amp = 'float32'")
     for item in arguments.inputs:
         if item.name == "output":
             message = "PyTorch calls what a registered op returned 'output'"

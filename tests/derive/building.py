@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from textwrap import dedent
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -64,7 +65,7 @@ def op_text(inputs: str | None = None, **raw: Any) -> str:
 
 
 def backward_of(text: str) -> str:
-    """The body of `backward`, without its indentation."""
+    """The body of `backward`, without its indentation; in the region of autocast that it may stand in."""
     lines = text.split("\n")
     first = next(
         k for k, line in enumerate(lines) if line.startswith("    def backward")
@@ -75,7 +76,9 @@ def backward_of(text: str) -> str:
         if line and not line.startswith("        "):
             break
         body.append(line[8:])
-    return "\n".join(body).strip()
+    found = "\n".join(body).strip()
+    region = found.removeprefix("with ctx.autocast:\n")
+    return found if region == found else dedent(region).strip()
 
 
 def load(text: str, **modules: Mapping[str, Any]) -> ModuleType:

@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from scaffold.derive import Autocast, derive
+from scaffold.derive import derive
 from tests.derive.building import op_text, spec_of
 
 LINEAR = "input[..., K], weight[N, K], bias[N]?"
+MATHS = "input @ weight.t() + bias"
 
 
 @pytest.mark.parametrize(
@@ -15,14 +16,14 @@ LINEAR = "input[..., K], weight[N, K], bias[N]?"
     [
         ("x, y", "x * y + torch.tanh(x)", "off"),
         ("x", "x.mean(-1)", "off"),  # not on the lists
-        (LINEAR, "F.linear(input, weight, bias)", "lower"),
-        (LINEAR, "input @ weight.t() + bias", "lower"),
-        ("x[..., D], w1[H, D], w2[D, H]", "F.silu(x @ w1.t()) @ w2.t()", "lower"),
-        ("x", "torch.exp(x)", "float32"),
-        ("x", "x.softmax(-1)", "float32"),
-        ("x", "x ** 2", "float32"),
-        ("x", "2 ** x", "float32"),
-        ("x", "1 / x", "float32"),
+        (LINEAR, "F.linear(input, weight, bias)", "region"),
+        (LINEAR, "input @ weight.t() + bias", "region"),
+        ("x[..., D], w1[H, D], w2[D, H]", "F.silu(x @ w1.t()) @ w2.t()", "region"),
+        ("x", "torch.exp(x)", "region"),
+        ("x", "x.softmax(-1)", "region"),
+        ("x", "x ** 2", "region"),
+        ("x", "2 ** x", "region"),
+        ("x", "1 / x", "region"),
         ("x, y", "x / y", "off"),
         ("x", "x / 2 ** 0.5", "off"),  # of Python's numbers
         ("x", "x * math.exp(2.0)", "off"),
@@ -37,55 +38,54 @@ LINEAR = "input[..., K], weight[N, K], bias[N]?"
         ("x, w", "torch.einsum('bd,dn->bn', x.to(torch.float32), w)", "region"),
         ("x", "torch.exp(x.float()).type_as(x)", "region"),
         ("x", "torch.exp(x.float()).to(x)", "region"),
-        ("x", "torch.exp(x).to(torch.float32)", "float32"),
+        ("x", "torch.exp(x).to(torch.float32)", "region"),
         ("x[..., D], w[D, H]", "(x + torch.randn_like(x)) @ w", "region"),
-        ("x[N, N]", "for _ in range(3):\n    x = x @ x\nreturn x", "lower"),
-        ("*tensors", "torch.stack(tensors).sum(0)", "float32"),
+        ("x[N, N]", "for _ in range(3):\n    x = x @ x\nreturn x", "region"),
+        ("*tensors", "torch.stack(tensors).sum(0)", "region"),
         ("x", "x.argmax(-1)", "off"),
     ],
 )
 def test_the_forward_tells(inputs: str, forward: str, amp: str) -> None:
     inputs = inputs.replace("m[bool]", "m[N; bool]")
-    assert derive(spec_of(inputs, forward=forward)).autocast == Autocast(amp)  # type: ignore[arg-type]
-
-
-def test_what_changes_in_place_is_not_cast() -> None:
-    spec = spec_of("x[N, N], w[N, N]", forward="x.add_(w @ w)", dirty=["x"])
-    assert derive(spec).autocast.amp == "region"
+    assert derive(spec_of(inputs, forward=forward)).amp == amp
 
 
 def test_functions_of_the_users_say_nothing() -> None:
     spec = spec_of(
         "x", forward="softmax(x)", import_=["mine:softmax"], grad={"x": "grad_output"}
     )
-    assert derive(spec).autocast.amp == "off"
+    assert derive(spec).amp == "off"
 
 
-def test_the_inputs_of_a_surrogate_keep_their_dtype() -> None:
+def test_a_surrogate_tells_too() -> None:
     options = {"forward": "torch.sign(x)", "surrogate": "1 / (1 + torch.exp(-x))"}
-    assert derive(spec_of("x", **options)).autocast.amp == "region"
+    assert derive(spec_of("x", **options)).amp == "region"
 
 
 def test_without_a_backward_there_is_nothing_to_say() -> None:
     spec = spec_of(
         "x[N, K], w[K, M]", outputs="y[N; int]", forward="(x @ w).argmax(-1)"
     )
-    assert derive(spec).autocast.amp == "off"
+    assert derive(spec).amp == "off"
 
 
-def test_autocast_is_off_around_a_cast_that_it_would_undo() -> None:
+def test_what_is_stated_goes_first() -> None:
     inputs, forward = "q[..., D], k[S, D]", "torch.softmax(q @ k.mT, -1)"
-    stated = [
-        derive(spec_of(inputs, forward=forward, amp=amp)).autocast
-        for amp in ("lower", "float32", "region", "off")
-    ]
-    assert [(item.amp, item.off) for item in stated] == [
-        ("lower", True),
-        ("float32", True),
-        ("region", False),
-        ("off", False),
-    ]
-    assert not derive(spec_of("x", forward="x * 2", amp="float32")).autocast.off
+    for amp in ("float32", "region", "off"):
+        assert derive(spec_of(inputs, forward=forward, amp=amp)).amp == amp
+
+
+def test_a_registered_op_is_computed_in_float32() -> None:
+    """A compiler runs it outside of the region."""
+    assert derive(spec_of(LINEAR, forward=MATHS, style="library")).amp == "float32"
+    assert derive(spec_of("x", forward="x * 2", style="library")).amp == "off"
+
+
+def test_what_an_older_version_cast_is_a_region() -> None:
+    """But for a registered op, which has none."""
+    assert spec_of(LINEAR, forward=MATHS, amp="lower").amp == "region"
+    registered = spec_of(LINEAR, forward=MATHS, amp="lower", style="library")
+    assert registered.amp == "float32"
 
 
 def test_what_autocast_leaves_alone_has_no_line_of_it() -> None:

@@ -606,7 +606,11 @@ def test_where_the_backward_of_the_function_raises_too_nothing_is_compared(
     assert "note: new-op wants more of it: backward: raised IndexError" in outcome.err
 
 
-GATE = {"forward": "x * x * torch.sigmoid(y)", "once_differentiable": True}
+GATE = {
+    "forward": "x * x * torch.sigmoid(y)",
+    "once_differentiable": True,
+    "amp": "off",
+}
 
 
 def read(text: str) -> Function:
@@ -639,7 +643,7 @@ def computed(function: Function) -> list[str]:
 
 
 def test_another_branch_of_the_grad_mode_stays() -> None:
-    text = op_text("x[N]", forward="torch.exp(x)", style="combined")
+    text = op_text("x[N]", forward="torch.exp(x)", style="combined", amp="off")
     text = text.replace(
         "        return grad_output",
         "        if torch.is_grad_enabled():\n            print(1)\n        return grad_output",

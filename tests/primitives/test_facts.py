@@ -412,28 +412,6 @@ def test_autocast_of_the_cpu_casts_no_more() -> None:
                 ), rule.name
 
 
-def results_on_a_cpu(rule: Rule, enabled: bool) -> set[torch.dtype]:
-    """The dtypes of what a rule gives of bfloat16, under autocast or without."""
-    found = set[torch.dtype]()
-    for sample in samples(TABLE, rule):
-        given = drawn_values(TABLE, rule, sample, torch.bfloat16)
-        with suppress(*REFUSED), torch.autocast("cpu", enabled=enabled):
-            results = tree_leaves(called(rule.spelled, given))
-            found |= {x.dtype for x in results if isinstance(x, Tensor)}
-    return found
-
-
-def test_what_a_cpu_computes_in_float32_alone_is_said() -> None:
-    single = {torch.float32, torch.complex64}
-    for rule in RULES:
-        facts = rule.facts
-        is_said = "single_on_cpu" in facts.flags or facts.category == "linalg"
-        if is_said or facts.autocast in ("float32", "region"):
-            continue
-        brought = results_on_a_cpu(rule, True) - results_on_a_cpu(rule, False)
-        assert not brought & single, rule.name
-
-
 def test_what_has_a_pole_has_no_bound_at_zero() -> None:
     table = built_in_primitives()
     found = [name for name in table if "pole" in table.facts(name).flags]

@@ -33,7 +33,7 @@ LINEAR_MATHS: Raw = {
         "bias": "grad_output.reshape(-1, weight.shape[0]).sum(0)",
     },
 }
-LONG = "a_rather_long_name_of_an_input_for_a_tensor"
+LONG = "a_rather_long_name_of_an_input_tensor"
 SPECS: dict[str, Raw] = {
     "skeleton": {"inputs": "input, weight, bias?"},
     "skeleton_combined": {"inputs": "x, eps: float = 1e-6", "style": "combined"},

@@ -23,6 +23,8 @@ def with_casts(
         facts = op.facts
         if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
             args = _in_one_dtype(make, op, args)
+        if op.rule == "zeros":
+            args = (_of_its_dtype(args[0]), *args[1:])
         return make.program.over(op, args)
 
     return renewed(roots.values(), held, with_cast)
@@ -39,6 +41,12 @@ def _in_one_dtype(make: Maker, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
         return args
     like = min(computed, key=lambda arg: (_is_zeros(arg), _is_lowered(arg)))
     return tuple(_cast(make, arg, like) if arg in alike else arg for arg in args)
+
+
+def _of_its_dtype(op: Op) -> Op:
+    """The first value that surely has its dtype, so that nothing is computed for that alone."""
+    given = [arg for arg in tensors(op.args) if _has_dtype_of(op, arg)]
+    return _of_its_dtype(given[0]) if given else op
 
 
 def _cast(make: Maker, arg: Op, like: Op) -> Op:
@@ -79,7 +87,8 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     """Whether a value surely has the dtype of another one that it is computed of."""
     if op is like:
         return True
-    if op.facts.autocast or op.rule == "vjp":
+    kept = op.facts.autocast == "number_first" and op.args[0].is_tensor
+    if op.facts.autocast and not kept or op.rule == "vjp":
         return False
     said = op.facts.dtype
     if isinstance(said, int):

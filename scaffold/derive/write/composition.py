@@ -15,9 +15,17 @@ from typing import TypeGuard
 
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
-from scaffold.derive.autocast import autocast_of
+from scaffold.derive.autocast import amp_of
 from scaffold.derive.backward_program import free_reads, read_names
-from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Element, Maths
+from scaffold.derive.derivation import (
+    LINE,
+    METHOD,
+    STEP,
+    Block,
+    Element,
+    Maths,
+    indent_of,
+)
 from scaffold.derive.forward.body import gradient_names
 from scaffold.derive.forward.live_forward import effects
 from scaffold.derive.forward.ssa_names import with_names_again
@@ -60,7 +68,7 @@ def composed(
     own = outer_names(spec, maths.forward)  # and what a gradient of a local is called
     fixed = {*own, *(f"grad_{name}" for name in own), *outside}
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
-    known = _Known(spec, maths, every, frozenset(fixed), autocast_of(spec).indent)
+    known = _Known(spec, maths, every, frozenset(fixed), indent_of(amp_of(spec)))
     while True:
         shorter = known.joined(known.renamed(blocks))
         if shorter == blocks:

@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from typing import NamedTuple
 
-from scaffold.derive.autocast import autocast_of
+from scaffold.derive.autocast import amp_of
 from scaffold.derive.autograd_fallback import pullback_of
 from scaffold.derive.backward_program import free_reads, needed_for, read_names
 from scaffold.derive.derivation import (
@@ -249,7 +249,7 @@ def _attempt(
         over=set(),
         own=own,
         indent=backward.indent,
-        region=autocast_of(spec).is_region,
+        region=amp_of(spec) == "region",
         dialect=dialect_of(applier.table, backward.forward.expressions()),
     )
     statements = emitted(emission, backward.roots)

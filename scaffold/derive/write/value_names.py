@@ -320,7 +320,10 @@ class Namer:
 
     def _roles(self, op: Op) -> list[str]:
         if op not in self.roles:
-            self.roles[op] = self._roles_played(op)
+            cast = op.rule == "cast"
+            self.roles[op] = (
+                self._cast_of(op.args[0]) if cast else self._roles_played(op)
+            )
         return self.roles[op]
 
     def _roles_played(self, op: Op) -> list[str]:
@@ -363,6 +366,9 @@ class Namer:
         plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
         words = _roles_of(op.facts.words) or VALUE.get(op.rule, (plain,))
         return [*self._by_argument(op), *self._in_sum(op), *words]
+
+    def _cast_of(self, op: Op) -> list[str]:
+        return [f"{name}_cast" for name in (self._exact(op), *self._roles(op)) if name]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
         """What the name of what it is computed of says: `var` is `exp(logvar)`, `gate` is `F.linear(x, w_gate)`, `scaled_logits` is `beta * logits`."""

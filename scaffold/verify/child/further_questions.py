@@ -30,7 +30,7 @@ from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
 ERRORS = 4  # times those of autograd's own, as the generated test allows
-NOT_THERE = "--amp says what an op does there: lower, float32, region or off"
+NOT_THERE = "--amp says what an op does there: region, float32 or off"
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
 NO_NUMBER = "not finite"
 THERE = "where plain PyTorch has it"

@@ -175,7 +175,7 @@ def _imprecise(
             actual = _ends(checks, checks.OPERATOR(*inputs))
         found = _losses(actual, inputs)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return {RAISED: f"the op {raised(error)}"}
+        return {RAISED: f"the op {raised(error)} (--amp float32 casts its inputs)"}
     compared = [] if checks.SURROGATE else [*zip(actual, plain, right, strict=True)]
     compared += zip(found, wanted, exact, strict=True)
     words = {at: _off(*each, low) for at, each in enumerate(compared)}

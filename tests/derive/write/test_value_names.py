@@ -246,7 +246,7 @@ def test_what_has_its_shape_is_not_summed_to_it(case: Case) -> None:
                 "gate = x @ w_gate.t()\nup = x @ w_up.t()\n"
                 "return (gate * torch.sigmoid(gate) * up) @ w_down.t()"
             ),
-            {"activated", "hidden", "grad_hidden", "grad_gate", "grad_up"},
+            {"activated", "hidden_cast", "grad_hidden", "grad_gate", "grad_up"},
         ),
         (  # so many times what is divided by a number, or multiplied with one
             "x[B, T, D], query[D], t=1.0",
