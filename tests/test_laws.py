@@ -554,7 +554,7 @@ BUDGET = {
     "render": 5924,
     "spec": 4703,
     "verify": 4851,
-    "workspace": 2022,
+    "workspace": 2023,
 }
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
-_SILENT = frozenset({"ctx", "decorator_list", *BLOCKS})
+_SILENT = frozenset({"ctx", "decorator_list"})
 _FIXED = frozenset({"[", "]", "{", "}", ":"})  # no formatter moves a comment past one
 _CODE = frozenset({tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING})
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -154,7 +154,9 @@ def _said(value: object) -> str:
         case ast.Delete(targets):
             return f"Delete{_said([*_flat(targets)])}"
         case ast.AST():
-            fields = (name for name in value._fields if name not in _SILENT)
+            # The body of a statement is statements of its own; of `a if b else c` it is a value.
+            silent = _SILENT if isinstance(value, ast.expr) else _SILENT | BLOCKS
+            fields = (name for name in value._fields if name not in silent)
             inner = ",".join(_said(getattr(value, name, None)) for name in fields)
             return f"{type(value).__name__}({inner})"
         case list():

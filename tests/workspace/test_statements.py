@@ -187,6 +187,20 @@ def test_a_change_of_any_token_is_a_difference(name: str) -> None:
     assert count > 500
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('x = "a" if y else z\n', 'x = "b" if y else z\n'),
+        ('x = y if z else "a"\n', 'x = y if z else "b"\n'),
+        ('f = lambda x: "a"\n', 'f = lambda x: "b"\n'),
+    ],
+)
+def test_a_change_in_a_value_that_is_called_a_body_is_a_difference(
+    one: str, other: str
+) -> None:
+    assert normal_form(one) != normal_form(other)
+
+
 def test_the_texts_of_the_statements_are_the_text() -> None:
     sources = [*EXAMPLES, *sorted((ROOT / "scaffold/workspace").glob("*.py"))]
     texts = [path.read_text() for path in sources]
