@@ -1,4 +1,4 @@
-"""What of PyTorch works with generated ops: a table of checks by styles, with forward mode and with double backward, in Markdown.
+"""What of PyTorch works with generated ops: a table of checks by styles and with forward mode, in Markdown.
 
 In: `python -m benchmarks.compatibility [NAME ...] [--style STYLE ...] [--check WORD] [--inductor]`, in an environment with torch: the examples that are named, else all with a
 gradient. Each is generated in every style that it can have, with its test, which says how inputs are made.
@@ -32,7 +32,6 @@ STYLES: dict[str, tuple[str, ...]] = {
     "combined": ("--style", "combined"),
     "library": ("--style", "library"),
     "forward-ad": ("--style", "setup-context", "--forward-ad"),
-    "double-backward": ("--save-policy", "balanced", "--double-backward"),
 }
 UNSAID: dict[str, Any] = {
     "supports_gradcheck": True,
@@ -98,7 +97,6 @@ NEVER = {
     "combined": FUNC,
     "library": ("torch.func", "vmap(grad)", "forward mode", "jacfwd"),
     "setup-context": ("forward mode", "jacfwd"),
-    "double-backward": ("forward mode", "jacfwd"),
 }
 
 
@@ -177,7 +175,7 @@ Needs = Callable[[Op], bool]
 NEEDS: dict[str, Needs] = {}
 SINCE: dict[str, str] = {}  # the oldest PyTorch in which generated ops pass
 FLOOR = "2.4"  # of what is generated: whether autocast is on for a device can be asked
-COMPILED = "2.5"  # with `--double-backward` 2.6
+COMPILED = "2.5"
 
 
 def check(

@@ -13,36 +13,58 @@ class AttentionFunction(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def forward(
+        query: Tensor, key: Tensor, value: Tensor, scale: float
+    ) -> tuple[Tensor, Tensor]:
         probs = torch.softmax(query @ key.mT * scale, dim=-1)
-        return probs @ value
+        return probs @ value, probs
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
         query, key, value, scale = inputs
-        ctx.save_for_backward(query, key, value)
+        output, probs = outputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(
+            query if ctx.needs_input_grad[1] else None,
+            key if ctx.needs_input_grad[0] else None,
+            value,
+            probs,
+        )
         ctx.scale = scale
+        ctx.query_shape = query.shape
+        ctx.key_shape = key.shape
+        ctx.output_shape = output.shape
         device = "cpu" if query.is_meta else query.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_output: Tensor | None, extra_grad_probs: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            if grad_output.is_complex():
-                raise TypeError("attention: value must be real")
-            query, key, value = ctx.saved_tensors
+            query, key, value, probs = ctx.saved_tensors
+            if grad_output is None:
+                grad_output = probs.new_zeros(ctx.output_shape)
             grad_query = grad_key = grad_value = None
-            probs = torch.softmax(query @ key.mT * ctx.scale, dim=-1)
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
                 grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
-                inner = (grad_probs * probs).sum(dim=-1, keepdim=True)
-                grad_scores = probs * (grad_probs - inner)
+                if extra_grad_probs is not None:
+                    grad_probs = grad_probs + extra_grad_probs
+                grad_scores = torch.ops.aten._softmax_backward_data(
+                    grad_probs.to(probs.dtype), probs, -1, probs.dtype
+                )
             if ctx.needs_input_grad[0]:
-                grad_query = (ctx.scale * (grad_scores @ key)).sum_to_size(query.shape)
+                grad_query = (ctx.scale * (grad_scores @ key)).sum_to_size(
+                    ctx.query_shape
+                )
             if ctx.needs_input_grad[1]:
-                grad_key = (ctx.scale * (grad_scores.mT @ query)).sum_to_size(key.shape)
+                grad_key = (ctx.scale * (grad_scores.mT @ query)).sum_to_size(
+                    ctx.key_shape
+                )
             if ctx.needs_input_grad[2]:
                 grad_value = (probs.mT @ grad_output).sum_to_size(value.shape)
             return grad_query, grad_key, grad_value, None
@@ -62,4 +84,5 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scale: float = 1.0) -> 
         value: Tensor of shape ``(..., sources, E)``.
         scale: Constant.
     """
-    return AttentionFunction.apply(query, key, value, scale)
+    output, _probs = AttentionFunction.apply(query, key, value, scale)
+    return output

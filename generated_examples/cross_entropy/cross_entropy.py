@@ -13,7 +13,7 @@ class CrossEntropyFunction(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: Tensor, target: Tensor) -> Tensor:
+    def forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if logits.ndim != 2:
             raise ValueError(f"logits[N, C] has shape {[*logits.shape]}, not 2-D")
         if target.shape != (logits.shape[0],):
@@ -21,24 +21,44 @@ class CrossEntropyFunction(Function):
                 f"target[N] has shape {[*target.shape]}, not {[logits.shape[0]]}"
             )
         log_probs = torch.log_softmax(logits, dim=-1)
-        return -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean()
+        return -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean(), log_probs
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
         logits, target = inputs
-        ctx.save_for_backward(logits, target)
+        _output, log_probs = outputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(target, log_probs)
         device = "cpu" if logits.is_meta else logits.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_output: Tensor | None, extra_grad_log_probs: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            logits, target = ctx.saved_tensors
-            onehot = torch.zeros_like(logits).scatter(-1, target.unsqueeze(-1), 1)
-            probs = torch.softmax(logits, dim=-1)
-            return grad_output / target.numel() * (probs - onehot), None
+            target, log_probs = ctx.saved_tensors
+            if grad_output is None:
+                grad_output = log_probs.new_zeros(())
+            g = grad_output / target.numel()
+            neg_grad_gathered = g.expand((log_probs.shape[0], 1))
+            grad_log_probs = torch.ops.aten.gather_backward(
+                -neg_grad_gathered,
+                log_probs,
+                -1,
+                target.unsqueeze(-1),
+                sparse_grad=False,
+            )
+            if extra_grad_log_probs is not None:
+                grad_log_probs = grad_log_probs + extra_grad_log_probs
+            grad_logits = torch.ops.aten._log_softmax_backward_data(
+                grad_log_probs.to(log_probs.dtype), log_probs, -1, log_probs.dtype
+            )
+            return grad_logits, None
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -53,4 +73,5 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
         logits: Tensor of shape ``(N, C)``.
         target: Long tensor of shape ``(N,)``, below C.
     """
-    return CrossEntropyFunction.apply(logits, target)
+    output, _log_probs = CrossEntropyFunction.apply(logits, target)
+    return output

@@ -14,33 +14,61 @@ class FocalLossFunction(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: Tensor, target: Tensor, gamma: float) -> Tensor:
+    def forward(
+        logits: Tensor, target: Tensor, gamma: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         margin = torch.where(target, logits, -logits)
-        weight = torch.sigmoid(-margin) ** gamma
-        return -(weight * F.logsigmoid(margin)).mean()
+        sigmoid = torch.sigmoid(-margin)
+        weight = sigmoid**gamma
+        logsigmoid = F.logsigmoid(margin)
+        return -(weight * logsigmoid).mean(), sigmoid, weight, logsigmoid
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Tensor, Tensor, Tensor, Tensor],
+    ) -> None:
         logits, target, gamma = inputs
-        ctx.save_for_backward(logits, target)
+        _output, sigmoid, weight, logsigmoid = outputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(target, sigmoid, weight, logsigmoid)
         ctx.gamma = gamma
+        ctx.logits_shape = logits.shape
         device = "cpu" if logits.is_meta else logits.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any,
+        grad_output: Tensor | None,
+        extra_grad_sigmoid: Tensor | None,
+        extra_grad_weight: Tensor | None,
+        extra_grad_logsigmoid: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            logits, target = ctx.saved_tensors
-            margin = torch.where(target, logits, -logits)
-            sigmoid = torch.sigmoid(-margin)
-            weight = sigmoid**ctx.gamma
-            logsigmoid = F.logsigmoid(margin)
-            product = weight * (ctx.gamma * logsigmoid * (1 - sigmoid) - sigmoid)
-            grad_margin = grad_output / margin.numel() * product
-            selected_grad = torch.where(target, grad_margin, -grad_margin)
-            return selected_grad.sum_to_size(logits.shape), None, None
+            target, sigmoid, weight, logsigmoid = ctx.saved_tensors
+            if grad_output is None:
+                grad_output = sigmoid.new_zeros(())
+            g = grad_output / sigmoid.numel()
+            power = sigmoid ** (0 if ctx.gamma == 0 else ctx.gamma - 1)
+            grad_logsigmoid = -g * weight
+            if extra_grad_logsigmoid is not None:
+                grad_logsigmoid = grad_logsigmoid + extra_grad_logsigmoid
+            grad_times_sigmoid = grad_logsigmoid * sigmoid
+            grad_weight = -g * logsigmoid
+            if extra_grad_weight is not None:
+                grad_weight = grad_weight + extra_grad_weight
+            grad_sigmoid = ctx.gamma * grad_weight * power
+            if extra_grad_sigmoid is not None:
+                grad_sigmoid = grad_sigmoid + extra_grad_sigmoid
+            grad_preactivation = torch.ops.aten.sigmoid_backward(grad_sigmoid, sigmoid)
+            grad_margin = grad_times_sigmoid - grad_preactivation
+            net_grad = grad_preactivation - grad_times_sigmoid
+            selected_grad = torch.where(target, grad_margin, net_grad)
+            return selected_grad.sum_to_size(ctx.logits_shape), None, None
 
 
 def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
@@ -57,7 +85,10 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
         target: Boolean tensor of shape ``(..., N)``.
         gamma: Constant.
     """
-    return FocalLossFunction.apply(logits, target, gamma)
+    output, _sigmoid, _weight, _logsigmoid = FocalLossFunction.apply(
+        logits, target, gamma
+    )
+    return output
 
 
 class FocalLoss(nn.Module):

@@ -73,6 +73,8 @@ class OpTests:
     make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
     reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
     surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    stated: ClassVar[Callable[..., Any] | None] = None  # its gradients, by formulas
+    kinks: ClassVar[tuple[float, ...]] = ()  # what its gradients compare inputs with
     differentiable: ClassVar[tuple[str, ...]] = ()
     cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
     empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
@@ -87,6 +89,7 @@ class OpTests:
 
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
+    # PyTorch's decorator raises where grad_output itself requires grad.
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
     gradcheck_options: ClassVar[Options] = {}
     rtol: ClassVar[float | None] = None  # of all other comparisons
@@ -252,6 +255,55 @@ class OpTests:
         inputs = self.inputs(**case, layout=layout)
         expected = self.expected_gradients(inputs)
         self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def stated_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """What the formulas give for the grad_output of `gradients`."""
+        (output,) = self.run(*inputs)
+        torch.manual_seed(1)
+        grad_output = permuted(torch.randn_like(output.contiguous()))
+        values = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+        assert self.stated is not None
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        pairs = zip(self.stated(*values, grad_output), needed, strict=True)
+        return tuple(gradient.sum_to_size(x.shape) for gradient, x in pairs)
+
+    def test_gradients_at_kinks(self) -> None:
+        """Of inputs that are what they are compared with `>` is not `>=`."""
+        for at in self.argnums(self.inputs()):
+            values = self.inputs()
+            shape = values[at].shape
+            others = [x for x in values if isinstance(x, Tensor) and x.shape == shape]
+            others.pop([x is values[at] for x in others].index(True))
+            points: list[Any] = [*self.kinks, *(x.detach() for x in others)]
+            for value in points:
+                inputs = self.inputs()
+                some = torch.arange(shape.numel()).reshape(shape) % 2 == 0
+                with torch.no_grad():
+                    mixed = torch.where(some.to(inputs[at].device), value, inputs[at])
+                    inputs[at].copy_(mixed)
+                stated = self.stated_gradients if self.stated else None
+                expected = (stated or self.expected_gradients)(inputs)
+                if all(x.isfinite().all() for x in expected):
+                    self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def test_recorded_gradients(self) -> None:
+        """A backward that autograd records may go another way: it gives the same."""
+        inputs = self.inputs()
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        outputs = self.differentiable_outputs(self.op(*inputs))
+        weights = [torch.randn_like(x) for x in outputs]
+        found = (
+            torch.autograd.grad(
+                outputs,
+                needed,
+                weights,
+                retain_graph=True,
+                create_graph=recorded,
+                materialize_grads=True,
+            )
+            for recorded in (False, True)
+        )
+        self.assert_close(*found)
 
     def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
         """Exact shape and dtype where a gradient is needed, None elsewhere.
@@ -580,6 +632,7 @@ class TestFocalLoss(OpTests):
     function = FocalLossFunction
     differentiable = ("logits",)
     takes_means = True
+    kinks = (-2.0, 0.0, 2.0)
     autocast = "region"
     constants: ClassVar[Case] = {"gamma": 1.0}
     cases: ClassVar[Cases] = {

@@ -73,6 +73,7 @@ class OpTests:
     changed_in_place: ClassVar[tuple[str, ...]] = ()
     layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
 
+    # PyTorch's decorator raises where grad_output itself requires grad.
     rtol: ClassVar[float | None] = None  # of all other comparisons
     atol: ClassVar[float | None] = None
 
@@ -213,6 +214,25 @@ class OpTests:
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
         pairs = zip(self.stated(*values, grad_output), needed, strict=True)
         return tuple(gradient.sum_to_size(x.shape) for gradient, x in pairs)
+
+    def test_recorded_gradients(self) -> None:
+        """A backward that autograd records may go another way: it gives the same."""
+        inputs = self.inputs()
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        outputs = self.differentiable_outputs(self.op(*inputs))
+        weights = [torch.randn_like(x) for x in outputs]
+        found = (
+            torch.autograd.grad(
+                outputs,
+                needed,
+                weights,
+                retain_graph=True,
+                create_graph=recorded,
+                materialize_grads=True,
+            )
+            for recorded in (False, True)
+        )
+        self.assert_close(*found)
 
     def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
         """Exact shape and dtype where a gradient is needed, None elsewhere.

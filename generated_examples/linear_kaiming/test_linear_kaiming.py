@@ -73,7 +73,8 @@ class OpTests:
 
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
-    saves_nothing: ClassVar[bool] = False  # its gradient is linear in grad_output alone
+    # PyTorch's decorator raises where grad_output itself requires grad.
+    decorated_once: ClassVar[bool] = False
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
     supports_vmap: ClassVar[bool] = True
     supports_jacrev: ClassVar[bool] = True
@@ -228,7 +229,7 @@ class OpTests:
         inputs = self.inputs()
         output = self.run(*inputs)[0]
         first = next(x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
-        grad_output = torch.ones_like(output, requires_grad=self.saves_nothing)
+        grad_output = torch.ones_like(output, requires_grad=self.decorated_once)
         with pytest.raises(
             RuntimeError, match=r"differentiable once|differentiate twice"
         ):
@@ -525,6 +526,7 @@ class TestLinearKaiming(OpTests):
     function = LinearKaimingFunction
     differentiable = ("input", "weight", "bias")
     supports_double_backward = False
+    decorated_once = True
     supports_vmap = False
     supports_jacrev = False
     autocast = "region"

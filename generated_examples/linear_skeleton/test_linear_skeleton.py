@@ -73,6 +73,7 @@ class OpTests:
     supports_batched_gradcheck: ClassVar[bool] = True
     supports_double_backward: ClassVar[bool] = True
     reads_saved: ClassVar[bool] = True  # where Python sees it
+    # PyTorch's decorator raises where grad_output itself requires grad.
     unsupported_of_empty: ClassVar[Sequence[str]] = ()
     gradcheck_options: ClassVar[Options] = {}
     rtol: ClassVar[float | None] = None  # of all other comparisons
@@ -189,6 +190,25 @@ class OpTests:
         )
         if self.supports_double_backward and "double_backward" not in unsupported:
             assert gradgradcheck(self.run, inputs, **options)
+
+    def test_recorded_gradients(self) -> None:
+        """A backward that autograd records may go another way: it gives the same."""
+        inputs = self.inputs()
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        outputs = self.differentiable_outputs(self.op(*inputs))
+        weights = [torch.randn_like(x) for x in outputs]
+        found = (
+            torch.autograd.grad(
+                outputs,
+                needed,
+                weights,
+                retain_graph=True,
+                create_graph=recorded,
+                materialize_grads=True,
+            )
+            for recorded in (False, True)
+        )
+        self.assert_close(*found)
 
     def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
         """Exact shape and dtype where a gradient is needed, None elsewhere.

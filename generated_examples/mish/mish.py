@@ -14,32 +14,45 @@ class MishFunction(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x * torch.tanh(F.softplus(x))
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        tanh = torch.tanh(F.softplus(x))
+        return x * tanh, tanh
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
         (x,) = inputs
-        ctx.save_for_backward(x)
+        _output, tanh = outputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, tanh)
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+    def backward(
+        ctx: Any, grad_output: Tensor | None, extra_grad_tanh: Tensor | None
+    ) -> Tensor:
         with ctx.autocast:
-            (x,) = ctx.saved_tensors
-            sigmoid = torch.sigmoid(x)
-            squared = (1 - sigmoid) ** 2
-            denom = 1 + squared
-            total = 2 - sigmoid + 4 * x * squared / denom
-            return grad_output * sigmoid * total / denom
+            x, tanh = ctx.saved_tensors
+            if grad_output is None:
+                grad_output = torch.zeros_like(x)
+            grad_tanh = grad_output * x
+            if extra_grad_tanh is not None:
+                grad_tanh = grad_tanh + extra_grad_tanh
+            grad_preactivation = torch.ops.aten.tanh_backward(grad_tanh, tanh)
+            grad_x_via_softplus = torch.ops.aten.softplus_backward(
+                grad_preactivation, x, 1, 20
+            )
+            return grad_output * tanh + grad_x_via_softplus
 
 
 def mish(x: Tensor) -> Tensor:
     """Compute ``x * torch.tanh(F.softplus(x))``."""
-    return MishFunction.apply(x)
+    output, _tanh = MishFunction.apply(x)
+    return output
 
 
 class Mish(nn.Module):

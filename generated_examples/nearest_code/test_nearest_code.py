@@ -63,6 +63,7 @@ class OpTests:
     changed_in_place: ClassVar[tuple[str, ...]] = ()
     layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
 
+    # PyTorch's decorator raises where grad_output itself requires grad.
     rtol: ClassVar[float | None] = None  # of all other comparisons
     atol: ClassVar[float | None] = None
 

@@ -13,37 +13,46 @@ class RMSNormFunction(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         if weight.shape != (x.shape[-1],):
             raise ValueError(
                 f"weight[features] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
             )
         rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)
-        return x * rstd * weight
+        return x * rstd * weight, rstd
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, eps = inputs
-        ctx.save_for_backward(x, weight)
-        ctx.eps = eps
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+    ) -> None:
+        x, weight, _eps = inputs
+        _output, rstd = outputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weight, rstd)
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
         )
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad_output: Tensor | None, extra_grad_rstd: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
+            x, weight, rstd = ctx.saved_tensors
+            if grad_output is None:
+                grad_output = torch.zeros_like(x)
             if grad_output.is_complex():
                 raise TypeError("rms_norm: x and weight must be real")
-            x, weight = ctx.saved_tensors
             grad_x = grad_weight = None
-            rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + ctx.eps)
             x_hat = x * rstd
             if ctx.needs_input_grad[0]:
                 grad_x_hat = grad_output * weight
-                inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
-                grad_x = rstd * (grad_x_hat - inner * x_hat)
+                grad_rstd = (grad_x_hat * x).sum(-1, keepdim=True)
+                if extra_grad_rstd is not None:
+                    grad_rstd = grad_rstd + extra_grad_rstd
+                g = grad_rstd * rstd**2 / grad_output.shape[-1]
+                grad_x = grad_x_hat * rstd - g * x_hat
             if ctx.needs_input_grad[1]:
                 grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
             return grad_x, grad_weight, None
@@ -62,7 +71,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
         weight: Tensor of shape ``(features,)``.
         eps: Constant.
     """
-    return RMSNormFunction.apply(x, weight, eps)
+    output, _rstd = RMSNormFunction.apply(x, weight, eps)
+    return output
 
 
 class RMSNorm(nn.Module):

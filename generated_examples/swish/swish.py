@@ -26,6 +26,9 @@ class SwishFunction(Function):
         if grad_output.is_complex():
             raise TypeError("swish: x must be real")
         (x,) = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return torch.ops.aten.silu_backward(grad_output, x)
+        # silu_backward has no derivative
         sigmoid = torch.sigmoid(x)
         return grad_output * sigmoid * (1 + x * (1 - sigmoid))
 

@@ -27,6 +27,10 @@ class SwishStrictFunction(Function):
         if grad_output.is_complex():
             raise TypeError("swish_strict: x must be real")
         (x,) = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            grad_x: Tensor = torch.ops.aten.silu_backward(grad_output, x)
+            return grad_x
+        # silu_backward has no derivative
         sigmoid = torch.sigmoid(x)
         grad_x: Tensor = grad_output * sigmoid * (1 + x * (1 - sigmoid))
         return grad_x

@@ -389,6 +389,7 @@ GONE = {
     "--verify": "new-op proves what it writes; with --stdout it prints that and writes nothing",
     "--no-verify": "leave it out: nothing is proven here",
     "--explain": "scaffold derive NAME --explain shows how a backward came about",
+    "--double-backward": "leave it out: every op can be differentiated again",
     "--configuration": "scaffold config shows the keys of [tool.scaffold]",
 }
 # What commands are called elsewhere, or at a first guess.

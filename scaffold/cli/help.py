@@ -86,7 +86,7 @@ _GRADIENTS = Panel(
     "Gradients, in detail",
     (
         *("--surrogate", "--derive", "--once-differentiable", "--reason"),
-        *("--double-backward", "--materialize-grads", "--save-policy", "--transforms"),
+        *("--materialize-grads", "--save-policy", "--transforms"),
         "--forward-ad",
     ),
     common=False,

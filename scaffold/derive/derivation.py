@@ -34,12 +34,14 @@ class Kept(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """An output gradient that may be None and is read with others: zeros of what is on ctx."""
+    """An output gradient that may be None and is read with others: zeros as a saved tensor has them, or of what is on ctx."""
 
     output: str
-    shape: str  # names on ctx
-    dtype: str
-    device: str
+    like: str  # a saved tensor; "" where none has that shape and dtype
+    shape: str = ""  # names on ctx
+    dtype: str = ""
+    device: str = ""
+    scalar: bool = False  # it has no dims
 
 
 class Element(NamedTuple):
@@ -91,6 +93,10 @@ class GradientStatements(NamedTuple):
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
     roles: Mapping[str, str] = {}  # a name -> what it would be if that were free
+    # The gradient that may come in for a saved local that forward returns -> the local.
+    handed: tuple[tuple[str, str], ...] = ()
+    scalars: frozenset[str] = frozenset()  # the outputs of one number
+    returned: frozenset[str] = frozenset()  # the locals that forward returns, too
 
 
 class Maths(NamedTuple):
@@ -112,6 +118,10 @@ class Maths(NamedTuple):
     like: tuple[tuple[str, str], ...]  # input -> the output that has its shape
     traits: Mapping[str, Traits]  # of the tensors that are surely there
     roles: Mapping[str, str]  # a name -> what it would be if that were free
+    # The gradient that may come in for a saved local that forward returns -> the local.
+    handed: tuple[tuple[str, str], ...] = ()
+    scalars: frozenset[str] = frozenset()  # the outputs of one number
+    returned: frozenset[str] = frozenset()  # the locals that forward returns, too
 
 
 class ShapeCheck(NamedTuple):
@@ -141,14 +151,6 @@ BY_AUTOGRAD = "autograd differentiates the forward as a whole"  # a comment
 def indent_of(amp: Amp) -> int:
     """By how many columns all lines of the backward stand further in."""
     return STEP * (amp == "region")
-
-
-class Absent(NamedTuple):
-    """A gradient that comes in as None where that of its output was not wanted: what it is then, text over ctx and what is saved."""
-
-    name: str
-    zeros: str
-    given: str  # of an optional input: what is None where that is not given; else ""
 
 
 class RealInputs(NamedTuple):
@@ -207,11 +209,11 @@ class Derivation:
     detached: frozenset[str] = frozenset()  # outputs that the forward detaches
     notes: tuple[str, ...] = ()  # what the user should know, for stderr
     checks: tuple[ShapeCheck, ...] = ()  # of the shapes that the backward is for
-    absent: tuple[Absent, ...] = ()  # gradients that may come in as None
-    double_backward: "DoubleBackward | None" = None
     kernels: "tuple[BackwardKernel, ...]" = ()  # of an op in library style
     amp: Amp = "off"  # what it does under autocast
     jvp: Jvp | None = None
+    # The gradient that may come in for a saved local that forward returns -> the local.
+    handed: tuple[tuple[str, str], ...] = ()
     real: RealInputs | None = None  # what the derived gradients take for real
 
     @property
@@ -235,13 +237,3 @@ class BackwardKernel(NamedTuple):
     statements: Lines
     results: tuple[Node, ...]
     shapes: tuple[str, ...]  # of the gradients, as code over its inputs
-
-
-class DoubleBackward(NamedTuple):
-    """The backward as a Function of its own, which the backward of the op calls with `arguments`, text over ctx and what is saved."""
-
-    spec: OpSpec
-    derivation: Derivation
-    arguments: tuple[str, ...]
-    # It is told which gradients are wanted, and returns None for the others.
-    masked: bool

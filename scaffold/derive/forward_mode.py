@@ -40,8 +40,9 @@ from scaffold.derive.graph.op import (
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
+from scaffold.derive.plan.costs import PLAIN
 from scaffold.derive.plan.recomputation import plan_reuse
-from scaffold.derive.plan.save_plan import PLAIN, BackwardGraph
+from scaffold.derive.plan.save_plan import BackwardGraph
 from scaffold.derive.rules.formulas import FormulaEvaluator
 from scaffold.derive.rules.several_results import item_at
 from scaffold.derive.rules.table import Rule

@@ -6,7 +6,7 @@ guessed.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -31,13 +31,19 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Named, Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
-from scaffold.derive.graph.shapes import Shape
+from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.plan.save_plan import BackwardGraph
-from scaffold.derive.reverse import Reverse, Reversed, may_gain_a_dim
+from scaffold.derive.plan.save_plan import BackwardGraph, worth_returning
+from scaffold.derive.reverse import (
+    NOTHING,
+    HandedAloneError,
+    Reverse,
+    Reversed,
+    may_gain_a_dim,
+)
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
@@ -50,8 +56,9 @@ from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.simplify.settled_choices import present
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
-from scaffold.derive.write.statements import gradient_statements
+from scaffold.derive.write.statements import gradient_statements, names_of_returned
 from scaffold.formula import Graph, Statement
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 SUMMED = frozenset({"summed_to", "fitted_to"})
@@ -80,7 +87,6 @@ class Question(NamedTuple):
     forward: Forward
     wanted: tuple[str, ...]  # the inputs that want a gradient
     taken: frozenset[str]  # names that the backward finds outside
-    shapes: Mapping[str, Shape] = {}  # of inputs, beside those that are declared
 
 
 class Walked(NamedTuple):
@@ -111,22 +117,41 @@ class Differentiated:
         return self.walked and _outline(self.walked.back)
 
     @cached_property
-    def _backward(self) -> BackwardGraph:
+    def _plain(self) -> BackwardGraph:
         """The gradients simplified, once for both styles; for another declaration it is mostly enough to have walked."""
         assert self.walked is not None
         return _simplified(self.walked, _in_place(self.question, self.joined))
+
+    @cached_property
+    def _backward(self) -> BackwardGraph:
+        """The gradients over what forward returns to be saved, where it does."""
+        assert self.walked is not None
+        if not returns_saved(self.walked.spec):
+            return self._plain
+        question = _in_place(self.question, self.joined)
+        return _with_returned(self.walked, question, self._plain)
+
+    def _found(self, spec: OpSpec) -> GradientStatements:
+        """The statements; with nothing saved but inputs and outputs where those over what is saved cannot be written down."""
+        assert self.walked is not None
+        try:
+            return _statements(spec, self.walked, self._backward)
+        except UnsupportedError:
+            if not self._backward.returned:
+                raise
+        return _statements(spec, self.walked, self._plain)
 
     def statements(self, spec: OpSpec) -> GradientStatements:
         """The statements that assign the gradients, in the style of the spec."""
         why = self.why
         if self.walked is not None:
             try:
-                found = _statements(spec, self.walked, self._backward)
+                found = self._found(spec)
                 graph, joined = self.question.graph, self.joined
                 return joined.derived(graph, found) if joined else found
             except (UnsupportedError, RecursionError) as error:
                 why = reason_of(error)
-        graph, forward, wanted, taken, *_ = self.question
+        graph, forward, wanted, taken = self.question
         fallback = autograd_of_forward(spec, graph, forward, wanted, taken)
         if (
             fallback is None
@@ -169,7 +194,7 @@ def differentiated(
             raise UnsupportedError("it takes any number of tensors")
         if any(item.variadic and item.differentiable for item in spec.outputs):
             raise UnsupportedError("it returns any number of tensors")
-        lowered = lower(spec, question.forward, applier, wanted, question.shapes)
+        lowered = lower(spec, question.forward, applier, wanted)
         found = replace(found, results=lowered.results)
         if other and other.walked and _broadcasts_more(program, other.walked):
             return found
@@ -203,7 +228,7 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
     """The question with an input in the place of what a variadic one makes."""
     if joined is None:
         return question
-    graph, forward, wanted, taken, *_ = question
+    graph, forward, wanted, taken = question
     names = (joined.name if name == joined.several.name else name for name in wanted)
     forward = with_joined(graph, forward, joined)
     return question._replace(
@@ -213,6 +238,69 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
 
 def reason_of(error: Exception) -> str:
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
+
+
+def returns_saved(spec: OpSpec) -> bool:
+    """Whether forward returns what is dear to compute again, to be saved: a differentiable output, which the wrapper drops.
+
+    Not where a gradient is stated, of which no graph tells what it needs; nor in forward mode, where the output would have no tangent.
+    """
+    stated = (spec.gradients, spec.backward, spec.surrogate)
+    # A rule for DTensor is of the outputs alone.
+    apart = (spec.kept, spec.dirty, spec.forward_ad, spec.sharding)
+    several = any(item.variadic for item in spec.outputs)
+    exempt = any((*stated, *apart, several, spec.once_differentiable))
+    return spec.save_policy == "balanced" and not exempt
+
+
+def _with_returned(
+    walked: Walked, question: Question, plain: BackwardGraph
+) -> BackwardGraph:
+    """The gradients over values that forward returns; what autograd hands in for these is added to their cotangents.
+
+    A value that is returned is never taken apart, so other values may be dear after that.
+    """
+    backward, alone = plain, set[Op]()
+    for _ in range(4):
+        wanted = [op for op in worth_returning(backward) if op not in alone]
+        if {*wanted} == {*backward.returned}:
+            return backward
+        try:
+            backward = _over_returned(walked, question, plain, wanted)
+        except HandedAloneError as error:
+            alone.add(error.op)
+    return backward
+
+
+def _over_returned(
+    walked: Walked, question: Question, plain: BackwardGraph, wanted: Sequence[Op]
+) -> BackwardGraph:
+    names = names_of_returned(plain, wanted)
+    taken = {*question.taken, *plain.held.values(), *names.values()}
+    handed: dict[Op, Op] = {}
+    for op in filter(carries_cotangent, wanted):
+        name = fresh(f"extra_grad_{names[op]}", taken)
+        taken.add(name)
+        handed[op] = walked.applier.program.op(
+            "cotangent", (), Named(name), kind=op.kind, shape=op.shape
+        )
+    held = {**walked.held, **names}
+    of_results = {**walked.cotangents, **{g: op for op, g in handed.items()}}
+    make = maker_of(walked.applier, walked.lowered, held, of_results)
+    back = _walked_back(walked.spec, make, walked.lowered, walked.cotangents, handed)
+    again = walked._replace(held=held, make=make, back=back)
+    found = _simplified(again, question)
+    return found._replace(
+        held=walked.held,
+        returned=names,
+        handed=handed,
+        taken={*found.taken, *names.values(), *(g.name for g in handed.values())},
+    )
+
+
+def carries_cotangent(op: Op) -> bool:
+    """Whether a gradient may be handed in for a value that is returned."""
+    return op.active and op.kind in ("real", "complex")
 
 
 def _simplified(walked: Walked, question: Question) -> BackwardGraph:
@@ -265,6 +353,11 @@ def _statements(
         ),
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
+        scalars=frozenset(
+            output.name
+            for output, result in zip(spec.outputs, results, strict=True)
+            if result.shape == SCALAR
+        ),
     )
 
 
@@ -326,15 +419,20 @@ def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op
 
 
 def _walked_back(
-    spec: OpSpec, make: Maker, lowered: Lowered, results: Mapping[Op, Op]
+    spec: OpSpec,
+    make: Maker,
+    lowered: Lowered,
+    results: Mapping[Op, Op],
+    handed: Mapping[Op, Op] = NOTHING,
 ) -> Reversed:
     """The gradients of the inputs."""
     seeds: dict[Op, list[Op]] = {}
     for cotangent, result in results.items():
         seeds.setdefault(result, []).append(cotangent)
-    # Under autocast a cotangent may have another dtype than its value, which ATen's own gradients refuse.
-    fuse = spec.forgoes_second and amp_of(spec) != "region"
-    return Reverse(make, fuse).run(seeds, lowered.inputs)
+    fuse = spec.forgoes_second or returns_saved(spec)
+    return Reverse(make, fuse, handed, once=spec.forgoes_second).run(
+        seeds, lowered.inputs
+    )
 
 
 def _over(
@@ -366,7 +464,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
             others = [op for name, op in found.gradients.items() if name != item.name]
             kept = {*held, *(op for root in others for op in root.walk())}
             renew(item.name, present(make, roots[item.name], item.name, kept))
-    if not (spec.forgoes_second or spec.once_differentiable):
+    if not (spec.forgoes_second or spec.once_differentiable or returns_saved(spec)):
         there = {*walked.lowered.results, *(op for op in held if op.rule == "input")}
         known = with_probabilities(make, roots, held, there)
         for name in roots:

@@ -8,7 +8,7 @@ differentiates the whole forward where that cannot be. All three give statements
 after that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,7 +26,6 @@ from scaffold.derive.capabilities import (
 )
 from scaffold.derive.derivation import (
     Derivation,
-    DoubleBackward,
     Forward,
     GradientStatements,
     Maths,
@@ -40,7 +39,6 @@ from scaffold.derive.forward.ssa_names import with_versions
 from scaffold.derive.library import refuse_unregistrable
 from scaffold.derive.plan.recomputation import Reuse, plan_reuse
 from scaffold.derive.saving import (
-    Context,
     ContextNames,
     Origins,
     context_of,
@@ -78,12 +76,7 @@ from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 if TYPE_CHECKING:
-    from scaffold.derive.double_backward import Fast
     from scaffold.derive.gradients import Differentiated
-    from scaffold.derive.graph.shapes import Shape
-
-Shapes = Mapping[str, "Shape"]
-NO_SHAPES: Shapes = {}
 
 
 class Source(NamedTuple):
@@ -112,10 +105,8 @@ def derive(spec: OpSpec) -> Derivation:
     found = replace(found, detached=detached, amp=amp_of(spec))
     # After all that simplifies gradients: each of these passes may leave out a conjugate.
     found = replace(found, real=_real_inputs(spec, source))
-    # Only the finished backward tells which of the declared shapes it relies on; one that is differentiated twice, on all of them.
-    checks = shape_checks(
-        spec, source.forward, found, _unknown if found.double_backward else relies
-    )
+    # Only the finished backward tells which of the declared shapes it relies on.
+    checks = shape_checks(spec, source.forward, found, relies)
     if spec.forward_ad:
         from scaffold.derive.forward_mode import with_jvp  # the engine, as below
 
@@ -195,12 +186,8 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
     return rewritten(graph, program, renaming(graph, coming))
 
 
-def _unknown(other: OpSpec) -> None:
-    """Stands for the op of another declaration where nobody asks for it."""
-
-
-def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
-    """The passes that read what the user wrote; `shapes` are known of inputs that nobody declares."""
+def _before_style(spec: OpSpec) -> Source:
+    """The passes that read what the user wrote."""
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
@@ -212,7 +199,7 @@ def _before_style(spec: OpSpec, shapes: Shapes = NO_SHAPES) -> Source:
     # Before gradients are derived: of a local that is assigned twice, they may read the first value.
     forward, versions = _with_versions(spec, graph, forward)
     # After the formulas, since only what these do not state is derived.
-    gradients, refused = _differentiated(spec, graph, forward, stated, shapes)
+    gradients, refused = _differentiated(spec, graph, forward, stated)
     return Source(graph, place, forward, versions, stated, gradients, refused)
 
 
@@ -221,7 +208,7 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
     A combined forward can save locals, and `torch.func` cannot transform it: it is for ops that give up the second derivative.
     """
-    free = spec.style_is_free and not spec.double_backward
+    free = spec.style_is_free and bool(spec.once_differentiable)
     if free and spec.derive and spec.kept is None:
         combined = replace(spec, style="combined")
         maths = _with_derived(combined, source)
@@ -234,24 +221,19 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
+    if maths.handed:  # zeros for each would be made in every backward
+        spec = replace(spec, materialize_grads=False)
     reuse, once, lines = _lines_before_ctx(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    origins = Origins(outputs, reuse.plan.saved, views, like, maths.traits)
+    origins = Origins(
+        outputs, reuse.plan.saved, views, like, maths.traits, maths.scalars
+    )
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
-    context = context_of(spec, handed, names, missing)
-    double = None
-    if spec.double_backward:
-        # After the first backward is known, and before the forward: that saves what both need.
-        from scaffold.derive.double_backward import Fast
-
-        blocks = blocks_of(maths, handed.lines)
-        fast = Fast(blocks, context, names, once and not missing)
-        context, double, notes = _double_backward(spec, source, fast)
-        maths, once = maths._replace(notes=(*maths.notes, *notes)), once and not double
+    context = context_of(spec, handed, names, missing, origins, bool(maths.handed))
     # After ctx: a local that is saved may have to be returned, or copied; and it is known which names fill it.
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     forward = with_input_names(spec, maths, forward, context)
@@ -271,7 +253,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         style=spec.style,
         once_differentiable=once,
         notes=maths.notes,
-        double_backward=double,
+        handed=maths.handed,
     )
 
 
@@ -283,7 +265,7 @@ def _lines_before_ctx(
     # First, before any line goes: what the forward computes comes again in the backward, line by line.
     reuse = plan_reuse(spec, maths)
     program = (*reuse.plan.repeated, *maths.program)
-    once = once_differentiable(spec, maths, reuse.cut_off, program)
+    once = once_differentiable(spec, maths, reuse.cut_off - maths.returned, program)
     # Before lines get names and places: what only dead lines read gets neither.
     program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
@@ -292,48 +274,6 @@ def _lines_before_ctx(
         # Before ctx, where it is decided what is saved under which test.
         lines = guarded_as_a_whole(spec, lines)
     return reuse, once, lines
-
-
-def _double_backward(
-    spec: OpSpec, source: Source, fast: "Fast"
-) -> tuple[Context, DoubleBackward | None, tuple[str, ...]]:
-    """What goes to a backward that is a Function of its own, that Function, and what the user should know of it."""
-    from scaffold.derive import double_backward as second_order
-
-    place = spec.forward.location if spec.forward else source.place
-    if not fast.once:
-        note = "double-backward changes nothing: the backward can be differentiated"
-        return fast.context, None, (f"{place}: {note}",)
-    # Once more from the forward, with nothing saved but inputs and outputs: through those autograd finds all that a gradient depends on.
-    # Not in the combined style, which would keep shapes of locals.
-    total = replace(
-        spec,
-        save_policy="recompute",
-        double_backward=False,
-        style="setup-context",
-        style_is_free=False,
-    )
-    source = _before_style(total)
-    maths = _with_derived(total, source)
-    reuse, once, lines = _lines_before_ctx(total, source, maths)
-    walked = source.gradients.results if source.gradients else ()
-    names = [output.name for output in spec.outputs]
-    first = second_order.FirstDerivative(
-        source.graph,
-        blocks_of(maths, lines),
-        dict(maths.origins),
-        dict(zip(names, (op.shape for op in walked), strict=False)),
-    )
-    why = second_order.why_not(spec, once, reuse.plan.saved, lines)
-    if not why:
-        op = second_order.as_op(spec, first, place)
-        inner = _before_style(op.spec, op.shapes)
-        second = _in_style(op.spec, inner, _with_derived(op.spec, inner))
-        why = second_order.why_not_of(second)
-    if why:
-        return fast.context, None, (f"{place}: no double backward: {why}",)
-    context, double = second_order.joined(spec, first, op, second, fast)
-    return context, double, ()
 
 
 def _if_declared_as(
@@ -377,7 +317,6 @@ def _differentiated(
     graph: Graph,
     forward: Forward | None,
     stated: Lines,
-    shapes: Shapes = NO_SHAPES,
     other: "Differentiated | None" = None,
 ) -> tuple["Differentiated | None", str | None]:
     """The gradients that no formula states, if there are any, and why they are not derived."""
@@ -393,7 +332,7 @@ def _differentiated(
     from scaffold.derive.gradients import Question, differentiated
 
     taken = outer_names(spec, forward) | there
-    question = Question(graph, forward, wanted, taken, shapes)
+    question = Question(graph, forward, wanted, taken)
     return differentiated(spec, question, other), None
 
 
@@ -432,6 +371,9 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         like=derived.like,
         traits=derived.traits,
         roles=derived.roles,
+        handed=derived.handed,
+        scalars=derived.scalars,
+        returned=derived.returned,
     )
 
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from scaffold.derive.autograd_fallback import pulled_back
 from scaffold.derive.graph import shapes
-from scaffold.derive.graph.conditions import may_be_zero
+from scaffold.derive.graph.conditions import is_recorded, may_be_zero
 from scaffold.derive.graph.op import (
     OfShape,
     Op,
     SummedTo,
+    down_to,
     is_number,
     tensors,
 )
@@ -33,6 +34,7 @@ from scaffold.derive.graph.shapes import (
     broadcast,
 )
 from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.lower.autograd_saved import values_read
 from scaffold.derive.rules.coded_gradients import CODED
 from scaffold.derive.rules.formula_words import cast_as, sum_to
 from scaffold.derive.rules.formulas import FormulaEvaluator
@@ -55,6 +57,14 @@ from scaffold.derive.simplify.rewrites import sums_to_zero
 from scaffold.formula import Node
 
 Pairs = list[tuple[Op, Op]]
+NOTHING: Mapping[Op, Op] = {}
+
+
+class HandedAloneError(Exception):
+    """Nothing but what autograd hands in reaches a saved value."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
 
 
 class Reversed(NamedTuple):
@@ -109,9 +119,18 @@ def _is_zero(make: Maker, g: Op) -> bool:
 class Reverse:
     """One walk back over the program."""
 
-    def __init__(self, make: Maker, fuse: bool) -> None:
+    def __init__(
+        self,
+        make: Maker,
+        fuse: bool,
+        handed: Mapping[Op, Op] = NOTHING,
+        once: bool = False,
+    ) -> None:
         self.make, self.program = make, make.program
         self.fuse = fuse
+        self.once = once  # what is differentiable once may be called
+        # A saved value that forward returns -> its gradient, None but in a backward that is differentiated.
+        self.handed = handed
         self.composed = Composer(make.applier)
         self.waiting: dict[Op, list[Op]] = {}  # what has reached each op so far
         self.parts: dict[Op, dict[int, Op]] = {}  # and each of several results
@@ -187,6 +206,15 @@ class Reverse:
         one = as_one_choice(self.make, total)
         return sure_of_one(self.make, one)
 
+    def _with_handed(self, op: Op, g: Op | None) -> Op:
+        """The cotangent of a value that forward returns: what reaches it, and what autograd hands in for it."""
+        if g is None:
+            raise HandedAloneError(op)
+        pair = (g, self.handed[op])
+        return self.program.op(
+            "accumulated", pair, None, kind=g.kind, shape=op.shape, active=True
+        )
+
     def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
         """Whether a cotangent may stay larger than its value: its arguments have shapes at hand to be summed to, and it has none.
 
@@ -208,6 +236,8 @@ class Reverse:
             self._pass_on_parts(op)
             return
         g = self._gathered(op)
+        if op in self.handed:
+            g = self._with_handed(op, g)
         if g is None:
             return
         if op.facts.dtype == "uniform":
@@ -281,7 +311,8 @@ class Reverse:
             return self._of_choice(op, g)
         if op.rule == "call":
             return self._of_call(op, g)
-        if composition := self.composed(op):
+        composition = self.composed(op)
+        if composition and not self._passes_over(op, composition.args.values()):
             if not composition.rule.facts.complex:
                 self.make.take_for_real(composition.args.values())
             env = {"grad": g, "result": op, **composition.args}
@@ -290,6 +321,11 @@ class Reverse:
             pairs = CODED[op.rule](self.make, op, g)
             return self._of_call(op, g) if pairs is None else pairs
         return self._of_rule(op, {"grad": g, "result": op})
+
+    def _passes_over(self, op: Op, args: Iterable[Op]) -> bool:
+        """Whether a rule for several primitives at once would leave out a saved value, for which a gradient may be handed in."""
+        inner = {*down_to((op,), {*args})} - {op, *args}
+        return not inner.isdisjoint(self.handed)
 
     def _of_choice(self, op: Op, g: Op) -> Pairs:
         """Of `a if test else b`: `g if test else 0`, and `0 if test else g`."""
@@ -341,8 +377,12 @@ class Reverse:
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self._formula(op, rule, name, composed)
+            fused = self._fused(op, rule, name)
             try:
-                gradient = FormulaEvaluator(self.make, env, home).value(formula)
+                evaluate = FormulaEvaluator(self.make, env, home).value
+                gradient = evaluate(fused or formula)
+                if fused is not None and self._ends_derivatives(gradient):
+                    gradient = self._where_recorded(evaluate(formula), gradient)
             except UnsupportedError:
                 if "grad" not in env:
                     raise
@@ -362,18 +402,38 @@ class Reverse:
         return self.make.expanded(gradient, whole)
 
     def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
-        """The formula of an argument's gradient: one call where that is wanted and is known.
-
-        What was computed in several steps has a variant of its own, if there is one.
-        """
+        """The formula of an argument's gradient; what was computed in several steps has a variant of its own, if there is one."""
         table = self.make.applier.table
         several = table.gradients(rule, name)
         if composed and len(several) > 1:
             return several[-1]
-        fused = table.fused(rule, name) if self.fuse and op.kind == "real" else None
-        if fused is not None:
-            self.make.take_for_real(op.args)
-        return fused or several[0]
+        return several[0]
+
+    def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
+        """The formula of an argument's gradient in one call, where that is wanted and is known."""
+        if not self.fuse or op.kind != "real":
+            return None
+        table = self.make.applier.table
+        fused = table.fused(rule, name)
+        if fused is None or self.once and "formula_in_place" in rule.facts.flags:
+            return None
+        named = dict(
+            zip((item.name for item in rule.parameters), op.args, strict=False)
+        )
+        more = values_read(fused) - values_read(table.gradients(rule, name)[0])
+        if any(self.handed.get(named[read]) is None for read in more & named.keys()):
+            return None  # it would be saved for this call alone
+        self.make.take_for_real(op.args)
+        return fused
+
+    def _ends_derivatives(self, g: Op) -> bool:
+        """Whether PyTorch does not differentiate a call: `silu_backward`."""
+        rule = self.make.applier.table.of_op(g.rule)
+        return not self.once and rule is not None and rule.ends_derivatives
+
+    def _where_recorded(self, formula: Op, fused: Op) -> Op:
+        """The formula where the backward is differentiated, else the one call."""
+        return self.make.choose(is_recorded(self.program), formula, fused)
 
     def _refuse(self, op: Op) -> Pairs:
         raise UnsupportedError(f"{self._rule(op).name} has no gradient here")

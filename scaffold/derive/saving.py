@@ -104,6 +104,7 @@ class Origins(NamedTuple):
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
+    scalars: frozenset[str] = frozenset()  # the outputs of one number
 
 
 def transfer(
@@ -312,7 +313,12 @@ class Context(NamedTuple):
 
 
 def context_of(
-    spec: OpSpec, handed: Transfer, names: ContextNames, missing: frozenset[str]
+    spec: OpSpec,
+    handed: Transfer,
+    names: ContextNames,
+    missing: frozenset[str],
+    origins: Origins,
+    returned: bool = False,
 ) -> Context:
     """What ctx holds; every tensor and attribute where the user has still to write a gradient, which may want any."""
     saved, kept = handed.saved, handed.kept
@@ -320,7 +326,10 @@ def context_of(
     if missing:
         saved, kept = _all_for(missing, spec, handed, names)
         return Context(saved, kept, (), watched)
-    filled = _filled(spec, watched, names)
+    filled = _filled(spec, watched, names, returned)
+    if returned:
+        filled = tuple(_as_saved(item, saved, spec, origins) for item in filled)
+        watched = ()  # one of the others may be there
     return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
 
 
@@ -603,23 +612,50 @@ def _watched(
 
 
 def _filled(
-    spec: OpSpec, watched: tuple[str, ...], names: ContextNames
+    spec: OpSpec, watched: tuple[str, ...], names: ContextNames, returned: bool
 ) -> tuple[Filled, ...]:
-    """With several outputs: a gradient that is None while another is given is filled with zeros."""
+    """With several outputs, or values that forward `returned` to be saved: a gradient that is None while another is given is filled with zeros."""
     several = any(item.variadic for item in spec.outputs if item.name in watched)
-    if len(watched) < 2 and not several:
+    if len(watched) < 2 and not (several or returned):
         return ()
-    facets = ("shape", "dtype", "device")
     return tuple(
-        Filled(name, *(names.facet(name, facet) for facet in facets))
+        Filled(
+            name,
+            "",
+            names.facet(name, "shape"),
+            names.facet(name, "dtype"),
+            names.facet(name, "device"),
+        )
         for name in watched
     )
+
+
+def _as_saved(
+    item: Filled, saved: Iterable[Saved], spec: OpSpec, origins: Origins
+) -> Filled:
+    """Zeros like a tensor that is saved for every gradient: one that surely has the shape of the output, else of the shape that is on ctx."""
+    named = {output: name for name, output in origins.outputs.items()}
+    own = origins.traits.get(named.get(item.output, item.output))
+    every = [other for other in saved if is_for_most(spec, other.serves)]
+    for other in every:
+        traits = origins.traits.get(other.name)
+        alike = own is not None and traits is not None and traits.shape == own.shape
+        if alike or origins.like.get(other.name) == item.output:
+            return Filled(item.output, other.name)
+    there = [other.name for other in every if other.source == "intermediate"]
+    if not there:
+        return item
+    shape = "" if item.output in origins.scalars else item.shape
+    return Filled(item.output, there[0], shape, scalar=not shape)
 
 
 def _kept_for(filled: tuple[Filled, ...], kept: tuple[Kept, ...]) -> tuple[Kept, ...]:
     known = {item.name for item in kept}
     found = []
     for item in filled:
+        if item.like:
+            found += [Kept(item.shape, "shape", item.output)] * bool(item.shape)
+            continue
         pairs = ((item.shape, "shape"), (item.dtype, "dtype"), (item.device, "device"))
         found += [Kept(name, facet, item.output) for name, facet in pairs]
     return tuple(item for item in found if item.name not in known)

@@ -41,7 +41,7 @@ FLAGS = (
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
     *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
     *("positions", "aligned", "limited", "once"),
-    *("length", "takes_complex"),
+    *("formula_in_place", "length", "takes_complex"),
     *("channels", "averages"),
 )
 # Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.

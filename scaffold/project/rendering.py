@@ -278,8 +278,7 @@ def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
     """That a policy which was asked for of this op changes nothing there."""
     asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
-    once = derivation.once_differentiable or derivation.double_backward
-    if not asked or derivation.intermediates or once:
+    if not asked or derivation.intermediates or derivation.once_differentiable:
         return ()
     return ("balanced saves no more than recompute: nothing is gained by it",)
 

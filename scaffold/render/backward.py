@@ -4,7 +4,7 @@ In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented.
 Invariant: a gradient that is not needed is None, one that is needed has its branch, and no branch is idle.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scaffold.derive import (
     Block,
@@ -16,19 +16,18 @@ from scaffold.derive import (
 )
 from scaffold.derive.backward_program import surely_written
 from scaffold.derive.derivation import LINE, METHOD, indent_of
-from scaffold.formula import Assign, If, emit, emit_lines, written
+from scaffold.formula import Assign, If, Statement, emit, emit_lines, written
 from scaffold.render.imports import names_read
 from scaffold.render.real_inputs import refused_in_backward
 from scaffold.render.second_order import (
-    call_of,
     once_only,
     refused_at_once,
-    when_unwanted,
 )
 from scaffold.render.signature import result_type
 from scaffold.render.typing import is_typed, untyped_calls_ignored
 from scaffold.spec import Input, OpSpec, TensorInput, is_variadic
 
+RECORDED = "torch.is_grad_enabled()"
 RETURN_WIDTH = LINE - METHOD  # where it would be broken, and each None gets a line
 
 # --- Conditions on `ctx.needs_input_grad`.
@@ -107,7 +106,7 @@ def guard(
 def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
     """The output gradients, those that the body does not read with an underscore."""
     names = names_of(body)
-    kind = "Tensor" if spec.materialize_grads else "Tensor | None"
+    kind = "Tensor | None" if may_be_none(spec, derivation) else "Tensor"
     if _collects(spec, derivation):
         first = [grad_name(spec, output.name) for output in spec.outputs[:-1]]
         listed = [name if name in names else f"_{name}" for name in first]
@@ -117,8 +116,16 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
         read = derivation.missing or name.lstrip("*") in names
         star, bare = ("*", name[1:]) if name.startswith("*") else ("", name)
         listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
-    listed += [f"_grad_{name}: {kind}" for name in _extra(derivation)]
+    handed = {name: grad for grad, name in derivation.handed}
+    for name in _extra(derivation):
+        grad = handed.get(name)
+        listed.append(f"{grad if grad in names else f'_grad_{name}'}: {kind}")
     return ", ".join(listed)
+
+
+def may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
+    """Whether a gradient comes in as None where nothing has read its output."""
+    return bool(derivation.handed) or not spec.materialize_grads
 
 
 def _extra(derivation: Derivation) -> tuple[str, ...]:
@@ -164,7 +171,7 @@ def grad_names(spec: OpSpec) -> tuple[str, ...]:
 
 def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
     """Guards for output gradients that are None because nothing downstream used them."""
-    if not derivation.watched:
+    if not (derivation.watched or derivation.filled):
         return []
     several = variadic_names(spec)
     tests = [
@@ -177,7 +184,9 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
     ]
     nothing = ", ".join(none_for(spec, item) for item in spec.inputs)
     comma = "," if nothing.startswith("*") and len(spec.inputs) == 1 else ""
-    lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
+    lines = list[str]()
+    if tests:
+        lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
     for item in derivation.filled:
         name = grad_name(spec, item.output)
         if item.output in several:
@@ -188,6 +197,12 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _zeros(item: Filled) -> str:
+    if item.scalar:
+        return f"{item.like}.new_zeros(())"
+    if item.like and item.shape:
+        return f"{item.like}.new_zeros(ctx.{item.shape})"
+    if item.like:
+        return f"torch.zeros_like({item.like})"
     facets = f"dtype=ctx.{item.dtype}, device=ctx.{item.device}"
     return f"torch.zeros(ctx.{item.shape}, {facets})"
 
@@ -225,22 +240,21 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     """The body of `backward`."""
     if not spec.differentiable:
         return _without_gradient(spec)
-    double = derivation.double_backward
-    body = (
-        call_of(spec, double)
-        if double is not None
-        else [*when_unwanted(derivation), *_body(spec, derivation)]
-    )
+    body = _body(spec, derivation)
     names = names_of(body)
     grads = [item for item in grad_names(spec) if item.lstrip("*") in names]
     read = (*grads, *_saved_names(spec, derivation))
+    refused = refused_in_backward(spec, derivation)
+    absent = absent_grads(spec, derivation)
+    late = refused if derivation.filled else []  # it asks a gradient that may be None
     body = [
-        *absent_grads(spec, derivation),
+        *absent,
+        *late,
         *once_only(spec, derivation, body, read),
     ]
     return [
         *refused_at_once(spec, derivation),
-        *refused_in_backward(spec, derivation),
+        *([] if late else refused),
         *split_grads(spec, derivation, names_of(body)),
         *_unpack(spec, derivation, body),
         *(
@@ -333,23 +347,46 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
     names = [item.name for item in spec.differentiable]
     if len(names) != 1 or derivation.elements or derivation.missing:
         return None
-    *before, last = [line for block in derivation.blocks for line in block.statements]
-    target = f"grad_{names[0]}"
-    once = sum(target in written(line) for line in (*before, last)) == 1
-    if not (once and isinstance(last, Assign) and last.target.label == target):
+    if spec.inputs[spec.index(names[0])] in _variadic(spec):
         return None
-    if (
-        last.operator
-        or last.comments
-        or spec.inputs[spec.index(names[0])] in _variadic(spec)
-    ):
+    lines = [line for block in derivation.blocks for line in block.statements]
+    *before, last = lines
+    if f"grad_{names[0]}" in written(*before):
+        return None
+    match last:
+        # The fast way first: the other one has what PyTorch can differentiate.
+        case If(test, body, orelse, comments) if emit(test) == RECORDED:
+            slow, fast = (
+                _returned_at_once(spec, derivation, names[0], way)
+                for way in (body, orelse)
+            )
+            if slow is None or fast is None:
+                return None
+            return [
+                *emit_lines(before),
+                f"if not {RECORDED}:",
+                *(f"    {line}" for line in fast),
+                *(f"# {comment}" for comment in comments),
+                *slow,
+            ]
+    return _returned_at_once(spec, derivation, names[0], lines)
+
+
+def _returned_at_once(
+    spec: OpSpec, derivation: Derivation, name: str, lines: Sequence[Statement]
+) -> list[str] | None:
+    """Lines whose last one returns the gradient that it would assign."""
+    *before, last = lines
+    target = f"grad_{name}"
+    if target in written(*before):
+        return None
+    if not (isinstance(last, Assign) and last.target.label == target):
+        return None
+    if last.operator or last.comments:
         return None
     own = emit(last.value)
     values, named = (
-        [
-            text if item.name == names[0] else none_for(spec, item)
-            for item in spec.inputs
-        ]
+        [text if item.name == name else none_for(spec, item) for item in spec.inputs]
         for text in (own, target)
     )
     tensors = frozenset(name.lstrip("*") for name in grad_names(spec))
@@ -409,8 +446,8 @@ def _width(derivation: Derivation) -> int:
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
-    """The names that a block assigns; of a sole gradient the type must be said first, if branches do."""
-    if len(spec.inputs) > 1:
+    """The names that a block assigns; of a sole gradient a strict type must be said first, if branches do."""
+    if len(spec.inputs) > 1 or not spec.strict_types:
         return surely_written(*block.statements)
     return written(*(item for item in block.statements if isinstance(item, Assign)))
 

@@ -14,6 +14,7 @@ from scaffold.render.backward import (
     any_needed,
     backward_lines,
     backward_parameters,
+    may_be_none,
 )
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
@@ -22,7 +23,6 @@ from scaffold.render.library import LibraryView, library_view
 from scaffold.render.real_inputs import refused_in_context
 from scaffold.render.second_order import (
     decorated,
-    gradients_type,
     guards,
     leads_back,
     refusal,
@@ -34,11 +34,10 @@ from scaffold.render.signature import (
     registered_parameters,
     result_type,
 )
-from scaffold.render.typing import annotated_body, untyped_calls_ignored
+from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec, Output, is_variadic
 from scaffold.spec.library import PLAIN
 
-NOTHING = " = None"
 NONE = re.compile(r"(?<!is )(?<!is not )\bNone\b")  # a value, and no test for it
 
 
@@ -59,8 +58,6 @@ class FunctionView(NamedTuple):
     backward_parameters: str
     backward_type: str
     backward_lines: tuple[str, ...]
-    # The backward, where that is a Function of its own.
-    double_backward: "FunctionView | None" = None
     jvp: JvpView | None = None
 
 
@@ -88,9 +85,8 @@ def function_view(
         context_output=_context_output(spec, derivation),
         context_lines=context,
         backward_parameters=backward_parameters(spec, derivation, body),
-        backward_type=_backward_type(spec, derivation, body),
+        backward_type=_backward_type(spec, body),
         backward_lines=tuple(body),
-        double_backward=_double_backward(derivation, line_length),
         jvp=_jvp_view(spec, derivation),
     )
 
@@ -130,46 +126,16 @@ def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
     )
 
 
-def _double_backward(derivation: Derivation, line_length: int) -> FunctionView | None:
-    """The backward as a Function of its own."""
-    double = derivation.double_backward
-    if double is None:
-        return None
-    view = function_view(double.spec, double.derivation, line_length)
-    lines = _begun_together(view.forward_lines)
-    return view._replace(
-        vmap_rule=derivation.transforms and not view.combined,
-        forward_lines=tuple(
-            untyped_calls_ignored(lines, strict=double.spec.strict_types)
-        ),
-        forward_type=gradients_type(double),
-    )
-
-
-def _begun_together(lines: Sequence[str]) -> list[str]:
-    """The lines with `grad_x = grad_weight = None` for neighbours that say so of each."""
-    done: list[str] = []
-    for line in lines:
-        both = line.endswith(NOTHING) and done and done[-1].endswith(NOTHING)
-        if both:
-            done[-1] = f"{done[-1].removesuffix(NOTHING)} = {line}"
-        else:
-            done.append(line)
-    return done
-
-
 def forward_type(spec: OpSpec, derivation: Derivation) -> str:
     """What `forward` returns: the outputs, then intermediates that `setup_context` is to save."""
     variadic = any(output.variadic for output in spec.outputs)
     return result_type(len(spec.outputs) + len(derivation.extra), variadic)
 
 
-def _backward_type(spec: OpSpec, derivation: Derivation, body: Sequence[str]) -> str:
+def _backward_type(spec: OpSpec, body: Sequence[str]) -> str:
     if spec.is_library and any(item.variadic for item in spec.tensors):
         return "Any"  # a list among the gradients
-    double = derivation.double_backward
-    masked = double is not None and double.masked
-    one = "Tensor | None" if masked or NONE.search("\n".join(body)) else "Tensor"
+    one = "Tensor | None" if NONE.search("\n".join(body)) else "Tensor"
     if len(spec.inputs) == 1 and not getattr(spec.inputs[0], "variadic", False):
         return one if spec.differentiable else "None"
     return f"tuple[{one}, ...]"
@@ -359,10 +325,11 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
     # With a jvp an intermediate has a tangent, by which forward mode differentiates the backward that reads it.
     apart = derivation.jvp is None and not leads_back(spec, derivation)
     if derivation.style != "combined" and apart:
-        constant += derivation.intermediates
+        led = {name for _, name in derivation.handed}
+        constant += [name for name in derivation.intermediates if name not in led]
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
-    if not spec.materialize_grads:
+    if may_be_none(spec, derivation):
         lines.append("ctx.set_materialize_grads(False)")
     if derivation.saved:
         saved = [_saved(spec, item, outputs) for item in derivation.saved]

@@ -27,12 +27,6 @@ once-differentiable = true
 style = 'combined'
 module = false
 
-[ops.silu_twice]
-inputs = 'x'
-forward = 'x * torch.sigmoid(x)'
-save-policy = 'balanced'
-double-backward = true
-
 [ops.silu_forward_mode]
 inputs = 'x'
 forward = 'x * torch.sigmoid(x)'

@@ -1,7 +1,7 @@
-"""What `backward` does where its gradients are differentiated: it raises, or it calls the Function of the double backward.
+"""What `backward` does where its gradients are differentiated though they cannot be: it raises.
 
 In: an `OpSpec`, its `Derivation` and the body of a backward that is once differentiable. Out: the body that refuses to be
-differentiated, or that calls a Function which can be. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a
+differentiated. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a
 second derivative of 0.
 
 `torch.autograd.function.once_differentiable` raises only where an output gradient itself needs a gradient. Of the usual one, which
@@ -11,7 +11,6 @@ is a tensor of ones, it returns a gradient that is a constant to autograd: what 
 from collections.abc import Sequence
 
 from scaffold.derive import Derivation
-from scaffold.derive.derivation import DoubleBackward
 from scaffold.formula.names import fresh
 from scaffold.render.typing import typed_call
 from scaffold.spec import OpSpec
@@ -39,9 +38,9 @@ def leads_back(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def decorated(derivation: Derivation) -> bool:
-    """Whether PyTorch's decorator is enough: a gradient that reads nothing of the forward is linear in the output's."""
+    """Whether PyTorch's decorator stands there: in combined style, and where it is enough, as a gradient that reads nothing of the forward is linear in the output's."""
     once = derivation.once_differentiable
-    return once and derivation.style == "setup-context" and not guards(derivation)
+    return once and derivation.style != "library" and not guards(derivation)
 
 
 def refusal(spec: OpSpec) -> str:
@@ -75,11 +74,8 @@ def once_only(
 
 
 def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """What stands first in a backward beside a combined forward, or of an op that is registered.
-
-    Neither is for `torch.func`: where a graph of its backward is recorded, a second derivative is wanted.
-    """
-    if not derivation.once_differentiable or derivation.style == "setup-context":
+    """What stands first in the backward of an op that is registered: it is not for `torch.func`, so where a graph of it is recorded, a second derivative is wanted."""
+    if not derivation.once_differentiable or derivation.style != "library":
         return []
     return ["if torch.is_grad_enabled():", f"    {refusal(spec)}"]
 
@@ -117,39 +113,3 @@ def _of_several(
         *typed,
         f"return tuple(None if grad is None else {several} for grad in {grads})",
     ]
-
-
-# --- A backward that is a Function of its own.
-
-
-def call_of(spec: OpSpec, double: DoubleBackward) -> list[str]:
-    """The gradients, computed by the Function that has a backward itself."""
-    names = [output.name for output in double.spec.outputs]
-    taken = {item.name for item in double.spec.inputs}
-    called = f"{double.spec.function_name}.apply"
-    lines, apply = typed_call(spec, "apply", called, gradients_type(double), taken)
-    call = f"{apply}({', '.join(double.arguments)})"
-    if len(names) == 1:
-        values = {names[0]: call}
-    else:
-        lines.append(f"{', '.join(names)} = {call}")
-        values = {name: name for name in names}
-    listed = (values.get(f"grad_{item.name}", "None") for item in spec.inputs)
-    return [*lines, f"return {', '.join(listed)}"]
-
-
-def gradients_type(double: DoubleBackward) -> str:
-    """What that Function returns."""
-    count = len(double.spec.outputs)
-    if double.masked:
-        return "tuple[Tensor | None, ...]"
-    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
-
-
-def when_unwanted(derivation: Derivation) -> list[str]:
-    """Zeros for what comes in as None, since the gradient that it belongs to was not wanted."""
-    lines = []
-    for name, zeros, given in derivation.absent:
-        there = f" and {given} is not None" if given else ""
-        lines += [f"if {name} is None{there}:", f"    {name} = {zeros}"]
-    return lines

@@ -131,9 +131,7 @@ def _gradient(
     if derivation.once_differentiable:
         yield Claim("supports_double_backward", "False")
         if decorated(derivation):
-            yield Claim("saves_nothing", "True")
-    if derivation.double_backward:
-        yield Claim("double_backward", "True")
+            yield Claim("decorated_once", "True")
     if derivation.missing or any(_hides_reads(spec, x) for x in _nodes(derivation)):
         yield Claim("reads_saved", "False")
     if derivation.jvp and not derivation.jvp.missing:

@@ -107,7 +107,7 @@ def _proof_view(
     reference: tuple[str, ...] | None,
 ) -> ProofView:
     single = len(spec.outputs) == 1 and not spec.outputs[0].variadic
-    extra = bool(derivation.intermediates) and derivation.style == "setup-context"
+    extra = bool(derivation.extra)
     detached = reference is not None and spec.surrogate is None
     forward = _own_text(spec, spec.forward, OWN_FORWARD)
     gradient = forward

@@ -66,7 +66,6 @@ def build(
     style = sound.get("style", settings.style)
     check_library(style, sound, arguments, problems)
     sharding = read_sharding(style, sound.get("sharding"), arguments, problems)
-    _check_double_backward(style, sound, problems)
     _check_forward_ad(sound, arguments, settings, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
@@ -126,7 +125,6 @@ def _spec(
         imports=maths.imports,
         dirty=arguments.dirty,
         once_differentiable=raw.get("once-differentiable"),
-        double_backward=raw.get("double-backward", False),
         transforms=raw.get("transforms"),
         materialize_grads=raw.get("materialize-grads", True),
         derive=raw.get("derive", True),
@@ -223,19 +221,6 @@ def _check_amp(
         problems.at(("amp",), message, "amp = 'region'")
 
 
-def _check_double_backward(
-    style: str, raw: Mapping[str, Any], problems: Problems
-) -> None:
-    """A second derivative is either forbidden or derived, by a Function."""
-    if raw.get("double-backward") and raw.get("once-differentiable"):
-        message = "'double-backward' asks for the second derivative that 'once-differentiable' forbids"
-        problems.at(("double-backward",), message, "leave one of them out")
-    elif raw.get("double-backward") and style == "library":
-        message = "'double-backward' needs a Function, and style 'library' has none"
-        hint = "save-policy = 'recompute', whose backward can be differentiated"
-        problems.at(("double-backward",), message, hint)
-
-
 def _check_forward_ad(
     raw: Mapping[str, Any],
     arguments: Arguments,
@@ -249,13 +234,6 @@ def _check_forward_ad(
     if raw.get("style", settings.style) != "setup-context":
         message = "only a Function with setup_context has a forward mode: torch.func refuses others"
         problems.at(path, message, "style = 'setup-context'")
-    if raw.get("double-backward"):
-        message = "'double-backward' writes a Function of another form"
-        problems.at(
-            path,
-            message,
-            "save-policy = 'recompute', whose backward can be differentiated",
-        )
     if arguments.dirty:
         message = (
             f"'{arguments.dirty[0]}' changes in place, and its tangent would have to"

@@ -133,7 +133,7 @@ class Configuration(NamedTuple):
     manifest: tuple[str, ...] = ("ops.toml",)  # with * and **
     style: Style = "setup-context"
     namespace: str | None = None
-    save_policy: SavePolicy = "recompute"
+    save_policy: SavePolicy = "balanced"
     shape_checks: bool = True
     defaults: tuple[tuple[str, Any], ...] = ()  # keys of an op
     require: tuple[str, ...] = ()  # features of every op

@@ -114,10 +114,6 @@ KEYS: dict[str, Key] = {
         SWITCH,
         "Forbid a second derivative (where the backward demands it).",
     ),
-    "double-backward": Key(
-        SWITCH,
-        "Derive a second derivative where the backward is differentiable once (false).",
-    ),
     "reason": Key(TEXT, "Why the op can be differentiated only once.", proven=False),
     "transforms": Key(
         SWITCH,
@@ -176,6 +172,8 @@ KEYS: dict[str, Key] = {
     ),
     "test": Key(SWITCH, "Write the test file (true).", proven=False),
 }
+# Keys that went, and what to do instead.
+GONE = {"double-backward": "leave it out: every op can be differentiated again"}
 # What a project may say of all its ops. The style and the policy stand one level above.
 DEFAULTS = (
     *("derive", "once-differentiable", "transforms", "materialize-grads"),
@@ -188,7 +186,8 @@ def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str,
     sound = {}
     for key, value in raw.items():
         if key not in KEYS:
-            hint = did_you_mean(key, KEYS) or f"the keys of an op: {', '.join(KEYS)}"
+            gone, close = GONE.get(key), did_you_mean(key, KEYS)
+            hint = gone or close or f"the keys of an op: {', '.join(KEYS)}"
             problems.at_key((key,), f"unknown key '{key}' in op '{op}'", hint)
         elif check_key((key,), value, problems):
             sound[key] = value

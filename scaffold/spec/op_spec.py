@@ -201,8 +201,7 @@ class OpSpec:
     style: Style = "setup-context"
     style_is_free: bool = False  # `combined` may be taken where that spares time
     namespace: str = NAMESPACE  # in library style, the op is registered below it
-    save_policy: SavePolicy = "recompute"
-    double_backward: bool = False  # where the backward is differentiable once
+    save_policy: SavePolicy = "balanced"
     sharding: Sharding | None = None  # in library style, a rule for DTensor
     amp: Amp | None = None  # None: as the forward's primitives tell
     # Keyword of gradcheck -> number, as written.
@@ -274,8 +273,8 @@ class OpSpec:
 
     @property
     def forgoes_second(self) -> bool:
-        """Whether the op may give up a second derivative for time."""
-        return self.save_policy == "balanced" and self.once_differentiable is not False
+        """Whether the op gives up a second derivative for time."""
+        return self.save_policy == "balanced" and bool(self.once_differentiable)
 
     def index(self, name: str) -> int:
         """The position of an input in the call, as `needs_input_grad` counts."""

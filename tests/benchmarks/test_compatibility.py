@@ -31,13 +31,11 @@ def test_the_default_style_passes_and_the_others_are_not_for_transforms(
         "combined": two,
         "library": one,
         "forward-ad": one,
-        "double-backward": two,
     }
     assert of["vmap"].passed == {
         "setup-context": one,
         "library": one,
         "forward-ad": one,
-        "double-backward": one,
     }
     assert of["jacfwd, hessian"].passed == {"forward-ad": one}
     assert of["torch.library.opcheck"].passed == {"library": one}

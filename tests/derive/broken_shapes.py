@@ -117,9 +117,13 @@ def _of_names(spec: OpSpec, inputs: Inputs) -> Iterator[Broken]:
 
 
 def outcome(
-    function: Any, plain: Call, call: Broken, needs: Sequence[bool]
+    function: Any,
+    plain: Call,
+    call: Broken,
+    needs: Sequence[bool],
+    count: int | None = None,
 ) -> tuple[Outcome, str]:
-    """What an op does with a call that PyTorch takes, and the message of what is raised."""
+    """What an op of `count` outputs does with a call that PyTorch takes, and the message of what is raised."""
     try:
         with torch.no_grad():
             function.apply(*call.inputs)
@@ -133,7 +137,7 @@ def outcome(
     recorded, returned = recorder(function)
     ours = with_needs(call.inputs, needs)
     try:
-        actual = _gradients(run(recorded.apply, ours), ours, needs)
+        actual = _gradients(run(recorded.apply, ours)[:count], ours, needs)
     except REFUSALS as error:
         return "refused", str(error)
     for one, two in zip(actual, expected, strict=True):

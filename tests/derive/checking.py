@@ -116,10 +116,11 @@ def check_needs(
     recorded, returned = recorder(function)
     apply = copying(recorded.apply) if on_copies else recorded.apply
     ours, theirs = with_needs(inputs, needs), with_needs(inputs, needs)
-    expected = run(reference, theirs)
-    actual = run(apply, ours)[: len(expected)]
-    plain = run(wrapper, ours)
-    assert len(plain) == len(expected)
+    plain, expected = run(wrapper, ours), run(reference, theirs)
+    # The forward of a Function, which may stand for either, may return more, to be saved.
+    count = min(len(plain), len(expected))
+    plain, expected = plain[:count], expected[:count]
+    actual = run(apply, ours)[:count]
     for one, same, two in zip(actual, plain, expected, strict=True):
         assert_close(one, two)
         assert_close(same, two)

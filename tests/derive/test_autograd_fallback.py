@@ -1,6 +1,5 @@
 """Autograd of a forward as a whole: what falls back to it, what it sees, and why, in words."""
 
-import re
 from typing import Any
 
 import pytest
@@ -42,8 +41,6 @@ def test_a_local_that_is_saved_is_no_result(
     text = op_text(inputs, forward=forward, **raw)
     if style == "combined":
         return  # nothing is derived; the forward returns what it saves nowhere
-    if policy == "balanced":
-        assert re.search(r"\.forward\([^)]*\)\[(0|:2)\]", text)
     op = load(text).some_op
     values = [tensor(3).requires_grad_() for _ in range(4)]
     found = op(*values)

@@ -12,7 +12,9 @@ from tests.derive.published import PUBLISHED
 
 def backward(inputs: str, forward: str) -> list[str]:
     """The lines of the backward, before they are laid out."""
-    derivation = derive(spec_of(inputs, forward=forward, derive=True))
+    derivation = derive(
+        spec_of(inputs, forward=forward, derive=True, save_policy="recompute")
+    )
     assert not derivation.notes
     return lines_of(derivation)
 
@@ -253,7 +255,13 @@ def test_what_an_optional_is_inside_of_is_computed_once(word: str) -> None:
 def backward_of_case(name: str) -> list[str]:
     """The lines for an op of others."""
     case = next(item for item in (*OPS, *PUBLISHED) if item.name == name)
-    spec = spec_of(case.inputs, forward=case.forward, outputs=case.outputs, derive=True)
+    spec = spec_of(
+        case.inputs,
+        forward=case.forward,
+        outputs=case.outputs,
+        derive=True,
+        save_policy="recompute",
+    )
     return lines_of(derive(spec))
 
 
@@ -438,7 +446,10 @@ return grad_q, grad_k, grad_v"""
 def test_nothing_is_summed_over_leading_dims_of_one_name() -> None:
     forward = "torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1) @ v"
     named = op_text(
-        "q[*batch, S, D], k[*batch, T, D], v[*batch, T, E]", forward=forward, amp="off"
+        "q[*batch, S, D], k[*batch, T, D], v[*batch, T, E]",
+        forward=forward,
+        amp="off",
+        save_policy="recompute",
     )
     assert backward_of(named) == ATTENTION
     broadcast = op_text("q[..., S, D], k[..., T, D], v[..., T, E]", forward=forward)

@@ -441,6 +441,7 @@ def test_a_tensor_that_most_gradients_need_is_saved_plainly() -> None:
     text = op_text(
         "x[N, D], weight[D], bias[D]",
         forward="return F.layer_norm(x, (x.shape[-1],)) * weight + bias",
+        save_policy="recompute",
     )
     assert "ctx.save_for_backward(x, " in text
 
@@ -698,6 +699,7 @@ h = x * F.silu(gate)
 h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)
 return weight * h
 """,
+        save_policy="recompute",
     )
     assert "ctx.save_for_backward(x, weight, gate)" in text
     assert "ctx.weight_shape" not in text
@@ -953,7 +955,7 @@ def test_labels_that_are_ignored_mask_one_number_of_a_line() -> None:
         (tensor(3, 4), torch.tensor([0, -100, 1]), 0.5),
         (tensor(1, 4), torch.tensor([2]), 2.0),
     )
-    assert "torch.where(mask.unsqueeze(1), grad_output / mask.sum(), 0)" in text
+    assert "torch.where(mask.unsqueeze(1), g, 0) * (" in text
 
 
 def test_signs_of_labels_are_twice_the_labels_less_one() -> None:
@@ -1229,7 +1231,7 @@ def test_a_gradient_that_is_written_over_keeps_its_name() -> None:
             "rstd = torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + eps)\n"
             "return (x - mean) * rstd * weight + bias",
             derive=True,
-            save_policy="balanced",
+            once_differentiable=True,
         )
     )
     lines = [line.strip() for line in text.splitlines()]
@@ -1317,7 +1319,7 @@ def test_a_tensor_that_is_saved_tells_the_shape_of_one_that_is_not() -> None:
         "a[N], b[N], beta: float = 0.1",
         forward="-F.logsigmoid(beta * (a - b)).mean()",
         derive=True,
-        save_policy="balanced",
+        once_differentiable=True,
     )
     assert "product.numel()" in text and "_shape" not in text
 

@@ -81,7 +81,6 @@ def check(text: str, plain: Any, values: list[Any]) -> None:
         ("x, y", "x.abs() + y", "x"),
         ("x, y", "x.to(torch.float32) + y", "x and y"),
         ("x[...], c[...; const]", "x * c", "c"),
-        ("q, k, v", "torch.softmax(q @ k.mT, -1) @ v", "v"),
         ("*tensors", "torch.stack(tensors).square().sum(0)", "tensors"),
     ],
 )

@@ -32,10 +32,10 @@ KINKS = "test_gradients_at_kinks"
 MARKED = "test_marks_outputs_without_gradient"
 MISTAKES = (
     planted(
-        "layer_norm",
+        "focal",
         "a constant in the backward",
         CONSTANTS,
-        ("+ ctx.eps)", "+ 1e-5)"),
+        ("ctx.gamma * grad_weight", "2.0 * grad_weight"),
     ),
     planted(
         "layer_norm",
@@ -50,7 +50,7 @@ MISTAKES = (
         "focal",
         "a constant of the wrapper",
         CONSTANTS,
-        ("apply(logits, target, gamma)", "apply(logits, target, 2.0)"),
+        ("        logits, target, gamma\n", "        logits, target, 2.0\n"),
     ),
     planted(
         "layer_norm",
@@ -69,10 +69,9 @@ MISTAKES = (
         "another dtype under autocast",
         DTYPE,
         (
-            "    return LayerNormFunction.apply(x, weight, bias, eps)",
+            "    return output\n",
             (
                 '    low = torch.get_autocast_dtype("cpu")\n'
-                "    output = LayerNormFunction.apply(x, weight, bias, eps)\n"
                 '    return output.to(low) if torch.is_autocast_enabled("cpu") else output'
             ),
         ),
@@ -99,6 +98,18 @@ MISTAKES = (
         ),
     ),
     planted(
+        "swish",
+        "a factor where the backward is recorded",
+        "test_recorded_gradients",
+        ("return grad_output * sigmoid", "return 1.5 * grad_output * sigmoid"),
+    ),
+    planted(
+        "swish",
+        "a factor where the backward is not recorded",
+        "test_recorded_gradients",
+        ("silu_backward(grad_output, x)", "silu_backward(1.5 * grad_output, x)"),
+    ),
+    planted(
         "linear_derived",
         "a tensor on ctx that nothing reads",
         SAVED,
@@ -114,8 +125,11 @@ MISTAKES = (
         "layer_norm",
         "a saved tensor that nothing needs",
         SAVED,
-        ("save_for_backward(x, weight)", "save_for_backward(x, weight, bias)"),
-        ("x, weight = ctx.saved_tensors", "x, weight, _ = ctx.saved_tensors"),
+        (
+            "for_backward(x, weight, mean, rstd)",
+            "for_backward(x, weight, mean, rstd, bias)",
+        ),
+        ("mean, rstd = ctx.saved_tensors", "mean, rstd, _ = ctx.saved_tensors"),
     ),
     planted(
         "sign_ste",
@@ -128,8 +142,8 @@ MISTAKES = (
         "a mean as a sum that overflows",
         "test_means_of_large_numbers",
         (
-            "            )\n        centred = x - x.mean(-1, keepdim=True)",
-            "            )\n        centred = x - x.sum(-1, keepdim=True) / x.shape[-1]",
+            "        mean = x.mean(-1, keepdim=True)",
+            "        mean = x.sum(-1, keepdim=True) / x.shape[-1]",
         ),
     ),
     planted(
@@ -157,11 +171,12 @@ def test_the_question_finds_the_mistake(
     assert set(report.counts) == {"failed"}, report.output
 
 
+PLAIN = ("--save-policy", "recompute")  # else PyTorch's own gradient is called
 KINKED = (
     ("x", "x.clamp(-1, 1)", (), "x >= -1", "x > -1"),
-    ("x", "torch.relu(x)", (), "output <= 0", "output < 0"),
+    ("x", "torch.relu(x)", PLAIN, "output <= 0", "output < 0"),
     ("x[N], y[N]", "torch.maximum(x, y)", (), "x < y", "x <= y"),
-    ("x, t: float = 0.5", "torch.where(x > t, x, 0 * x)", (), "> ctx.t", ">= ctx.t"),
+    ("x, t: float = 0.5", "torch.where(x > t, x, 0 * x)", PLAIN, "> ctx.t", ">= ctx.t"),
     (
         *("x", "torch.sign(x)"),
         ("--grad", "x=grad_output * (x.abs() <= 1)", "--surrogate"),

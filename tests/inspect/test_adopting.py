@@ -22,7 +22,6 @@ COMMANDS = {
 # What is adopted is one Function: neither a registered op nor one of several.
 REFUSED = {
     "--style library": "holds no autograd.Function",
-    "--double-backward": "holds several Functions",
     "--forward-ad": "holds several Functions",
 }
 IN_CODE = {"gated_recurrence"}  # its steps ask which gradients are needed

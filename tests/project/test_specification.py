@@ -148,11 +148,6 @@ CASES = {
         "inputs = 'x[N, D], w[N, D]'\nforward = 'x * w'\n",
     ),
     "materialize-grads": Case(("--no-materialize-grads",), "materialize-grads = false"),
-    "double-backward": Case(
-        *(("--double-backward",), "double-backward = true"),
-        ("--inputs", "x", "--forward", "F.silu(x)", "--save-policy", "balanced"),
-        "inputs = 'x'\nforward = 'F.silu(x)'\nsave-policy = 'balanced'\n",
-    ),
     "forward-ad": Case(
         *(("--forward-ad",), "forward-ad = true"),
         ("--inputs", "x", "--forward", "torch.exp(x)"),

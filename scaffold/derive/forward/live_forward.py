@@ -56,8 +56,14 @@ def forward_that_saves(
     live = reuse.described.union(kept, *(value.names() for value in results))
     statements = without_dead(graph, statements, live, effects(spec))
     statements, extra = (*begun, *statements), tuple[Node, ...]()
-    if spec.style == "setup-context":
+    if spec.style == "setup-context" or maths.handed:
         results, extra = kept_apart(spec, graph, statements, results, saved)
+        if spec.style == "combined":
+            names = tuple(map(graph.name, kept))
+            pairs = zip(names, extra, strict=True)
+            # What is saved is what is returned.
+            copies = (Assign(name, own) for name, own in pairs if own is not name)
+            statements, extra = (*statements, *copies), names
     elif spec.is_library:
         results, extra = registered_apart(spec, graph, statements, results, saved)
     else:

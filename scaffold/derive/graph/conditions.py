@@ -301,3 +301,14 @@ def implies(test: Op, branch: int, name: str) -> bool:
         case Operator("compare", "<" | "<=" | ">" | ">="):
             return any(is_name(part, name) for part in test.args)  # None has no order
     return branch == 0 and is_name(test, name)
+
+
+# --- A test of what only the backward knows.
+
+
+def is_recorded(program: Program) -> Op:
+    """Whether autograd records the backward, to differentiate it in turn."""
+    asked = program.graph.node(
+        "attribute", "is_grad_enabled", (program.graph.name("torch"),)
+    )
+    return program.static(program.graph.node("call", "", (asked,)))

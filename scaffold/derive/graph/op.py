@@ -154,6 +154,7 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
     # what a forward holds that no rule is about
     "cond": (Test,),
     "item": (Position,),
+    "accumulated": (NoneType,),  # a cotangent, and one that may be None
     "call": (Template,),
     "vjp": (Pullback,),
     "jvp": (Pullback,),
@@ -188,6 +189,7 @@ FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("input", "drawn", "list"), _FREE),
     "item": _FREE._replace(memory="view"),
     "cond": _SPREAD._replace(passes=0, linear=False),
+    "accumulated": Facts("graph", passes=0, linear=True),
     **dict.fromkeys(
         ("slice", "expanded"), _SPREAD._replace(memory="view", inline="leaf")
     ),

@@ -32,7 +32,7 @@ def _of_rule(table: Table, rule: Rule, op: Op) -> Iterator[Op]:
             part.active for part in tensors((arg,))
         ):
             continue
-        for read in _reads(table.gradients(rule, name)[0]):
+        for read in values_read(table.gradients(rule, name)[0]):
             if read == "result" or read in rule.results:
                 yield op
             elif read in named:
@@ -48,7 +48,7 @@ def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
             yield operand
 
 
-def _reads(node: Node) -> frozenset[str]:
+def values_read(node: Node) -> frozenset[str]:
     """The names whose values a formula reads."""
     if node.kind == "name":
         return frozenset({node.label})
@@ -58,7 +58,7 @@ def _reads(node: Node) -> frozenset[str]:
         args = node.args[1:2] if word.parameters[0] == "g" else ()
     elif node.kind == "call":
         args = node.args[1:]
-    return frozenset[str]().union(*map(_reads, args))
+    return frozenset[str]().union(*map(values_read, args))
 
 
 def storage(table: Table, op: Op) -> Op:

@@ -169,12 +169,11 @@ def inputs_of(
     spec: OpSpec,
     program: Program,
     wanted: frozenset[str],
-    shapes: Mapping[str, Shape],
 ) -> dict[str, Op]:
     """The op of each input; only the wanted ones are active."""
     known = required_sizes(spec, program)
     return {
-        item.name: _input(program, item, item.name in wanted, known, shapes)
+        item.name: _input(program, item, item.name in wanted, known)
         for item in spec.tensors
     }
 
@@ -184,10 +183,9 @@ def _input(
     item: TensorInput,
     wanted: bool,
     known: Mapping[str, Dim],
-    shapes: Mapping[str, Shape],
 ) -> Op:
     if item.dims is None:
-        shape = shapes.get(item.name) or unknown(Input(item.name))
+        shape = unknown(Input(item.name))
     else:
         shape = Shape(tuple(_declared(dim, item.name, known) for dim in item.dims))
     kind: Kind = "group" if item.variadic else KINDS[item.dtype]

@@ -16,7 +16,6 @@ from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import under
 from scaffold.derive.graph.op import Kind, Named, Op
-from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.autograd_saved import retained
 from scaffold.derive.lower.expressions import (
@@ -53,8 +52,6 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-NO_SHAPES: Mapping[str, Shape] = {}
-
 
 class Lowered(NamedTuple):
     """The forward as a graph, and the names that hold its values in the end."""
@@ -71,13 +68,12 @@ def lower(
     forward: Forward,
     applier: Applier,
     wanted: frozenset[str],
-    shapes: Mapping[str, Shape] = NO_SHAPES,
 ) -> Lowered:
-    """The graph of a forward; only the wanted inputs are active. `shapes` are known of inputs that nobody declares."""
+    """The graph of a forward; only the wanted inputs are active."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
-    inputs = inputs_of(spec, applier.program, wanted, shapes)
+    inputs = inputs_of(spec, applier.program, wanted)
     writes, results = checked(spec, lines), len(forward.results)
     lowering = Lowering(spec, applier, inputs, writes, lines, results)
     graph = applier.program.graph

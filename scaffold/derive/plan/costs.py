@@ -14,8 +14,9 @@ SIZE = 64  # of a dimension, and of all leading dimensions together
 UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
 BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
 KEEP = 0.75  # what a byte costs: a `float32` that waits is worth three passes
-LEAF = 0.8  # inputs and outputs are there anyway, as often as not
-PAIRS = 16  # a table of pairs costs so many times as much: it grows with the square of a length
+LEAF = 0.6  # inputs and outputs are there anyway, as often as not
+DEAR = 2  # passes from which on a value is not computed a second time
+PLAIN = ("real", "complex")
 AT_HAND = frozenset(
     {
         "input",
@@ -70,12 +71,18 @@ def is_free(op: Op) -> bool:
     return is_at_hand(op) or bool(op.facts.inline)
 
 
+def is_dear(op: Op) -> bool:
+    """Whether a value is better computed once."""
+    if is_free(op) or op.kind not in PLAIN:
+        return False
+    return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)
+
+
 class Costs:
     """Estimates for the ops of one program."""
 
-    def __init__(self, table: Table, inputs_wait: bool = False) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
-        self.inputs_wait = inputs_wait  # for the second derivative, whatever is saved
         self._numbers: dict[Op, int] = {}
 
     def numbers(self, op: Op) -> int:
@@ -106,10 +113,12 @@ class Costs:
         largest = max(map(self.numbers, (op, *tensors(op.args))))
         return largest * op.facts.passes
 
-    def keep(self, op: Op, leaf: bool, pairs: bool = False) -> int:
-        """What it costs to keep it in memory until the backward; `pairs`: it is a table of pairs."""
-        if self.inputs_wait and op.rule == "input":
-            return 0
+    def is_too_dear(self, op: Op) -> bool:
+        """Whether a value is not computed a second time."""
+        full = max(map(self.numbers, (op, *tensors(op.args))), default=1) > 1
+        return full and is_dear(op)
+
+    def keep(self, op: Op, leaf: bool) -> int:
+        """What it costs to keep it in memory until the backward."""
         size = self.numbers(op) * BYTES.get(op.kind, 4)
-        price = max(1, round(size * KEEP * (LEAF if leaf else 1)))
-        return price * PAIRS if pairs else price
+        return max(1, round(size * KEEP * (LEAF if leaf else 1)))

@@ -1,38 +1,28 @@
 """The save plan: what is saved of the forward, what the backward computes again, and in which lines.
 
 In: the gradients as a graph. Out: a `SavePlan`. Invariant: whatever is saved, the gradients are the same; what is not saved can be
-computed from what is; values are saved only where that is noticeably faster than to compute them all again.
+computed from what is; what is dear is not computed twice if it can be saved.
 
 Under balanced a minimum cut chooses (`to_save`), by the prices in `costs`. Each value of the forward that the backward reads must be at
 hand: saved, or computed from its arguments, which must then be at hand. Cutting a value's own edge saves it, cutting the edge to the sink
-computes it. A table of pairs (the scores of attention) is priced higher than its bytes: it grows with the square of a length.
+computes it.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from itertools import combinations, pairwise, product
+from itertools import pairwise
 from typing import NamedTuple
 
 from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, down_to, tensors
-from scaffold.derive.graph.shapes import (
-    Dim,
-    LeadingDims,
-    MatrixProduct,
-    Shape,
-    is_lead,
-)
+from scaffold.derive.graph.conditions import is_recorded
+from scaffold.derive.graph.op import Op, down_to
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
-from scaffold.derive.plan.costs import Costs, is_brief, is_free, is_reduction
-from scaffold.derive.rules.table import Table
+from scaffold.derive.plan.costs import Costs, is_brief, is_dear, is_free
 from scaffold.formula import Assign, Lines
 from scaffold.spec import OpSpec
-
-DEAR = 2  # passes from which on a value is not computed a second time
-PLAIN = ("real", "complex")
 
 
 class BackwardGraph(NamedTuple):
@@ -49,6 +39,9 @@ class BackwardGraph(NamedTuple):
     via: Mapping[Op, tuple[Op, Op]]
     taken: Collection[str]
     indent: int = 0  # of the lines, where the backward runs under an autocast
+    # The values that forward returns to be saved, and the gradients that come in for them.
+    returned: Mapping[Op, str] = {}
+    handed: Mapping[Op, Op] = {}
 
     @property
     def saves(self) -> bool:
@@ -69,25 +62,42 @@ class SavePlan(NamedTuple):
 
 def save_plan(backward: BackwardGraph) -> SavePlan:
     """What is saved of the forward, and which of its locals are computed another way than there."""
-    saved = _saved(backward) if backward.saves else ()
+    saved = _saved(backward) if backward.saves else tuple(backward.returned)
     table = backward.applier.table
-    below = {op for root in backward.roots.values() for op in root.walk()}
-    rules = (table.of_op(op.rule) for op in below)
+    rules = (table.of_op(op.rule) for op in _below(backward, side=0))
     once = any(rule is not None and rule.ends_derivatives for rule in rules)
     return SavePlan(saved, _own(backward, saved), once)
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     """The values of the forward to save."""
-    costs = Costs(backward.applier.table, backward.spec.double_backward)
+    costs = Costs(backward.applier.table)
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
     return to_save(
         costs,
         backward.lowered.results,
-        backward.roots.values(),
+        _below(backward, side=1),
         lambda op: op in named and not op.facts.takes_no_memory,
     )
+
+
+def _below(backward: BackwardGraph, side: int) -> set[Op]:
+    """The ops of the backward where it is recorded, to be differentiated in turn (0), or where it is not (1)."""
+    test = is_recorded(backward.applier.program)
+    seen, waiting = set[Op](), [*backward.roots.values()]
+    while waiting:
+        op = waiting.pop()
+        if op not in seen:
+            seen.add(op)
+            asks = op.rule == "cond" and op.test is test
+            waiting += (op.args[side],) if asks else op.args
+    return seen
+
+
+def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
+    """The values that forward returns, since they are dear to compute again; what is drawn is saved in any case."""
+    return tuple(op for op in _saved(backward) if op.rule != "drawn")
 
 
 def _numbers(results: Iterable[Op]) -> set[Op]:
@@ -183,13 +193,6 @@ def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
     )
 
 
-def is_dear(op: Op) -> bool:
-    """Whether a value is better computed once."""
-    if is_free(op) or op.kind not in PLAIN:
-        return False
-    return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)
-
-
 def _is_plain(op: Op, there: Collection[Op]) -> bool:
     """Whether it is one tensor that every call computes, by primitives that have a rule."""
     return all(
@@ -198,69 +201,6 @@ def _is_plain(op: Op, there: Collection[Op]) -> bool:
         and part.rule not in ("call", "cond", "drawn", "item")
         for part in down_to((op,), there)
     )
-
-
-# --- Tables of pairs: products of each row of one tensor with each row of another, like the scores of attention.
-#
-# In: the ops of a forward. Out: those among them that are such tables. Invariant: what an input or an output is as large as is
-# no table; nor is a product with a weight, which has no leading dim in common with what it is multiplied by.
-
-
-Pair = tuple[Dim, Dim]
-LEAD = LeadingDims("")  # of any input
-
-
-def tables_of_pairs(
-    table: Table, forward: Collection[Op], ends: Collection[Op]
-) -> frozenset[Op]:
-    """The values that grow with the square of a length with which inputs and outputs grow."""
-    pairs = {pair for op in forward if _is_product(table, op) for pair in _pairs(op)}
-    leaves = [op for op in forward if op.rule == "input" or op in ends]
-    sizes = [Counter(_dims(op.shape)) for op in leaves]
-
-    def is_table(own: Counter[Dim]) -> bool:
-        return any(Counter(pair) <= own for pair in pairs) and not any(
-            own <= other for other in sizes
-        )
-
-    return frozenset(op for op in forward if is_table(Counter(_dims(op.shape))))
-
-
-def _is_product(table: Table, op: Op) -> bool:
-    rule = table.of_op(op.rule)
-    if rule is not None:
-        return rule.category == "contraction"
-    return op.rule == "contracted"
-
-
-def _pairs(op: Op) -> Iterator[Pair]:
-    """Two dims of a product, one of each factor, that come for every index of a dim of both."""
-    result = _dims(op.shape)
-    for left, right in combinations(
-        [_dims(item.shape) for item in tensors(op.args)], 2
-    ):
-        both = set(left) & set(right) & set(result)
-        own = [
-            [dim for dim in result if dim in one and dim not in other]
-            for one, other in ((left, right), (right, left))
-        ]
-        squares = [(dim, dim) for dim in both if result.count(dim) > 1]
-        for pair in (*product(*own), *squares):
-            if both.difference(pair):
-                yield pair[0], pair[1]
-
-
-def _dims(shape: Shape) -> tuple[Dim, ...]:
-    """The dims that are known; the leading ones of any number are taken for the same."""
-    match shape:
-        case Shape(tuple() as dims):
-            return tuple(LEAD if is_lead(dim) else dim for dim in dims)
-        case Shape(None, MatrixProduct(left, right)):
-            one, two = _dims(left), _dims(right)
-            if len(one) > 1 and len(two) > 1:
-                lead = (LEAD,) * (LEAD in one or LEAD in two)
-                return (*lead, one[-2], two[-1])
-    return ()
 
 
 # --- A minimum cut of a small graph.
@@ -319,28 +259,22 @@ class Flow:
 # --- What is saved, and what is computed again.
 
 
-NOTICEABLE = 0.03  # the part of forward and backward that saving must spare
 SOURCE, SINK = "source", "sink"
 
 
 def to_save(
     costs: Costs,
     results: Iterable[Op],
-    roots: Iterable[Op],
+    backward: Collection[Op],
     can_be_saved: Callable[[Op], bool],
 ) -> tuple[Op, ...]:
-    """The values that are saved, in the order in which they are computed."""
-    ends = tuple(results)
+    """The values that are saved, inputs and outputs apart, in the order in which they are computed."""
+    ends = frozenset(results)
     forward = frozenset(op for result in ends for op in result.walk())
-    backward = frozenset(op for root in roots for op in root.walk())
     read = sorted(_read(backward, forward), key=lambda op: op.serial)
     if all(op.rule == "input" for op in read):
         return ()
-    choice = _Choice(costs, forward, frozenset(ends), read)
-    none, _ = choice.best(lambda op: False)
-    cost, saved = choice.best(can_be_saved)
-    total = sum(costs.compute(op) for op in forward | backward)
-    return saved if none - cost >= NOTICEABLE * total else ()
+    return _Choice(costs, forward, ends, can_be_saved).saved(read)
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
@@ -367,47 +301,47 @@ class _Choice:
         costs: Costs,
         forward: frozenset[Op],
         ends: frozenset[Op],
-        read: list[Op],
+        can_be_saved: Callable[[Op], bool],
     ) -> None:
-        self.costs, self.ends, self.read = costs, ends, read
-        self.tables = tables_of_pairs(costs.table, forward, ends)
+        self.costs, self.ends, self.can_be_saved = costs, ends, can_be_saved
         self.ops = sorted(
             (op for op in forward if op.is_tensor or op.kind == "group"),
             key=lambda op: op.serial,
         )
 
-    def best(self, can_be_saved: Callable[[Op], bool]) -> tuple[int, tuple[Op, ...]]:
-        """The least cost, and what is saved for it, inputs and outputs apart."""
+    def saved(self, read: Iterable[Op]) -> tuple[Op, ...]:
+        """What is saved at the least cost, inputs and outputs apart."""
         flow = Flow()
         for op in self.ops:
-            self._add(flow, op, can_be_saved)
-        for op in self.read:
+            self._add(flow, op)
+        for op in read:
             flow.edge(SOURCE, ("have", op.serial), NEVER)
         near = flow.source_side(SOURCE, SINK)
-        cost, saved = 0, []
-        for op in self.ops:
-            have, make = (("have", op.serial) in near, ("make", op.serial) in near)
-            if have and not make:
-                cost += self._keep(op, can_be_saved)
-                saved.append(op)
-            elif make:
-                cost += self._compute(op)
-        apart = (op for op in saved if op.rule != "input" and op not in self.ends)
-        return cost, tuple(apart)
+        return tuple(
+            op
+            for op in self.ops
+            if ("have", op.serial) in near
+            and ("make", op.serial) not in near
+            and op.rule != "input"
+            and op not in self.ends
+        )
 
-    def _add(self, flow: Flow, op: Op, can_be_saved: Callable[[Op], bool]) -> None:
+    def _add(self, flow: Flow, op: Op) -> None:
         have, make = ("have", op.serial), ("make", op.serial)
-        flow.edge(have, make, self._keep(op, can_be_saved))
+        flow.edge(have, make, self._keep(op))
         flow.edge(make, SINK, self._compute(op))
         for arg in _tensors(op.args):
             flow.edge(make, ("have", arg.serial), NEVER)
 
-    def _keep(self, op: Op, can_be_saved: Callable[[Op], bool]) -> int:
+    def _keep(self, op: Op) -> int:
         leaf = op.rule == "input" or op in self.ends
-        if op.is_tensor and (leaf or op.rule == "drawn" or can_be_saved(op)):
-            return self.costs.keep(op, leaf, op in self.tables)
+        if op.is_tensor and (leaf or op.rule == "drawn" or self.can_be_saved(op)):
+            return self.costs.keep(op, leaf)
         return NEVER
 
     def _compute(self, op: Op) -> int:
-        """What it costs to compute a value again; no price is high enough for what cannot be."""
-        return NEVER if op.rule in ("input", "drawn") else self.costs.compute(op)
+        """What it costs to compute a value again; no price is high enough for what cannot be, or is dear and can be saved."""
+        if op.rule in ("input", "drawn"):
+            return NEVER
+        saves = self.costs.is_too_dear(op) and self._keep(op) < NEVER
+        return NEVER if saves else self.costs.compute(op)

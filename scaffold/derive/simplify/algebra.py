@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import Op, is_number, number
 from scaffold.derive.graph.precision import of_default_dtype
-from scaffold.derive.graph.shapes import SCALAR
+from scaffold.derive.graph.shapes import SCALAR, Kept, Shape
 from scaffold.derive.graph.static_values import is_literal
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import Product, Products
@@ -404,8 +404,8 @@ class _Scalars:
         product = Products(self.make.program, self.make, whole).of(op)
         if product.number != 1:  # else the repeated number is there as it is
             product = product._replace(tensors=self._before_repeated(product.tensors))
-        small = [item for item in product.tensors if _is_small(item)]
-        large = [item for item in product.tensors if not _is_small(item)]
+        small = _smallest(product.tensors)
+        large = [item for item in product.tensors if item not in small]
         below = (*product.below, *product.static_below)
         numbers = len(product.statics) + (product.number != 1)
         if not large or not (small or product.below):
@@ -459,6 +459,24 @@ class _Scalars:
         for item in below:
             total = self.make.div(total, of(item))
         return total
+
+
+def _smallest(tensors: Sequence[Op]) -> list[Op]:
+    """The factors that are one number, else those of one shape that a reduction has left: `rstd`, of `x * rstd**3`."""
+    scalars = [item for item in tensors if _is_small(item)]
+    if scalars:
+        return scalars
+    reduced = [item for item in tensors if _is_reduced(item.shape)]
+    if len(reduced) == len(tensors):
+        return []
+    counts = Counter(item.shape for item in reduced)
+    most = max(reduced, key=lambda item: counts[item.shape], default=None)
+    return [item for item in reduced if most and item.shape == most.shape]
+
+
+def _is_reduced(shape: Shape) -> bool:
+    """Whether a dim has been reduced to the size of 1."""
+    return isinstance(shape.origin, Kept) or 1 in (shape.dims or ())
 
 
 def _is_small(op: Op) -> bool:

@@ -39,7 +39,7 @@ def _in_one_dtype(make: Maker, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
     if not computed:
         return args
-    like = min(computed, key=lambda arg: (_is_zeros(arg), _is_lowered(arg)))
+    like = min(computed, key=_precision_of)
     return tuple(_cast(make, arg, like) if arg in alike else arg for arg in args)
 
 
@@ -68,6 +68,11 @@ def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
 
 def _is_zeros(op: Op) -> bool:
     return op.rule == "zeros"
+
+
+def _precision_of(op: Op) -> tuple[bool, bool, bool]:
+    """An order of values: those in full precision first, zeros last."""
+    return _is_zeros(op), _is_lowered(op), op.facts.autocast != "float32"
 
 
 def _is_lowered(op: Op) -> bool:

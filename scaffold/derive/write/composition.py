@@ -58,10 +58,10 @@ def composed(
     blocks: tuple[Block, ...],
     elements: tuple[Element, ...],
 ) -> tuple[Block, ...]:
-    """The blocks with the user's names, short ones of ours and as few lines; those with a formula of the user's, and those that another Function comes with, stay as they are."""
+    """The blocks with the user's names, short ones of ours and as few lines; those with a formula of the user's stay as they are."""
     blocks = with_names_again(spec, maths, blocks)
     every = frozenset(item.name for item in spec.differentiable)
-    if spec.double_backward or not maths.derived.issuperset(every):
+    if not maths.derived.issuperset(every):
         return blocks
     outside = {name for item in elements for name in item.value.names()}
     outside |= {name for item in elements for name in read_names(*item.statements)}

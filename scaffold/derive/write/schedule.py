@@ -205,6 +205,12 @@ class Scheduler:
         tests = (op for op in self.below.values() if op.rule == "cond")
         first = sorted(tests, key=_serial, reverse=True)
         self.tested = {op.test: op.serial for op in first}  # by the first that asks it
+        # What such a sum starts with has its name, unless something else reads it.
+        self.summed = {
+            op.args[0]
+            for op in self.below.values()
+            if op.rule == "accumulated" and op.args[0] not in self.several
+        }
         self.choices = set[Op]()  # that take an `if` of their own, so far
         # For what needs nothing to be there: the region that its places share.
         self.shared: dict[frozenset[Region], Region | None] = {}
@@ -237,6 +243,7 @@ class Scheduler:
             op.serial in inside
             and op in found.regions
             and op not in found.named
+            and op not in self.summed
             and all(op is not root for root, _ in self.roots)
         )
 

@@ -29,6 +29,7 @@ from scaffold.derive.derivation import (
     Traits,
 )
 from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.conditions import is_recorded
 from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
@@ -103,6 +104,10 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         again=names.forward_again(),
         traits=_traits(backward, names.all),
         roles=attempt.roles,
+        returned=frozenset(backward.returned.values()),
+        handed=tuple(
+            (g.name, backward.returned[op]) for op, g in backward.handed.items()
+        ),
     )
 
 
@@ -232,14 +237,19 @@ def _attempt(
     # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
     coming = (seed for seed, result in backward.seeds.items() if is_there(result))
     first = (*coming, *sure)
-    telling = {**outer, **sources}
+    # What is saved tells a shape without being computed for it.
+    telling = {**backward.returned, **outer, **sources}
     holders = Holders(applier.program, first, optional, telling, last=last)
     precision = Precision(backward.seeds) if in_place else None
     emission = Emission(
         applier=applier,
         holders=holders,
         held=held,
-        of={**backward.of, **backward.seeds},
+        of={
+            **backward.of,
+            **backward.seeds,
+            **{g: op for op, g in backward.handed.items()},
+        },
         via=backward.via,
         optional=(*optional, *inside, *_absent(backward)),
         taken={*backward.taken, *new.values()},
@@ -274,6 +284,12 @@ def _repeated(forward: Sequence[Statement], lines: Lines) -> set[str]:
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
+def names_of_returned(backward: BackwardGraph, returned: Sequence[Op]) -> dict[Op, str]:
+    """What the values that forward returns are called in it."""
+    names = _Names(backward, returned).all
+    return {op: names[op] for op in returned}
+
+
 class _Names:
     """Names for values of the forward that have none: those saved, and those whose shape is asked for."""
 
@@ -290,7 +306,11 @@ class _Names:
         )
         self.new: dict[Op, str] = {}
         self.again: dict[Op, str] = {}  # only where the forward comes again
-        self.new |= self._named_new(op for op in saved if op not in backward.held)
+        if backward.returned:
+            named = backward.returned.items()
+            self.new |= {op: name for op, name in named if op not in backward.held}
+        else:
+            self.new |= self._named_new(op for op in saved if op not in backward.held)
 
     @property
     def all(self) -> dict[Op, str]:
@@ -389,6 +409,13 @@ def stands_on_lines(value: Node) -> bool:
     return len(terms) in TERMS and all(len(emit(one)) <= WIDEST_TERM for one in terms)
 
 
+def is_broken_well(value: Node, width: int) -> bool:
+    """Whether a formatter gives the arguments of a call of ATen's a line of their own."""
+    callee = emit(value.args[0]) if value.kind == "call" else ""
+    arguments = len(emit(value)) - len(callee) - 2
+    return callee.startswith("torch.ops.aten.") and arguments <= width - STEP
+
+
 def _terms(value: Node) -> Iterator[Node]:
     if value.kind == "binary" and value.label in ("+", "-"):
         yield from _terms(value.args[0])
@@ -453,6 +480,7 @@ def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
     below -= {op for op in roots.values() if op.rule == "jvp"}
     below |= {op.args[0] for op in ops if op.rule == "fitted_to"}  # read twice
     below |= {op.args[1] for op in ops if op.rule == "cast"}  # for its dtype
+    below |= {op for op in ops if op.rule == "accumulated"}  # in two statements
     if emission.region:  # zeros of the dtype of no other tensor
         below |= {op.args[0] for op in ops if op.rule == "zeros"}
     named = ("input", "cotangent")
@@ -675,15 +703,35 @@ class _Writer:
             return self._pulled_back(op, region)
         if op.rule == "jvp":
             return self._pushed_forward(name, op, region)
+        if op.rule == "accumulated":
+            return self._accumulated(name, op, region)
         printer = self._at(region)
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
             alike = body == orelse  # one call, which has a rule for each case
-            return list(body) if alike else [If(printer.test(op), body, orelse)]
+            comments = self._why_recorded(op)
+            choice = If(printer.test(op), body, orelse, comments)
+            return list(body) if alike else [choice]
         value = printer.expression(op)
         self._measure(name, value, op, printer)
         comment = self._comment(op, Scope(printer.scope.gradient))
         return [Assign(target, value, "", comment)]
+
+    def _why_recorded(self, op: Op) -> tuple[str, ...]:
+        """Why a backward that autograd records goes another way."""
+        if op.test is not is_recorded(self.program):
+            return ()
+        rule = self.emission.applier.table.of_op(op.args[1].rule)
+        return (f"{rule.name} has no derivative",) if rule else ()
+
+    def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:
+        """A cotangent, to which a gradient is added where one comes in."""
+        graph, target = self.graph, self.graph.name(name)
+        value, extra = op.args[0], graph.name(op.args[1].name)
+        there = graph.node("compare", "is not", (extra, graph.constant("None")))
+        total = graph.node("binary", "+", (target, extra))
+        added = If(there, (Assign(target, total),))
+        return [*self._assigned(name, value, region), added]
 
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
         """The forward expression that a cotangent is of, where its name says no more than an operator: `grad_product`."""
@@ -768,7 +816,7 @@ class _Writer:
     def _measure(self, name: str, value: Node, op: Op, printer: Printer) -> None:
         width = len(name) + 3 + len(emit(value))
         most = WIDTH - self.emission.indent
-        if width > most and not stands_on_lines(value):
+        if width > most and not (stands_on_lines(value) or is_broken_well(value, most)):
             self.long.append((op, width, printer))
 
     def too_long(self) -> set[Op]:

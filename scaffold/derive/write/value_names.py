@@ -320,10 +320,11 @@ class Namer:
 
     def _roles(self, op: Op) -> list[str]:
         if op not in self.roles:
-            cast = op.rule == "cast"
-            self.roles[op] = (
-                self._cast_of(op.args[0]) if cast else self._roles_played(op)
-            )
+            if op.rule == "cast":
+                self.roles[op] = self._cast_of(op.args[0])
+            else:  # in another dtype a value is what it was
+                played = op.args[0] if op.rule == "to" else op
+                self.roles[op] = self._roles_played(played)
         return self.roles[op]
 
     def _roles_played(self, op: Op) -> list[str]:

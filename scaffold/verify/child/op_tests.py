@@ -46,7 +46,7 @@ class OpTests:
     random = False
     supports_gradcheck = True
     supports_double_backward = True
-    saves_nothing = False
+    decorated_once = False
     supports_vmap = True
     autocast = ""
     unsupported_of_empty: tuple[str, ...] = ()

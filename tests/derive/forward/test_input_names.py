@@ -22,7 +22,9 @@ def forward_lines(text: str) -> list[str]:
 @pytest.mark.parametrize("style", ["setup-context", "combined"])
 def test_the_forward_stays_as_the_user_wrote_it(style: str) -> None:
     forward = "x = x.sigmoid()\nx = x * w\nreturn x.sin() * k"
-    text = op_text(INPUTS, forward=forward, derive=True, style=style)
+    text = op_text(
+        INPUTS, forward=forward, derive=True, style=style, save_policy="recompute"
+    )
     body = ["x = x.sigmoid()", "x = x * w", "return x.sin() * k"]
     filled = ["ctx.save_for_backward(x, w)", "ctx.k = k"]
     combined = style == "combined"
@@ -31,7 +33,13 @@ def test_the_forward_stays_as_the_user_wrote_it(style: str) -> None:
 
 def test_what_is_known_late_fills_ctx_late() -> None:
     forward = "x = x.exp()\ny = x[w > 0]\nreturn y.sum() / y.numel()"
-    text = op_text("x, w[; const]", forward=forward, style="combined", amp="off")
+    text = op_text(
+        "x, w[; const]",
+        forward=forward,
+        style="combined",
+        amp="off",
+        save_policy="recompute",
+    )
     lines = forward_lines(text)
     assert lines[:2] == ["ctx.save_for_backward(x, w)", "x = x.exp()"]
     assert lines[-2].startswith("ctx.y_"), lines

@@ -80,7 +80,11 @@ def test_what_comes_again(forward: str, saved: set[str], repeated: set[str]) -> 
     ],
 )
 @pytest.mark.parametrize(
-    "policy", [{"once_differentiable": True}, {"save_policy": "balanced"}]
+    "policy",
+    [
+        {"once_differentiable": True},
+        {"once_differentiable": True, "save_policy": "recompute"},
+    ],
 )
 def test_tensors_are_saved_where_that_is_asked(
     forward: str, saved: set[str], policy: dict[str, Any]

@@ -88,7 +88,7 @@ def made(inputs: str, forward: str) -> tuple[OpSpec, str]:
 def test_dropout_is_a_product_with_a_mask_that_is_saved() -> None:
     _, text = made("x[B, D], rate: float = 0.5", "return F.dropout(x.exp(), rate)")
     assert "        mask = F.dropout(torch.ones_like(undropped), rate)\n" in text
-    assert "        return undropped * mask, mask\n" in text
+    assert "        return undropped * mask, undropped, mask\n" in text
     assert "dropout" not in backward_of(text)
 
 

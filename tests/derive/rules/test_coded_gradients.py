@@ -163,10 +163,10 @@ def test_the_gradient_of_a_linear_with_a_vector_for_a_matrix_is_no_other_product
     None
 ):
     spec = spec_of("x, w, y", forward="y * F.linear(x * y, w)")
-    function = load(draft_of(spec)).SomeOpFunction
+    function = load(draft_of(spec)).some_op
     x, w, y = (tensor(*sizes).requires_grad_() for sizes in ((2, 2), (2,), (2, 2)))
     with pytest.raises(RuntimeError, match="matrices"):
-        function.apply(x, w, y).sum().backward()
+        function(x, w, y).sum().backward()
 
 
 @pytest.mark.parametrize("mask", ["mask[T, S; bool]?", "mask[T, S]?"])

@@ -157,7 +157,7 @@ samples = ["x[3, 4]"]
     inputs = "x[N, D], y[N, D; const], z[N, D; const]"
     forward = "mine(torch.exp(x * y) * z)"
     spec = spec_of(
-        inputs, forward=forward, import_=["kernels:mine"], save_policy="balanced"
+        inputs, forward=forward, import_=["kernels:mine"], once_differentiable=True
     )
     spec = replace(spec, rules=(RuleFile("rules.toml", table),))
     assert written in draft_of(spec)

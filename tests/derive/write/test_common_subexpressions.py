@@ -115,4 +115,4 @@ def test_what_a_lambda_computes_is_its_own() -> None:
     forward = "y = torch.linalg.pinv(x, rtol=0.1)\nreturn y * y"
     text = backward_of(op_text("x[N, D]", forward=forward, derive=True))
     assert "lambda x: torch.linalg.pinv(x, rtol=0.1)" in text
-    assert text.count("torch.linalg.pinv(") == 2
+    assert text.count("torch.linalg.pinv(") == 1  # its value is saved

@@ -8,7 +8,7 @@ from tests.derive.building import load, spec_of, text_of
 
 
 def balanced(inputs: str, forward: str) -> str:
-    spec = spec_of(inputs, forward=forward, derive=True, save_policy="balanced")
+    spec = spec_of(inputs, forward=forward, derive=True, once_differentiable=True)
     return text_of(spec).partition("def backward")[2]
 
 
@@ -43,7 +43,7 @@ return color, (w * z).sum(-1), total
         forward=forward,
         outputs="color, depth, total",
         derive=True,
-        save_policy="balanced",
+        once_differentiable=True,
     )
     text = text_of(spec).partition("def backward")[2]
     assert "add_(" not in text

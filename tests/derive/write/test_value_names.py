@@ -32,7 +32,9 @@ return e / e.sum(-1, keepdim=True)
 
 def backward(inputs: str, forward: str) -> list[str]:
     """The lines of the backward, before they are laid out."""
-    derivation = derive(spec_of(inputs, forward=forward, derive=True))
+    derivation = derive(
+        spec_of(inputs, forward=forward, derive=True, save_policy="recompute")
+    )
     assert not derivation.notes
     return [
         line for block in derivation.blocks for line in emit_lines(block.statements)
