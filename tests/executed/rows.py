@@ -318,6 +318,7 @@ OTHERS = (
                 "    [True, True, False],\n"
                 ")"
             ),
+            *("--amp", "float32"),  # which takes tensors of one dtype
         ),
         "(x: Tensor, w: Tensor) -> Tensor",
         torch.nn.functional.conv1d,
