@@ -547,7 +547,7 @@ BUDGET = {
     "cli": 4354,
     "derive": 19683,
     "formula": 6855,
-    "inspect": 3563,
+    "inspect": 3570,
     "lint": 3542,
     "primitives": 852,
     "project": 5055,

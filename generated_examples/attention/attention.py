@@ -47,7 +47,7 @@ class AttentionFunction(Function):
     ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
             query, key, value, probs = ctx.saved_tensors
-            if grad_output is None:
+            if grad_output is None:  # only probs was differentiated
                 grad_output = probs.new_zeros(ctx.output_shape)
             grad_query = grad_key = grad_value = None
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:

@@ -42,7 +42,7 @@ class CrossEntropyFunction(Function):
     ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
             target, log_probs = ctx.saved_tensors
-            if grad_output is None:
+            if grad_output is None:  # only log_probs was differentiated
                 grad_output = log_probs.new_zeros(())
             g = grad_output / target.numel()
             neg_grad_gathered = g.expand((log_probs.shape[0], 1))

@@ -37,7 +37,7 @@ class MishFunction(Function):
     ) -> Tensor:
         with ctx.autocast:
             x, tanh = ctx.saved_tensors
-            if grad_output is None:
+            if grad_output is None:  # only tanh was differentiated
                 grad_output = torch.zeros_like(x)
             grad_tanh = grad_output * x
             if extra_grad_tanh is not None:

@@ -40,7 +40,7 @@ class RMSNormFunction(Function):
     ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
             x, weight, rstd = ctx.saved_tensors
-            if grad_output is None:
+            if grad_output is None:  # only rstd was differentiated
                 grad_output = torch.zeros_like(x)
             if grad_output.is_complex():
                 raise TypeError("rms_norm: x and weight must be real")

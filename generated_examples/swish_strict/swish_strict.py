@@ -32,7 +32,7 @@ class SwishStrictFunction(Function):
             return grad_x
         # silu_backward has no derivative
         sigmoid = torch.sigmoid(x)
-        grad_x: Tensor = grad_output * sigmoid * (1 + x * (1 - sigmoid))
+        grad_x = grad_output * sigmoid * (1 + x * (1 - sigmoid))
         return grad_x
 
 

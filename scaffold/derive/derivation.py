@@ -97,6 +97,7 @@ class GradientStatements(NamedTuple):
     handed: tuple[tuple[str, str], ...] = ()
     scalars: frozenset[str] = frozenset()  # the outputs of one number
     returned: frozenset[str] = frozenset()  # the locals that forward returns, too
+    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
 
 
 class Maths(NamedTuple):
@@ -122,6 +123,7 @@ class Maths(NamedTuple):
     handed: tuple[tuple[str, str], ...] = ()
     scalars: frozenset[str] = frozenset()  # the outputs of one number
     returned: frozenset[str] = frozenset()  # the locals that forward returns, too
+    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
 
 
 class ShapeCheck(NamedTuple):

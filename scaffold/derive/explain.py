@@ -56,8 +56,13 @@ def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
     program = Program(spec.forward.graph, table.facts, declared(spec))
     applier = Applier(program, table)
     wanted = frozenset(item.name for item in spec.differentiable)
+    forward = write_forward(spec, spec.forward)
+    if derivation.intermediates and derivation.forward is not None:
+        # Which has names for them.
+        lines, results = derivation.forward, derivation.results
+        forward = forward._replace(statements=lines, results=results)
     try:
-        lowered = lower(spec, write_forward(spec, spec.forward), applier, wanted)
+        lowered = lower(spec, forward, applier, wanted)
     except UnsupportedError:
         return None
     return _Explainer(spec, applier, lowered).explanation(derivation)

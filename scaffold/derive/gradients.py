@@ -353,6 +353,7 @@ def _statements(
         ),
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
+        akin=_akin(walked.lowered, backward),
         scalars=frozenset(
             output.name
             for output, result in zip(spec.outputs, results, strict=True)
@@ -493,6 +494,14 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
         if not may_gain_a_dim(lowered.inputs[item.name], (result,))
     }
     return tuple(same_shape.items())
+
+
+def _akin(lowered: Lowered, backward: BackwardGraph) -> frozenset[str]:
+    """The inputs and saved values that are real where all outputs are, or complex where these are: zeros may be made like them."""
+    kinds = {result.kind for result in lowered.results}
+    named = [(op, name) for name, op in lowered.inputs.items()]
+    named += backward.returned.items()
+    return frozenset(name for op, name in named if op.active and kinds == {op.kind})
 
 
 def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:

@@ -228,9 +228,8 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    origins = Origins(
-        outputs, reuse.plan.saved, views, like, maths.traits, maths.scalars
-    )
+    known = (maths.traits, maths.scalars, maths.akin)
+    origins = Origins(outputs, reuse.plan.saved, views, like, *known)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
     context = context_of(spec, handed, names, missing, origins, bool(maths.handed))
@@ -374,6 +373,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         handed=derived.handed,
         scalars=derived.scalars,
         returned=derived.returned,
+        akin=derived.akin,
     )
 
 

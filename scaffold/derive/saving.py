@@ -105,6 +105,7 @@ class Origins(NamedTuple):
     like: Mapping[str, str] = {}  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
     scalars: frozenset[str] = frozenset()  # the outputs of one number
+    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
 
 
 def transfer(
@@ -636,7 +637,11 @@ def _as_saved(
     """Zeros like a tensor that is saved for every gradient: one that surely has the shape of the output, else of the shape that is on ctx."""
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
-    every = [other for other in saved if is_for_most(spec, other.serves)]
+    every = [
+        other
+        for other in saved
+        if is_for_most(spec, other.serves) and other.name in origins.akin
+    ]
     for other in every:
         traits = origins.traits.get(other.name)
         alike = own is not None and traits is not None and traits.shape == own.shape

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from scaffold.formula.names import fresh
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.method_formulas import Unfit
@@ -183,6 +184,11 @@ def output_names(facts: Facts) -> tuple[str, ...]:
         inputs = {item.name for item in facts.inputs}
         named = isinstance(node, ast.Name) and node.id not in inputs
         return (ast.unparse(node),) if named else ("output",)
-    if not all(isinstance(node, ast.Name) for node in values):
-        raise Unfit(facts.function.node, "its outputs have no names")
-    return tuple(ast.unparse(node) for node in values)
+    taken = {item.name for item in facts.inputs}
+    taken |= {node.id for node in values if isinstance(node, ast.Name)}
+    found = list[str]()
+    for node in values:
+        one = node.id if isinstance(node, ast.Name) else fresh("output", taken)
+        taken.add(one)
+        found.append(one)
+    return tuple(found)

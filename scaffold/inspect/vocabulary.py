@@ -19,7 +19,10 @@ from scaffold.primitives.python_values import ATTRIBUTES, METHODS
 
 # Cheap to know of a tensor, and no tensor.
 SHAPELY = METHODS | ATTRIBUTES | {"type"}
-NAMESPACES = ("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg.")
+NAMESPACES = (
+    *("torch.", "torch.nn.functional.", "torch.special.", "torch.linalg."),
+    "torch.ops.aten.",
+)
 # Of one tensor in any shape, or of several in one shape.
 ANY_SHAPE = frozenset({"elementwise", "reduction", "loss", "constant"})
 

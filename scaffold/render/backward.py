@@ -187,12 +187,14 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
     lines = list[str]()
     if tests:
         lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
+    extra = [name for _, name in derivation.handed]
+    only = f"  # only {extra[0]} was differentiated" if len(extra) == 1 else ""
     for item in derivation.filled:
         name = grad_name(spec, item.output)
         if item.output in several:
             lines += _filled_each(name, _collected(derivation), item)
         else:
-            lines += [f"if {name} is None:", f"    {name} = {_zeros(item)}"]
+            lines += [f"if {name} is None:{only}", f"    {name} = {_zeros(item)}"]
     return lines
 
 
@@ -356,10 +358,8 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
     match last:
         # The fast way first: the other one has what PyTorch can differentiate.
         case If(test, body, orelse, comments) if emit(test) == RECORDED:
-            slow, fast = (
-                _returned_at_once(spec, derivation, names[0], way)
-                for way in (body, orelse)
-            )
+            fast = _returned_at_once(spec, derivation, names[0], orelse)
+            slow = _returned_at_once(spec, derivation, names[0], body, annotated=False)
             if slow is None or fast is None:
                 return None
             return [
@@ -373,7 +373,11 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
 
 
 def _returned_at_once(
-    spec: OpSpec, derivation: Derivation, name: str, lines: Sequence[Statement]
+    spec: OpSpec,
+    derivation: Derivation,
+    name: str,
+    lines: Sequence[Statement],
+    annotated: bool = True,
 ) -> list[str] | None:
     """Lines whose last one returns the gradient that it would assign."""
     *before, last = lines
@@ -393,7 +397,7 @@ def _returned_at_once(
     if spec.strict_types and len(values) == 1 and not is_typed(last.value, tensors):
         return [
             *emit_lines(before),
-            f"{target}: Tensor = {values[0]}",
+            f"{target}{': Tensor' * annotated} = {values[0]}",
             f"return {target}",
         ]
     inline, apart = (f"return {', '.join(each)}" for each in (values, named))

@@ -126,7 +126,7 @@ KEYS: dict[str, Key] = {
     ),
     "save-policy": Key(
         SAVE_POLICY,
-        "recompute",
+        "balanced",
         values.read_text,
         "What of a forward is saved for a derived backward.",
     ),

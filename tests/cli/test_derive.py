@@ -46,7 +46,8 @@ def test_what_is_left_is_said(tmp_path: Path) -> None:
 
 def test_the_steps_come_before_the_function(tmp_path: Path) -> None:
     forward = f"{NORM[3]}; return x * rstd * weight"
-    outcome = derive(tmp_path, *NORM[:2], "--forward", forward, "--explain")
+    policy = ("--save-policy", "recompute")
+    outcome = derive(tmp_path, *NORM[:2], "--forward", forward, "--explain", *policy)
     steps, function = outcome.out.split("\nclass ")
     assert function.startswith("FooFunction")
     assert [" ".join(line.split()) for line in steps.splitlines()] == [
@@ -83,7 +84,8 @@ def test_bytes_are_counted_for_sizes(tmp_path: Path) -> None:
 def test_leading_dims_with_a_name_count_as_one_size(tmp_path: Path, name: str) -> None:
     maths = ("--inputs", "x[*batch, S], y[*batch, T]", "--forward")
     forward = "x.exp().sum(-1) * y.sin().sum(-1)"
-    sizes = ("--explain", "--sizes", f"S=2, T=5, {name}=3")
+    policy = ("--save-policy", "recompute")
+    sizes = ("--explain", "--sizes", f"S=2, T=5, {name}=3", *policy)
     lines = derive(tmp_path, *maths, forward, *sizes).out.splitlines()
     start = lines.index("# bytes in single precision")
     assert "4 * (batch*S + batch*T) " in lines[start + 1]

@@ -33,7 +33,8 @@ def test_nothing_is_written_to_show_it(tmp_path: Path) -> None:
 
 
 def test_bytes_are_counted_where_sizes_are_given(tmp_path: Path) -> None:
-    sized = ("--sizes", "N=32, D=512", "--format", "json")
+    policy = ("--save-policy", "recompute")
+    sized = ("--sizes", "N=32, D=512", "--format", "json", *policy)
     found = json.loads(scaffold(tmp_path, "show", *GATE, *sized).out)
     assert found["kept"] == "4 * (2*N*D) = 131,072"
     saved = [item for item in found["items"] if item["part"] == "saved"]

@@ -368,7 +368,7 @@ class Tied(nn.Module):
             "x[..., dim], up_weight[hidden, dim]",
             [
                 "nn.init.normal_(self.up_weight, std=0.02)",
-                "return F.linear(F.linear(x, up_weight), up_weight.t())",
+                "= F.linear(x, up_weight)\n",
             ],
         ),
     ],

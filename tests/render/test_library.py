@@ -238,7 +238,8 @@ def test_nothing_is_split_where_leading_dims_broadcast() -> None:
 
 def test_what_is_saved_has_indices_too() -> None:
     norm = "x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)"
-    said = {"inputs": "x[B, D], eps: float", "forward": norm, "save_policy": "balanced"}
+    said: dict[str, Any] = {"inputs": "x[B, D], eps: float", "forward": norm}
+    said["once_differentiable"] = True
     found = splits((X, 1e-6), **said, sharding="b_ -> b_, b_")
     assert found == ["R R R -", "S0 S0 S0 -"]
     with pytest.raises(ScaffoldError, match="forward returns 2: output, inv_rms"):

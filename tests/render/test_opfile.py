@@ -191,7 +191,8 @@ def test_strict_types_name_what_pytorch_leaves_untyped() -> None:
     strict = text_of(replace(spec, strict_types=True))
     alias = "    apply: Callable[..., Tensor] = SomeOpFunction.apply\n"
     assert f"{alias}    return apply(x)\n" in strict
-    assert "        grad_x: Tensor = grad_output * " in strict
+    assert "            grad_x: Tensor = torch.ops.aten.silu_backward(" in strict
+    assert "        grad_x = grad_output * " in strict
 
 
 @pytest.mark.parametrize(

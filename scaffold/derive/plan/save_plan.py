@@ -97,7 +97,12 @@ def _below(backward: BackwardGraph, side: int) -> set[Op]:
 
 def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
     """The values that forward returns, since they are dear to compute again; what is drawn is saved in any case."""
-    return tuple(op for op in _saved(backward) if op.rule != "drawn")
+    results = backward.forward.returned  # which are saved as outputs
+    return tuple(
+        op
+        for op in _saved(backward)
+        if op.rule != "drawn" and backward.held.get(op) not in results
+    )
 
 
 def _numbers(results: Iterable[Op]) -> set[Op]:
