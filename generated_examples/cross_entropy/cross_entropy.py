@@ -27,38 +27,29 @@ class CrossEntropyFunction(Function):
     def setup_context(
         ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
     ) -> None:
-        logits, target = inputs
+        _logits, target = inputs
         _output, log_probs = outputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(target, log_probs)
-        device = "cpu" if logits.is_meta else logits.device.type
-        ctx.autocast = torch.autocast(
-            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
-        )
 
     @staticmethod
     def backward(
         ctx: Any, grad_output: Tensor | None, extra_grad_log_probs: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        with ctx.autocast:
-            target, log_probs = ctx.saved_tensors
-            if grad_output is None:  # only log_probs was differentiated
-                grad_output = log_probs.new_zeros(())
-            g = grad_output / target.numel()
-            neg_grad_gathered = g.expand((log_probs.shape[0], 1))
-            grad_log_probs = torch.ops.aten.gather_backward(
-                -neg_grad_gathered,
-                log_probs,
-                -1,
-                target.unsqueeze(-1),
-                sparse_grad=False,
-            )
-            if extra_grad_log_probs is not None:
-                grad_log_probs = grad_log_probs + extra_grad_log_probs
-            grad_logits = torch.ops.aten._log_softmax_backward_data(
-                grad_log_probs.to(log_probs.dtype), log_probs, -1, log_probs.dtype
-            )
-            return grad_logits, None
+        target, log_probs = ctx.saved_tensors
+        if grad_output is None:  # only log_probs was differentiated
+            grad_output = log_probs.new_zeros(())
+        g = grad_output / target.numel()
+        neg_grad_gathered = g.expand((log_probs.shape[0], 1))
+        grad_log_probs = torch.ops.aten.gather_backward(
+            -neg_grad_gathered, log_probs, -1, target.unsqueeze(-1), sparse_grad=False
+        )
+        if extra_grad_log_probs is not None:
+            grad_log_probs = grad_log_probs + extra_grad_log_probs
+        grad_logits = torch.ops.aten._log_softmax_backward_data(
+            grad_log_probs.to(log_probs.dtype), log_probs, -1, log_probs.dtype
+        )
+        return grad_logits, None
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

@@ -23,16 +23,11 @@ class GELUTanhFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         (x,) = inputs
         ctx.save_for_backward(x)
-        device = "cpu" if x.is_meta else x.device.type
-        ctx.autocast = torch.autocast(
-            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
-        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        with ctx.autocast:
-            (x,) = ctx.saved_tensors
-            return torch.ops.aten.gelu_backward(grad_output, x, approximate="tanh")
+        (x,) = ctx.saved_tensors
+        return torch.ops.aten.gelu_backward(grad_output, x, approximate="tanh")
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

@@ -26,27 +26,22 @@ class MishFunction(Function):
         _output, tanh = outputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, tanh)
-        device = "cpu" if x.is_meta else x.device.type
-        ctx.autocast = torch.autocast(
-            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
-        )
 
     @staticmethod
     def backward(
         ctx: Any, grad_output: Tensor | None, extra_grad_tanh: Tensor | None
     ) -> Tensor:
-        with ctx.autocast:
-            x, tanh = ctx.saved_tensors
-            if grad_output is None:  # only tanh was differentiated
-                grad_output = torch.zeros_like(x)
-            grad_tanh = grad_output * x
-            if extra_grad_tanh is not None:
-                grad_tanh = grad_tanh + extra_grad_tanh
-            grad_preactivation = torch.ops.aten.tanh_backward(grad_tanh, tanh)
-            grad_x_via_softplus = torch.ops.aten.softplus_backward(
-                grad_preactivation, x, 1, 20
-            )
-            return grad_output * tanh + grad_x_via_softplus
+        x, tanh = ctx.saved_tensors
+        if grad_output is None:  # only tanh was differentiated
+            grad_output = torch.zeros_like(x)
+        grad_tanh = grad_output * x
+        if extra_grad_tanh is not None:
+            grad_tanh = grad_tanh + extra_grad_tanh
+        grad_preactivation = torch.ops.aten.tanh_backward(grad_tanh, tanh)
+        grad_x_via_softplus = torch.ops.aten.softplus_backward(
+            grad_preactivation, x, 1, 20
+        )
+        return grad_output * tanh + grad_x_via_softplus
 
 
 def mish(x: Tensor) -> Tensor:

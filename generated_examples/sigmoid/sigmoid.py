@@ -18,18 +18,12 @@ class SigmoidFunction(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        (x,) = inputs
         ctx.save_for_backward(output)
-        device = "cpu" if x.is_meta else x.device.type
-        ctx.autocast = torch.autocast(
-            device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
-        )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        with ctx.autocast:
-            (output,) = ctx.saved_tensors
-            return grad_output * output * (1 - output)
+        (output,) = ctx.saved_tensors
+        return grad_output * output * (1 - output)
 
 
 def sigmoid(x: Tensor) -> Tensor:

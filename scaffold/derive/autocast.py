@@ -29,6 +29,11 @@ from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
+# Of calls that give these no tensor is computed.
+PYTHON_VALUES = frozenset(
+    {"numel", "size", "dim", "len", "range", "list", "max", "min"}
+)
+
 
 def amp_of(spec: OpSpec) -> Amp:
     """Return what the user says, else whether autocast changes a primitive of the forward; nothing is written for an op without a backward."""
@@ -43,6 +48,24 @@ def amp_of(spec: OpSpec) -> Amp:
         return "off"
     # A compiler runs what is registered outside of the region that it traced: of mixed dtypes, a matmul there would raise.
     return "float32" if spec.is_library else "region"
+
+
+def is_changed(statements: Iterable[Statement]) -> bool:
+    """Whether autocast may change a call or an operator in some lines: so it may a call that nothing is known of."""
+    nodes = (node for item in statements for node in expressions(item))
+    return any(_may_be_changed(inner) for node in nodes for inner in node.walk())
+
+
+def _may_be_changed(node: Node) -> bool:
+    if node.kind not in ("binary", "call") or (callee(node) or "") in PYTHON_VALUES:
+        return False
+    several = _facts(node)
+    if not several:
+        return node.kind == "call"
+    policies = {facts.autocast for facts in several} - {""}
+    if policies == {"number_first"}:
+        return _operands(node)[0].kind == "constant"
+    return bool(policies)
 
 
 # No shape or style changes what is said, so a derivation that asks for each of them reads the forward once.

@@ -216,6 +216,7 @@ class Derivation:
     jvp: Jvp | None = None
     # The gradient that may come in for a saved local that forward returns -> the local.
     handed: tuple[tuple[str, str], ...] = ()
+    region: bool = False  # the backward runs under the autocast of the forward
     real: RealInputs | None = None  # what the derived gradients take for real
 
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaffold.derive.analysis.activity import is_random
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_dead
-from scaffold.derive.autocast import amp_of
+from scaffold.derive.autocast import amp_of, is_changed
 from scaffold.derive.backward_kernels import with_registered_backward
 from scaffold.derive.backward_program import Line, free_reads, lines_of
 from scaffold.derive.capabilities import (
@@ -102,7 +102,9 @@ def derive(spec: OpSpec) -> Derivation:
     source = _before_style(spec)
     spec, maths, found = _in_its_style(spec, source)
     relies = partial(_if_declared_as, source, maths, found)
-    found = replace(found, detached=detached, amp=amp_of(spec))
+    amp = amp_of(spec)
+    region = amp == "region" and (spec.amp is not None or _is_under_autocast(found))
+    found = replace(found, detached=detached, amp=amp, region=region)
     # After all that simplifies gradients: each of these passes may leave out a conjugate.
     found = replace(found, real=_real_inputs(spec, source))
     # Only the finished backward tells which of the declared shapes it relies on.
@@ -115,6 +117,16 @@ def derive(spec: OpSpec) -> Derivation:
     found = with_registered_backward(spec, source.graph, replace(found, checks=checks))
     refuse_unregistrable(spec, found)
     return found
+
+
+def _is_under_autocast(found: Derivation) -> bool:
+    """Whether the autocast of the forward makes a difference in the backward."""
+    lines = [line for block in found.blocks for line in block.statements]
+    lines += [line for element in found.elements for line in element.statements]
+    values = any(
+        is_changed((Assign(item.value, item.value),)) for item in found.elements
+    )
+    return values or bool(found.missing) or is_changed(lines)
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:

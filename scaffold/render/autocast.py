@@ -101,4 +101,4 @@ def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> lis
 
 
 def _is_region(spec: OpSpec, derivation: Derivation) -> bool:
-    return derivation.amp == "region" and bool(spec.differentiable)
+    return derivation.region and bool(spec.differentiable)

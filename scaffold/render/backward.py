@@ -446,7 +446,7 @@ def _rows(names: Iterable[str], width: int) -> list[list[str]]:
 
 def _width(derivation: Derivation) -> int:
     """The characters of a line of the body, which may stand under `with ctx.autocast:`."""
-    return RETURN_WIDTH - indent_of(derivation.amp)
+    return RETURN_WIDTH - (indent_of("region") if derivation.region else 0)
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:

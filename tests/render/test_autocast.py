@@ -273,7 +273,6 @@ def test_tensors_without_autocast_are_taken(name: str) -> None:
 def test_no_older_compiler_breaks_the_graph_at_it(name: str) -> None:
     inputs, forward = OPS[name]
     text = op_text(inputs, name=name, forward=forward)
-    assert "is_autocast_enabled" in text
     assert "is_autocast_available" not in text, "Dynamo of PyTorch 2.5 to 2.9"
 
 
