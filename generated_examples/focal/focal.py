@@ -57,7 +57,6 @@ class FocalLossFunction(Function):
             grad_logsigmoid = -g * weight
             if extra_grad_logsigmoid is not None:
                 grad_logsigmoid = grad_logsigmoid + extra_grad_logsigmoid
-            grad_times_sigmoid = grad_logsigmoid * sigmoid
             grad_weight = -g * logsigmoid
             if extra_grad_weight is not None:
                 grad_weight = grad_weight + extra_grad_weight
@@ -65,9 +64,8 @@ class FocalLossFunction(Function):
             if extra_grad_sigmoid is not None:
                 grad_sigmoid = grad_sigmoid + extra_grad_sigmoid
             grad_preactivation = torch.ops.aten.sigmoid_backward(grad_sigmoid, sigmoid)
-            grad_margin = grad_times_sigmoid - grad_preactivation
-            net_grad = grad_preactivation - grad_times_sigmoid
-            selected_grad = torch.where(target, grad_margin, net_grad)
+            grad_margin = grad_logsigmoid * sigmoid - grad_preactivation
+            selected_grad = torch.where(target, grad_margin, -grad_margin)
             return selected_grad.sum_to_size(ctx.logits_shape), None, None
 
 

@@ -29,7 +29,8 @@ class LayerNormFunction(Function):
         rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)
         normalized = centred * rstd
         scaled = normalized * weight if weight is not None else normalized
-        return scaled + bias if bias is not None else scaled, mean, rstd
+        output = scaled + bias if bias is not None else scaled
+        return output, mean, rstd
 
     @staticmethod
     def setup_context(

@@ -27,7 +27,9 @@ from scaffold.formula import (
     Graph,
     Lines,
     Node,
+    written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 LEFT_OUT = "something to save where no branch assigns it"
@@ -68,7 +70,25 @@ def forward_that_saves(
         results, extra = registered_apart(spec, graph, statements, results, saved)
     else:
         statements = saved_apart(graph, statements, results, saved)
+    if extra:
+        statements, results = _choices_named(spec, graph, statements, results)
     return ReturningForward(statements, results, extra)
+
+
+def _choices_named(
+    spec: OpSpec, graph: Graph, statements: Lines, results: tuple[Node, ...]
+) -> tuple[Lines, tuple[Node, ...]]:
+    """The forward with a line for a result that is a choice, which is misread among several."""
+    taken = written(*statements) | {item.name for item in spec.inputs}
+    lines, named = list(statements), list[Node]()
+    for output, value in zip(spec.outputs, results, strict=True):
+        if value.kind == "conditional":
+            name = graph.name(fresh(output.name, taken))
+            taken |= {name.label}
+            lines.append(Assign(name, value))
+            value = name
+        named.append(value)
+    return tuple(lines), tuple(named)
 
 
 def _nothing(spec: OpSpec, graph: Graph) -> Node:

@@ -15,6 +15,16 @@ HOISTED = Registry()
 
 
 @HOISTED.on("where")
+def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
+    """`where(m, x - y, y - x)` as `where(m, d, -d)` of one difference `d`: of a margin, `where(target, logits, -logits)`."""
+    both = make.is_(a, "sub") and make.is_(b, "sub")
+    if not (both and a.args == b.args[::-1] and a.is_tensor):
+        return None
+    named = make.applier.named
+    return named("where", mask, a, named("neg", a))
+
+
+@HOISTED.on("where")
 def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
     """`where(c, g * x, g * y)` as `g * where(c, x, y)`."""
     if not (body.is_tensor and orelse.is_tensor):
