@@ -20,6 +20,7 @@ from scaffold.derive.analysis.activity import (
 from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
+from scaffold.derive.backward_program import free_reads
 from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import (
     BY_AUTOGRAD,
@@ -63,6 +64,7 @@ from scaffold.spec import OpSpec
 
 SUMMED = frozenset({"summed_to", "fitted_to"})
 TOO_DEEP = "it is nested too deeply"
+ATTEMPTS = 8  # to find values whose being saved changes nothing of what is read
 
 # In the order in which they are asked, after the identities of the table: these bring signs and constants to the front, so that one
 # spelling of a product is met here. The first that finds a simpler op makes it, and what it makes is simplified in turn.
@@ -125,20 +127,32 @@ class Differentiated:
     @cached_property
     def _backward(self) -> BackwardGraph:
         """The gradients over what forward returns to be saved, where it does."""
+        return self._over_saved(())
+
+    def _over_saved(self, apart: Iterable[Op]) -> BackwardGraph:
+        """The gradients over what forward returns to be saved, but for some values."""
         assert self.walked is not None
         if not returns_saved(self.walked.spec):
             return self._plain
         question = _in_place(self.question, self.joined)
-        return _with_returned(self.walked, question, self._plain)
+        return _with_returned(self.walked, question, self._plain, apart)
 
     def _found(self, spec: OpSpec) -> GradientStatements:
         """The statements; with nothing saved but inputs and outputs where those over what is saved cannot be written down."""
         assert self.walked is not None
-        try:
-            return _statements(spec, self.walked, self._backward)
-        except UnsupportedError:
-            if not self._backward.returned:
-                raise
+        backward, apart = self._backward, set[Op]()
+        while backward.returned:
+            try:
+                found = _statements(spec, self.walked, backward)
+            except UnsupportedError:
+                break
+            # Of a value the lines may read nothing: it was known to be read for its shape.
+            read = {read.name for read, _ in free_reads(found.statements)}
+            unread = {op for op, name in backward.returned.items() if name not in read}
+            if not unread:
+                return found
+            apart |= unread
+            backward = self._over_saved(apart)
         return _statements(spec, self.walked, self._plain)
 
     def statements(self, spec: OpSpec) -> GradientStatements:
@@ -254,22 +268,24 @@ def returns_saved(spec: OpSpec) -> bool:
 
 
 def _with_returned(
-    walked: Walked, question: Question, plain: BackwardGraph
+    walked: Walked, question: Question, plain: BackwardGraph, without: Iterable[Op]
 ) -> BackwardGraph:
     """The gradients over values that forward returns; what autograd hands in for these is added to their cotangents.
 
     A value that is returned is never taken apart, so other values may be dear after that.
     """
-    backward, alone = plain, set[Op]()
-    for _ in range(4):
-        wanted = [op for op in worth_returning(backward) if op not in alone]
+    backward, apart = plain, {*without}
+    for _ in range(ATTEMPTS):
+        wanted = [op for op in worth_returning(backward) if op not in apart]
         if {*wanted} == {*backward.returned}:
             return backward
+        # What is no longer read once it is opaque does not come back.
+        apart |= {*backward.returned} - {*wanted}
         try:
             backward = _over_returned(walked, question, plain, wanted)
         except HandedAloneError as error:
-            alone.add(error.op)
-    return backward
+            apart.add(error.op)
+    return plain
 
 
 def _over_returned(

@@ -475,3 +475,13 @@ def test_what_may_be_a_number_is_computed_again(chosen: str, inputs: str) -> Non
     forward = f"{chosen}\nreturn (x / d).sum(1).mean()"
     x = tensor(3, 4)
     check_forward(inputs, forward, [(x, x.exp()), (x, None)])
+
+
+def test_what_no_line_reads_is_not_returned() -> None:
+    """Of the sum only the shape was read, and that another value has."""
+    forward = "b = y.sum((-2, -1))\nc = b / (2 + y ** 2)\nreturn c"
+    derivation, text = balanced("x, y[C, D]", forward)
+    assert {local for _, local in derivation.handed} == {*derivation.intermediates}
+    y = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
+    op = load(text).some_op
+    assert gradgradcheck(lambda y: op(torch.zeros(()), y), (y,))
