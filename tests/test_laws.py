@@ -517,7 +517,7 @@ NAMED = {
     "scaffold.derive.lower": 20,  # an index that appends dims is a reshape
     "scaffold.derive.plan": 0,
     "scaffold.derive.rules": 49,  # 25 in the coded gradients; the grids of meshgrid are expanded
-    "scaffold.derive.simplify": 147,  # what passes match and make: sums, products, choices, parts, views
+    "scaffold.derive.simplify": 152,  # what passes match and make: sums, products, choices, parts, views
     "scaffold.derive.write": 55,  # two of them write sums to a shape
     "scaffold.formula": 4,
     "scaffold.inspect": 19,

@@ -15,7 +15,7 @@ class LayerNormFunction(Function):
     @staticmethod
     def forward(
         x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         if weight is not None and weight.shape != (x.shape[-1],):
             raise ValueError(
                 f"weight[features] has shape {[*weight.shape]}, not {[x.shape[-1]]}"
@@ -24,21 +24,22 @@ class LayerNormFunction(Function):
             raise ValueError(
                 f"bias[features] has shape {[*bias.shape]}, not {[x.shape[-1]]}"
             )
-        centred = x - x.mean(-1, keepdim=True)
+        mean = x.mean(-1, keepdim=True)
+        centred = x - mean
         rstd = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)
         normalized = centred * rstd
         scaled = normalized * weight if weight is not None else normalized
         output = scaled + bias if bias is not None else scaled
-        return output, rstd
+        return output, mean, rstd
 
     @staticmethod
     def setup_context(
-        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]
+        ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]
     ) -> None:
         x, weight, bias, _eps = inputs
-        _output, rstd = outputs
+        _output, mean, rstd = outputs
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, weight, rstd)
+        ctx.save_for_backward(x, weight, mean, rstd)
         ctx.bias_shape = bias.shape if bias is not None else None
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
@@ -47,17 +48,20 @@ class LayerNormFunction(Function):
 
     @staticmethod
     def backward(
-        ctx: Any, grad_output: Tensor | None, extra_grad_rstd: Tensor | None
+        ctx: Any,
+        grad_output: Tensor | None,
+        extra_grad_mean: Tensor | None,
+        extra_grad_rstd: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            x, weight, rstd = ctx.saved_tensors
-            if grad_output is None:  # only rstd was differentiated
+            x, weight, mean, rstd = ctx.saved_tensors
+            if grad_output is None:
                 grad_output = torch.zeros_like(x)
             if grad_output.is_complex():
                 raise TypeError("layer_norm: x, weight and bias must be real")
             grad_x = grad_weight = grad_bias = None
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-                centred = x - x.mean(-1, keepdim=True)
+                centred = x - mean
                 normalized = centred * rstd
             if ctx.needs_input_grad[0]:
                 if weight is not None:
@@ -68,10 +72,13 @@ class LayerNormFunction(Function):
                 grad_rstd = (grad_normalized * centred).sum(-1, keepdim=True)
                 if extra_grad_rstd is not None:
                     grad_rstd = grad_rstd + extra_grad_rstd
+                grad_mean = -grad_centred_via_normalized.sum(-1, keepdim=True)
+                if extra_grad_mean is not None:
+                    grad_mean = grad_mean + extra_grad_mean
                 grad_x = (
                     grad_centred_via_normalized
                     - grad_rstd * rstd**2 / grad_output.shape[-1] * normalized
-                    - grad_centred_via_normalized.mean(-1, keepdim=True)
+                    + grad_mean / grad_output.shape[-1]
                 )
             if ctx.needs_input_grad[1]:
                 grad_weight = (grad_output * normalized).sum_to_size(weight.shape)
@@ -102,7 +109,7 @@ def layer_norm(
         bias: Tensor of shape ``(features,)``, or None.
         eps: Constant.
     """
-    output, _rstd = LayerNormFunction.apply(x, weight, bias, eps)
+    output, _mean, _rstd = LayerNormFunction.apply(x, weight, bias, eps)
     return output
 
 

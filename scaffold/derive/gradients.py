@@ -20,7 +20,7 @@ from scaffold.derive.analysis.activity import (
 from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
-from scaffold.derive.backward_program import free_reads
+from scaffold.derive.backward_program import free_reads, needed_for, read_names
 from scaffold.derive.capabilities import NOT_DERIVED
 from scaffold.derive.derivation import (
     BY_AUTOGRAD,
@@ -146,9 +146,7 @@ class Differentiated:
                 found = _statements(spec, self.walked, backward)
             except UnsupportedError:
                 break
-            # Of a value the lines may read nothing: it was known to be read for its shape.
-            read = {read.name for read, _ in free_reads(found.statements)}
-            unread = {op for op, name in backward.returned.items() if name not in read}
+            unread = _unread(backward, found)
             if not unread:
                 return found
             apart |= unread
@@ -252,6 +250,17 @@ def _in_place(question: Question, joined: JoinedInput | None) -> Question:
 
 def reason_of(error: Exception) -> str:
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
+
+
+def _unread(backward: BackwardGraph, found: GradientStatements) -> set[Op]:
+    """The values that forward returns and no line of the backward reads, nor one of the forward that comes again: a shape was read that another value has."""
+    names = {read.name for read, _ in free_reads(found.statements)}
+    lines = found.forward[0] if found.forward else backward.forward.statements
+    lines = lines if found.again is None else found.again
+    there = {*backward.returned.values(), *backward.forward.returned}
+    again = needed_for(lines, names, there)
+    names |= {name for at in again for name in read_names(lines[at])}
+    return {op for op, name in backward.returned.items() if name not in names}
 
 
 def returns_saved(spec: OpSpec) -> bool:

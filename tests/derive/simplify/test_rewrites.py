@@ -300,3 +300,14 @@ def test_what_differs_by_element_is_put_where_a_mask_holds() -> None:
     calls = [(tensor(3, 4).exp(), tensor(3, 4) > 0)]
     text = check_forward("x[N, D], m[N, D; bool]", "return x[m].log()", calls)
     assert "index_put" in text
+
+
+def test_opposite_sides_of_a_mask_are_one_difference_and_its_negative() -> None:
+    forward = """
+margin = torch.where(target, logits, -logits)
+weight = torch.sigmoid(-margin) ** gamma
+return -(weight * F.logsigmoid(margin)).mean()
+"""
+    inputs = "logits[..., N], target[..., N; bool], gamma: float = 2.0"
+    text = backward_of(draft_of(spec_of(inputs, forward=forward)))
+    assert "torch.where(target, grad_margin, -grad_margin)" in text
