@@ -146,7 +146,7 @@ class Differentiated:
                 found = _statements(spec, self.walked, backward)
             except UnsupportedError:
                 break
-            unread = _unread(backward, found)
+            unread = _unread(backward, found, spec.style == "combined")
             if not unread:
                 return found
             apart |= unread
@@ -252,9 +252,15 @@ def reason_of(error: Exception) -> str:
     return TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
-def _unread(backward: BackwardGraph, found: GradientStatements) -> set[Op]:
-    """The values that forward returns and no line of the backward reads, nor one of the forward that comes again: a shape was read that another value has."""
-    names = {read.name for read, _ in free_reads(found.statements)}
+def _unread(
+    backward: BackwardGraph, found: GradientStatements, keeps_shapes: bool
+) -> set[Op]:
+    """The values that forward returns and no line of the backward reads, nor one of the forward that comes again: a shape was read that another value has, or that a combined forward `keeps`."""
+    names = {
+        read.name
+        for read, _ in free_reads(found.statements)
+        if read.element or not (keeps_shapes and read.facets)
+    }
     lines = found.forward[0] if found.forward else backward.forward.statements
     lines = lines if found.again is None else found.again
     there = {*backward.returned.values(), *backward.forward.returned}

@@ -15,6 +15,8 @@ from scaffold.derive.plan.save_plan import Flow
 from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, draft_of, load, spec_of
 from tests.derive.checking import check_needs
+from tests.derive.ops_of_others import OPS
+from tests.derive.published import PUBLISHED
 from tests.derive.random_forwards import drawn
 from tests.derive.test_cases import (
     BY_NAME,
@@ -485,3 +487,15 @@ def test_what_no_line_reads_is_not_returned() -> None:
     y = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
     op = load(text).some_op
     assert gradgradcheck(lambda y: op(torch.zeros(()), y), (y,))
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined", "library"])
+@pytest.mark.parametrize("name", ["hyena_fftconv", "mla_absorb"])
+def test_a_gradient_is_handed_in_for_what_is_returned_alone(
+    name: str, style: str
+) -> None:
+    """A combined forward keeps a shape on ctx, and saves no tensor for it."""
+    case = next(item for item in (*OPS, *PUBLISHED) if item.name == name)
+    said = {"outputs": case.outputs, "style": style}
+    derivation, _ = balanced(case.inputs, case.forward, **said)
+    assert {local for _, local in derivation.handed} <= {*derivation.intermediates}
