@@ -130,7 +130,7 @@ class Differentiated:
         return self._over_saved(())
 
     def _over_saved(self, apart: Iterable[Op]) -> BackwardGraph:
-        """The gradients over what forward returns to be saved, but for some values."""
+        """Derive the gradients from the values that forward returns to be saved, with those in `apart` computed again instead."""
         assert self.walked is not None
         if not returns_saved(self.walked.spec):
             return self._plain
@@ -138,7 +138,7 @@ class Differentiated:
         return _with_returned(self.walked, question, self._plain, apart)
 
     def _found(self, spec: OpSpec) -> GradientStatements:
-        """The statements; with nothing saved but inputs and outputs where those over what is saved cannot be written down."""
+        """Write the statements, and save inputs and outputs alone where what forward returns cannot be written down."""
         assert self.walked is not None
         backward, apart = self._backward, set[Op]()
         while backward.returned:
@@ -255,7 +255,10 @@ def reason_of(error: Exception) -> str:
 def _unread(
     backward: BackwardGraph, found: GradientStatements, keeps_shapes: bool
 ) -> set[Op]:
-    """The values that forward returns and no line of the backward reads, nor one of the forward that comes again: a shape was read that another value has, or that a combined forward `keeps`."""
+    """Find the values that forward returns though no line of backward reads them.
+
+    Only the shape of such a value was wanted, and either another value has the same shape or a combined forward keeps the shape on ctx.
+    """
     names = {
         read.name
         for read, _ in free_reads(found.statements)
@@ -285,7 +288,7 @@ def returns_saved(spec: OpSpec) -> bool:
 def _with_returned(
     walked: Walked, question: Question, plain: BackwardGraph, without: Iterable[Op]
 ) -> BackwardGraph:
-    """The gradients over values that forward returns; what autograd hands in for these is added to their cotangents.
+    """Derive the gradients from values that forward returns; what autograd hands in for these is added to their cotangents.
 
     A value that is returned is never taken apart, so other values may be dear after that.
     """
@@ -306,10 +309,11 @@ def _with_returned(
 def _over_returned(
     walked: Walked, question: Question, plain: BackwardGraph, wanted: Sequence[Op]
 ) -> BackwardGraph:
+    """Derive the gradients with each value in `wanted` opaque: an output of forward with a gradient of its own."""
     names = names_of_returned(plain, wanted)
     taken = {*question.taken, *plain.held.values(), *names.values()}
     handed: dict[Op, Op] = {}
-    for op in filter(carries_cotangent, wanted):
+    for op in filter(_takes_cotangent, wanted):
         name = fresh(f"extra_grad_{names[op]}", taken)
         taken.add(name)
         handed[op] = walked.applier.program.op(
@@ -329,8 +333,8 @@ def _over_returned(
     )
 
 
-def carries_cotangent(op: Op) -> bool:
-    """Whether a gradient may be handed in for a value that is returned."""
+def _takes_cotangent(op: Op) -> bool:
+    """Tell whether autograd may hand in a gradient for a value that forward returns."""
     return op.active and op.kind in ("real", "complex")
 
 
