@@ -125,6 +125,20 @@ def test_a_number_is_multiplied_with_one_number_before_that_is_repeated() -> Non
     assert "grad_mu = (g.expand(shape) * mu).sum_to_size(mu.shape)" in lines
 
 
+def test_what_autograd_hands_in_is_not_divided_as_the_gradient_of_the_output_is() -> (
+    None
+):
+    """By the count of a mean: the second derivative would lack it. For `grad_output` it is done early, once for all terms."""
+    forward = """
+mean = x.mean(1, keepdim=True)
+scale = torch.exp(mean)
+return (scale * x * mean).mean(1).sum()
+"""
+    calls = [(tensor(2, 3),), (tensor(1, 4),)]
+    check_forward("x[N, D]", forward, calls)
+    assert "extra_grad_scale" in op_text("x[N, D]", forward=forward)
+
+
 NAMED = """
 log_probs = torch.log_softmax(z, dim=-1)
 picked = log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)

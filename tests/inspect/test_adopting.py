@@ -366,7 +366,7 @@ ELEMENTS = {
     "lambda": "(\n            lambda g: g\n            * 1\n        )(g * y), (lambda y: y * x)(g)",
     "generator": "sum(\n            g\n            * part for part in (y / 2, y / 2)\n        ), g * x",
     "walrus": "(z := g * 2) * y / 2, z / 2 * x",
-    "bare walrus": "(z := g * y), z / y * x",
+    "bare walrus": "(z := g * y), z - z + g * x",
     "tuple": "(\n            (g\n             * y), g * x\n        )",
 }
 

@@ -189,7 +189,7 @@ FACTS: Mapping[str, Facts] = {
     **dict.fromkeys(("input", "drawn", "list"), _FREE),
     "item": _FREE._replace(memory="view"),
     "cond": _SPREAD._replace(passes=0, linear=False),
-    "accumulated": Facts("graph", passes=0, linear=True),
+    "accumulated": Facts("graph", passes=0),
     **dict.fromkeys(
         ("slice", "expanded"), _SPREAD._replace(memory="view", inline="leaf")
     ),

@@ -293,6 +293,9 @@ class DividedFirst:
                 if above is None or is_number(rest, 1):
                     return above
                 return self.make.program.over(op, (above, rest))
+        if op.rule == "accumulated" and not divided:  # n times as much were both
+            rest = self(op.args[0])
+            return rest and self.make.program.over(op, (rest, op.args[1]))
         read = [arg for arg in op.args if self._reads(arg)]
         if not self._is_linear(op, read):
             return None
