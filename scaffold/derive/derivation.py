@@ -95,6 +95,7 @@ class GradientStatements(NamedTuple):
     roles: Mapping[str, str] = {}  # a name -> what it would be if that were free
     # The gradient that may come in for a saved local that forward returns -> the local.
     handed: tuple[tuple[str, str], ...] = ()
+    undefined: frozenset[str] = frozenset()  # output gradients that may be None
     scalars: frozenset[str] = frozenset()  # the outputs of one number
     returned: frozenset[str] = frozenset()  # the locals that forward returns, too
     akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
@@ -121,6 +122,7 @@ class Maths(NamedTuple):
     roles: Mapping[str, str]  # a name -> what it would be if that were free
     # The gradient that may come in for a saved local that forward returns -> the local.
     handed: tuple[tuple[str, str], ...] = ()
+    undefined: frozenset[str] = frozenset()  # output gradients that may be None
     scalars: frozenset[str] = frozenset()  # the outputs of one number
     returned: frozenset[str] = frozenset()  # the locals that forward returns, too
     akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
@@ -216,6 +218,7 @@ class Derivation:
     jvp: Jvp | None = None
     # The gradient that may come in for a saved local that forward returns -> the local.
     handed: tuple[tuple[str, str], ...] = ()
+    undefined: frozenset[str] = frozenset()  # output gradients that may be None
     region: bool = False  # the backward runs under the autocast of the forward
     real: RealInputs | None = None  # what the derived gradients take for real
 

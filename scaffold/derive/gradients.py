@@ -56,6 +56,7 @@ from scaffold.derive.simplify.hoisting import HOISTED
 from scaffold.derive.simplify.joined_terms import JOINED
 from scaffold.derive.simplify.rewrites import REWRITES
 from scaffold.derive.simplify.settled_choices import present
+from scaffold.derive.undefined_gradients import undefined_gradients, where_defined
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements, names_of_returned
 from scaffold.formula import Graph, Statement
@@ -99,6 +100,7 @@ class Walked(NamedTuple):
     lowered: Lowered
     held: dict[Op, str]
     cotangents: dict[Op, Op]  # the cotangent of each result -> that result
+    undefined: frozenset[Op]  # of these, those that may be None in the backward
     make: Maker
     back: Reversed
 
@@ -213,8 +215,10 @@ def differentiated(
         held = held_by_name(spec, lowered)
         cotangents = _cotangents(spec, applier.program, lowered)
         make = maker_of(applier, lowered, held, cotangents)
-        back = _walked_back(spec, make, lowered, cotangents)
-        walked = Walked(spec, applier, lowered, held, cotangents, make, back)
+        undefined = undefined_gradients(spec, cotangents)
+        seeds = _seeds(make, cotangents, undefined)
+        back = _walked_back(spec, make, lowered, seeds)
+        walked = Walked(spec, applier, lowered, held, cotangents, undefined, make, back)
         return replace(found, walked=walked)
     except (UnsupportedError, RecursionError) as error:
         return replace(found, why=reason_of(error))
@@ -322,7 +326,8 @@ def _over_returned(
     held = {**walked.held, **names}
     of_results = {**walked.cotangents, **{g: op for op, g in handed.items()}}
     make = maker_of(walked.applier, walked.lowered, held, of_results)
-    back = _walked_back(walked.spec, make, walked.lowered, walked.cotangents, handed)
+    seeds = _seeds(make, walked.cotangents, walked.undefined)
+    back = _walked_back(walked.spec, make, walked.lowered, seeds, handed)
     again = walked._replace(held=held, make=make, back=back)
     found = _simplified(again, question)
     return found._replace(
@@ -362,6 +367,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
         lowered=walked.lowered,
         held=walked.held,
         seeds=walked.cotangents,
+        undefined=walked.undefined,
         roots=roots,
         of=of,
         via=walked.back.via,
@@ -388,7 +394,7 @@ def _statements(
         ),
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
-        akin=_akin(walked.lowered, backward),
+        akin=_akin(spec, walked.lowered, backward),
         scalars=frozenset(
             output.name
             for output, result in zip(spec.outputs, results, strict=True)
@@ -454,17 +460,25 @@ def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op
     return found
 
 
+def _seeds(
+    make: Maker, cotangents: Mapping[Op, Op], undefined: Collection[Op]
+) -> dict[Op, list[Op]]:
+    """List what comes in for each result; one tensor may be two of them."""
+    seeds: dict[Op, list[Op]] = {}
+    for cotangent, result in cotangents.items():
+        seed = where_defined(make, cotangent) if cotangent in undefined else cotangent
+        seeds.setdefault(result, []).append(seed)
+    return seeds
+
+
 def _walked_back(
     spec: OpSpec,
     make: Maker,
     lowered: Lowered,
-    results: Mapping[Op, Op],
+    seeds: Mapping[Op, list[Op]],
     handed: Mapping[Op, Op] = NOTHING,
 ) -> Reversed:
     """The gradients of the inputs."""
-    seeds: dict[Op, list[Op]] = {}
-    for cotangent, result in results.items():
-        seeds.setdefault(result, []).append(cotangent)
     fuse = spec.forgoes_second or returns_saved(spec)
     return Reverse(make, fuse, handed, once=spec.forgoes_second).run(
         seeds, lowered.inputs
@@ -531,11 +545,13 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
     return tuple(same_shape.items())
 
 
-def _akin(lowered: Lowered, backward: BackwardGraph) -> frozenset[str]:
-    """The inputs and saved values that are real where all outputs are, or complex where these are: zeros may be made like them."""
+def _akin(spec: OpSpec, lowered: Lowered, backward: BackwardGraph) -> frozenset[str]:
+    """The tensors that are real where all outputs are, or complex where these are: zeros may be made like them."""
     kinds = {result.kind for result in lowered.results}
     named = [(op, name) for name, op in lowered.inputs.items()]
     named += backward.returned.items()
+    names = (output.name for output in spec.outputs)
+    named += zip(lowered.results, names, strict=True)
     return frozenset(name for op, name in named if op.active and kinds == {op.kind})
 
 

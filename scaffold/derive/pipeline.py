@@ -233,14 +233,15 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
-    if maths.handed:  # zeros for each would be made in every backward
+    # Zeros for what forward returns to be saved would be made in every backward.
+    if maths.handed or maths.undefined:
         spec = replace(spec, materialize_grads=False)
     reuse, once, lines = _lines_before_ctx(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    known = (maths.traits, maths.scalars, maths.akin)
+    known = (maths.traits, maths.scalars, maths.akin, maths.undefined)
     origins = Origins(outputs, reuse.plan.saved, views, like, *known)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
@@ -265,6 +266,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         once_differentiable=once,
         notes=maths.notes,
         handed=maths.handed,
+        undefined=maths.undefined,
     )
 
 
@@ -383,6 +385,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         traits=derived.traits,
         roles=derived.roles,
         handed=derived.handed,
+        undefined=derived.undefined,
         scalars=derived.scalars,
         returned=derived.returned,
         akin=derived.akin,

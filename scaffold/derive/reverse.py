@@ -33,6 +33,7 @@ from scaffold.derive.graph.shapes import (
     Shape,
     broadcast,
 )
+from scaffold.derive.graph.signs import is_singular
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.autograd_saved import values_read
 from scaffold.derive.rules.coded_gradients import CODED
@@ -207,10 +208,13 @@ class Reverse:
         return sure_of_one(self.make, one)
 
     def _with_handed(self, op: Op, g: Op | None) -> Op:
-        """The cotangent of a value that forward returns: what reaches it, and what autograd hands in for it."""
-        if g is None:
+        """The cotangent of a value that forward returns: what reaches it, and what autograd hands in for it.
+
+        Zeros for what does not reach it must not be led on through a singular step: 0 times infinity is NaN.
+        """
+        if g is None or may_be_zero(g) and any(map(is_singular, op.walk())):
             raise HandedAloneError(op)
-        pair = (g, self.handed[op])
+        pair = (self._filled(g, self.make.zeros(op, op.shape)), self.handed[op])
         return self.program.op(
             "accumulated", pair, None, kind=g.kind, shape=op.shape, active=True
         )

@@ -106,6 +106,7 @@ class Origins(NamedTuple):
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
     scalars: frozenset[str] = frozenset()  # the outputs of one number
     akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
+    undefined: frozenset[str] = frozenset()  # output gradients that may be None
 
 
 def transfer(
@@ -137,6 +138,7 @@ def transfer(
         for output in spec.outputs
         if gradients_come_in and (output.differentiable or spec.materialize_grads)
     )
+    coming -= origins.undefined
     rewriter = _Rewriter(spec, graph, origins, names, there, coming, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
@@ -327,8 +329,12 @@ def context_of(
     if missing:
         saved, kept = _all_for(missing, spec, handed, names)
         return Context(saved, kept, (), watched)
-    filled = _filled(spec, watched, names, returned)
-    if returned:
+    apart = returned or bool(origins.undefined)
+    defined = tuple(
+        name for name in watched if grad_name(spec, name) not in origins.undefined
+    )
+    filled = _filled(spec, defined, names, apart)
+    if apart:
         filled = tuple(_as_saved(item, saved, spec, origins) for item in filled)
         watched = ()  # one of the others may be there
     return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
@@ -613,11 +619,11 @@ def _watched(
 
 
 def _filled(
-    spec: OpSpec, watched: tuple[str, ...], names: ContextNames, returned: bool
+    spec: OpSpec, watched: tuple[str, ...], names: ContextNames, alone: bool
 ) -> tuple[Filled, ...]:
-    """With several outputs, or values that forward `returned` to be saved: a gradient that is None while another is given is filled with zeros."""
+    """With several outputs, and `alone` where backward reads more: a gradient that is None while another is given is filled with zeros."""
     several = any(item.variadic for item in spec.outputs if item.name in watched)
-    if len(watched) < 2 and not (several or returned):
+    if len(watched) < 2 and not (several or alone):
         return ()
     return tuple(
         Filled(

@@ -40,7 +40,7 @@ FLAGS = (
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
     *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
-    *("positions", "aligned", "limited", "once"),
+    *("positions", "aligned", "limited", "once", "never_zero"),
     *("formula_in_place", "length", "takes_complex"),
     *("channels", "averages"),
 )
@@ -137,6 +137,21 @@ class Facts(NamedTuple):
     def is_view(self) -> bool:
         """Whether it rearranges its argument, and shares its memory, always."""
         return self.rearranges and self.memory == "view"
+
+    @property
+    def is_above_zero(self) -> bool:
+        """Tell whether its result is positive whatever the arguments, underflow apart."""
+        return self.sign == "nonnegative" and "never_zero" in self.flags
+
+    @property
+    def stays_positive(self) -> bool:
+        """Tell whether its result is positive where its arguments are."""
+        return "positive" in self.flags or "moves" in self.flags
+
+    @property
+    def clamps_below(self) -> bool:
+        """Tell whether its second argument is the least that its result can be."""
+        return self.differentiable[1:2] == ("min",)
 
     @property
     def rearranges(self) -> bool:

@@ -125,7 +125,8 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
 
 def may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
     """Whether a gradient comes in as None where nothing has read its output."""
-    return bool(derivation.handed) or not spec.materialize_grads
+    apart = derivation.handed or derivation.undefined
+    return bool(apart) or not spec.materialize_grads
 
 
 def _extra(derivation: Derivation) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The sign that the numbers of a value surely have: of tensors and of Python's numbers, as far as the graph tells it.
 
-In: an op. Out: whether none of its numbers is below zero, or none above. Invariant: it holds in every call; what is not sure is not
+In: an op. Out: whether none of its numbers is below zero, whether all are above, or none. Invariant: it holds in every call; what is not sure is not
 said.
 """
 
@@ -32,6 +32,24 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
     return positions or op.facts.sign == "nonnegative"
 
 
+def is_positive(op: Op) -> bool:
+    """Tell whether every number is above zero, underflow apart; a Python value, `eps` or a size, is taken to be."""
+    value = number(op)
+    if value is not None:
+        return isinstance(value, int | float) and value > 0
+    if not op.is_tensor or op.facts.is_above_zero:
+        return op.kind != "complex"
+    args = [item for item in op.args if item.is_tensor or item.kind == "static"]
+    if op.facts.operator == "+":
+        return any(map(is_positive, args)) and all(
+            is_positive(item) or is_nonnegative(item) for item in args
+        )
+    if op.facts.clamps_below:
+        return any(map(is_positive, args[1:2]))
+    given = [item for item in args if item.is_tensor]
+    return op.facts.stays_positive and all(map(is_positive, given))
+
+
 def is_nonpositive(op: Op) -> bool:
     """Whether no number is above zero: of `-x.abs()`, `-(x * x)`, `-x * x`."""
     if op.rule == "neg":
@@ -47,6 +65,19 @@ def is_nonpositive(op: Op) -> bool:
     value = number(op)
     known = isinstance(value, int | float) and value <= 0
     return known or op.facts.sign == "nonpositive"
+
+
+def is_singular(op: Op) -> bool:
+    """Tell whether the gradient of an op may be infinite, or divides by zero, where its argument is zero."""
+    if not op.active or not op.is_tensor:
+        return False
+    if op.facts.operator == "/":
+        return op.args[1].is_tensor and not is_positive(op.args[1])
+    if op.facts.operator == "**":
+        exponent = number(op.args[1])
+        root = isinstance(exponent, int | float) and exponent < 1 and exponent != 0
+        return root and not is_positive(op.args[0])
+    return op.facts.singular == "zero" and not is_positive(op.args[0])
 
 
 def counts_up(op: Op) -> bool:

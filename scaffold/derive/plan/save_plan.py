@@ -42,6 +42,7 @@ class BackwardGraph(NamedTuple):
     # The values that forward returns to be saved, and the gradients that come in for them.
     returned: Mapping[Op, str] = {}
     handed: Mapping[Op, Op] = {}
+    undefined: frozenset[Op] = frozenset()  # the cotangents of results that may be None
 
     @property
     def saves(self) -> bool:

@@ -5,7 +5,8 @@ neighbours under one test in one `if`. Invariant: no line moves before one that 
 after them. Which gradients need a line is said in `backward_program`; the `if` itself is written by `render`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from scaffold.derive.analysis.metadata import metadata_read, reads
 from scaffold.derive.backward_program import Line, read_names
@@ -33,7 +34,59 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
     blocks = place(lines)
     if not maths.derived:
         return blocks
-    return tuple(Block(block.serves, gathered(block.statements)) for block in blocks)
+    uses = Counter(
+        node.label
+        for line in lines
+        for root in expressions(line.statement)
+        for node in root.walk()
+        if node.kind == "name"
+    )
+    return tuple(
+        Block(
+            block.serves,
+            added_under_test(maths.graph, gathered(block.statements), uses),
+        )
+        for block in blocks
+    )
+
+
+def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lines:
+    """Write a term that only one branch has as `g = a`, then `g = g + b` under the test; `uses` counts the reads of a name.
+
+    Before: `part = a`, and the choice between `g = part + b` and `g = part`.
+    """
+    found = list[Statement]()
+    for line in lines:
+        match line, found[-1:]:
+            case (
+                If(
+                    test,
+                    (*before, Assign(target, total, "", more)),
+                    (Assign(other, kept, "", ()),),
+                    comments,
+                ),
+                [Assign(made, value, "", said)],
+            ) if (
+                kept is made and other is target and uses[made.label] == 2
+            ):
+                term = _added_to(graph, made, total, target)
+                if made.kind == "name" and term is not None:
+                    found[-1] = Assign(target, value, "", said)
+                    body = (*before, Assign(target, term, "", more))
+                    line = If(test, body, (), comments)
+        found.append(line)
+    return tuple(found)
+
+
+def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | None:
+    """The sum or difference of `made` and a term, with the target in the place of `made`; None for anything else."""
+    match total:
+        case Node("binary", "+" | "-" as sign, (one, two)):
+            if one is made and made not in two.walk():
+                return graph.node("binary", sign, (target, two))
+            if sign == "+" and two is made and made not in one.walk():
+                return graph.node("binary", sign, (target, one))
+    return None
 
 
 def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:

@@ -108,6 +108,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         handed=tuple(
             (g.name, backward.returned[op]) for op, g in backward.handed.items()
         ),
+        undefined=frozenset(g.name for g in backward.undefined),
     )
 
 
@@ -234,9 +235,7 @@ def _attempt(
     optional = [lowered.inputs[item.name] for item in spec.tensors if item.optional]
     inside = (op for op in lowered.held_in_branches if op not in backward.held)
     sure = [op for op in inputs if op not in optional]
-    # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
-    coming = (seed for seed, result in backward.seeds.items() if is_there(result))
-    first = (*coming, *sure)
+    first = (*_coming(backward), *sure)
     # What is saved tells a shape without being computed for it.
     telling = {**backward.returned, **outer, **sources}
     holders = Holders(applier.program, first, optional, telling, last=last)
@@ -264,6 +263,14 @@ def _attempt(
     )
     statements = emitted(emission, backward.roots)
     return _Attempt(statements, emission.asked, len(emission.over), emission.roles)
+
+
+def _coming(backward: BackwardGraph) -> Iterable[Op]:
+    """List the cotangents that are surely there."""
+    for seed, result in backward.seeds.items():
+        # What comes in for the gradient of an optional input, in the backward of a backward, is there where that input is.
+        if is_there(result) and seed not in backward.undefined:
+            yield seed
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:

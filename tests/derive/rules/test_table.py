@@ -126,6 +126,23 @@ def test_no_argument_is_taken_for_another() -> None:
     assert wrong == set()
 
 
+def test_what_follows_a_flag_has_the_name_that_torch_gives_it() -> None:
+    """A flag is written with its name, `is_result=False`, and so is each argument after it."""
+    wrong = {}
+    for rule in RULES:
+        if rule.spelled.name.startswith("torch.ops.aten."):
+            name = rule.spelled.name.rpartition(".")[2]
+            arguments = getattr(torch.ops.aten, name).default._schema.arguments
+            flags = [
+                at for at, item in enumerate(arguments) if str(item.type) == "bool"
+            ]
+            first = flags[0] if flags else len(arguments)
+            names = [item.name for item in rule.spelled.parameters][first:]
+            if names != [item.name for item in arguments][first:][: len(names)]:
+                wrong[rule.name] = names
+    assert not wrong
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_is_what_torch_says(rule: Rule) -> None:
     """One test a rule: thousands of small ones take longer to count than to run."""
