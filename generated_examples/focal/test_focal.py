@@ -359,7 +359,7 @@ class OpTests:
         read, placed, held = set[type](), dict[tuple[int, int], Any](), list[str]()
 
         def noted(_: Any, func: Any, kinds: Any, args: Any, kwargs: Any = None) -> Any:
-            read.update(kinds)
+            read.update(kinds, map(type, args))  # `==` tells of its first alone
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
 

@@ -34,8 +34,8 @@ KNOWN = {
     **{f"others-{case.name}": case for case in OPS},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "recompute": {},
-    "balanced": {"save-policy": "balanced"},
+    "recompute": {"save-policy": "recompute"},
+    "balanced": {},
     "combined": {"style": "combined"},
 }
 UNFIT = re.compile(r"refuses the tests' case|cannot pass")
