@@ -64,7 +64,7 @@ SHAPES = frozenset(
     {"along", "attention", "broadcast", "class_loss", "compared", "convolved"}
     | {"diagonal", "einsum", "expanded", "first", "flattened", "indexed", "joined"}
     | {"half_spectrum", "signal", "spectrum"}
-    | {"linear", "loss", "padded", "pairs", "permuted", "product", "reduced"}
+    | {"linear", "loss", "moved", "padded", "pairs", "permuted", "product", "reduced"}
     | {"product_with_vector", "reshaped", "reversed", "selected", "sizes", "solved"}
     | {"squeezed", "stacked", "swapped", "transposed", "unflattened", "unfolded"}
     | {"unknown", "unsqueezed", "with_diagonal", "without_matrix"}

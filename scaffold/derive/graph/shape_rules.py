@@ -546,6 +546,24 @@ def _permuted(program: Program, args: Args) -> Shape | None:
     return shapes.permuted(args["x"].shape, dims)
 
 
+def _moved(program: Program, args: Args) -> Shape | None:
+    """Move the dims `source` to the places `destination`; the others keep their order."""
+    shape, rank = args["x"].shape, args["x"].shape.rank
+    source = dims_of(args["source"]) or ()
+    destination = dims_of(args["destination"]) or ()
+    numbers = [dim for dim in (*source, *destination) if isinstance(dim, int)]
+    if rank is None or not numbers or len(numbers) != 2 * len(source):
+        return None
+    if any(not -rank <= dim < rank for dim in numbers):
+        return None
+    places = [dim % rank for dim in numbers]
+    target = dict(zip(places[len(source) :], places[: len(source)], strict=True))
+    others = iter(dim for dim in range(rank) if dim not in target.values())
+    return shapes.permuted(
+        shape, [target[at] if at in target else next(others) for at in range(rank)]
+    )
+
+
 def _unsqueezed(program: Program, args: Args) -> Shape | None:
     return shapes.unsqueezed(args["x"].shape, dim_of(args["dim"]))
 
@@ -813,6 +831,7 @@ SHAPES: dict[str, Infer] = {
     "loss": loss_shape,
     "padded": padded,
     "pairs": _pairs,
+    "moved": _moved,
     "permuted": _permuted,
     "product": _matmul,
     "product_with_vector": _vector,

@@ -4,7 +4,7 @@ In: sizes. Out: a size, equal to another exactly where both are known to be the 
 sizes; that none is negative is used only where it is asked, since a Python value may be.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
 
@@ -217,8 +217,12 @@ def _names(size: Dim) -> set[Dim]:
 
 def is_told_by_names(size: Dim) -> bool:
     """Whether it is computed of sizes that have names, and of nothing else."""
-    names = _names(size)
-    return all(isinstance(item, NamedSize | Quotient) for item in names)
+    return is_made_of(size, lambda item: isinstance(item, NamedSize | Quotient))
+
+
+def is_made_of(size: Dim, known: Callable[[Dim], bool]) -> bool:
+    """Tell whether it is computed of known sizes, and of nothing else."""
+    return all(map(known, _names(size)))
 
 
 def said(size: Dim) -> str | None:

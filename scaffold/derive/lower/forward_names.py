@@ -28,23 +28,70 @@ def named_apart(
     graph: Graph, forward: Forward, places: Places, names: Mapping[Op, str]
 ) -> Forward:
     """The forward with statements that assign those names."""
-    ops = sorted(names, key=lambda op: op.serial)
+    parts = [op for op in names if op.rule == "item" and op.args[0] in places]
+    calls = dict.fromkeys(op.args[0] for op in parts if op.args[0] not in names)
+    ops = sorted(names.keys() - {*parts} | calls.keys(), key=lambda op: op.serial)
     lines: list[Statement] = []
     results = forward.results
     for position in range(len(forward.statements) + 1):
         change: dict[Node, str] = {}
+        item = dict(enumerate(forward.statements)).get(position)
         for op in ops:
             here = [place.node for place in places[op] if place.position == position]
-            if here and places[op][0].position == position:
-                value = _changed(graph, here[0], change)
+            first = here and places[op][0].position == position
+            value = _changed(graph, here[0], change) if first else None
+            if op in calls:
+                known = _results_of(op, names, places, position, item)
+                if value is not None:
+                    targets = tuple(graph.name(name) for name, _ in known)
+                    lines.append(Assign(graph.node("tuple", "", targets), value))
+                change |= {node: name for name, nodes in known for node in nodes}
+                continue
+            if value is not None:
                 lines.append(Assign(graph.name(names[op]), value))
             change |= dict.fromkeys(here, names[op])
-        if position < len(forward.statements):
-            item = forward.statements[position]
-            lines.append(_renewed(graph, item, change))
-        else:
+        if item is None:
             results = tuple(_changed(graph, node, change) for node in results)
+        elif not _is_named_with_its_call(item, change):
+            lines.append(_renewed(graph, item, change))
     return forward._replace(statements=tuple(lines), results=results)
+
+
+def _results_of(
+    call: Op,
+    names: Mapping[Op, str],
+    places: Places,
+    position: int,
+    statement: Statement | None,
+) -> list[tuple[str, list[Node]]]:
+    """Name each result of a call of several, `values, _indices`, and list where it is read there: as `x.max(-1)[0]`.
+
+    A result that the statement itself gives a name keeps that.
+    """
+    found = []
+    known = {op.position: op for op in (*places, *names) if call in op.args[:1]}
+    for at, result in enumerate(call.facts.results):
+        several = places.get(known[at], ()) if at in known else ()
+        nodes = [place.node for place in several if place.position == position]
+        name = names.get(known[at]) if at in known else None
+        if name is None and isinstance(statement, Assign) and statement.value in nodes:
+            name = _target(statement)
+        found.append((name or f"_{result}", nodes if name else []))
+    return found
+
+
+def _is_named_with_its_call(statement: Statement, change: Mapping[Node, str]) -> bool:
+    """Tell whether all that a statement does is done: `v = x.max(-1)[0]` behind `v, indices = x.max(-1)`."""
+    if not isinstance(statement, Assign):
+        return False
+    return change.get(statement.value, "") == _target(statement)
+
+
+def _target(statement: Statement) -> str | None:
+    """The one name that a statement assigns."""
+    plain = isinstance(statement, Assign) and not statement.operator
+    target = statement.target if isinstance(statement, Assign) and plain else None
+    return target.label if target is not None and target.kind == "name" else None
 
 
 def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:

@@ -73,7 +73,7 @@ def is_free(op: Op) -> bool:
 
 def is_dear(op: Op) -> bool:
     """Whether a value is better computed once."""
-    if is_free(op) or op.kind not in PLAIN:
+    if is_free(op) or op.kind not in (*PLAIN, "int", "group"):
         return False
     return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)
 

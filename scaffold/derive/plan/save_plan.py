@@ -75,12 +75,20 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     costs = Costs(backward.applier.table)
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
-    return to_save(
-        costs,
-        backward.lowered.results,
-        _below(backward, side=1),
-        lambda op: op in named and not op.facts.takes_no_memory,
-    )
+
+    def can_be_saved(op: Op) -> bool:
+        if (
+            op.rule == "item"
+        ):  # it gets its name with the call: `_, indices = x.max(-1)`
+            call = op.args[0]
+            is_named = op in backward.held or call in named - backward.held.keys()
+            # A number that only a gradient reads has no cotangent to add to.
+            known = op.kind == "int" or op in named
+            return known and is_named and not call.facts.takes_no_memory
+        return op in named and not op.facts.takes_no_memory
+
+    below = _below(backward, side=1)
+    return to_save(costs, backward.lowered.results, below, can_be_saved)
 
 
 def _below(backward: BackwardGraph, side: int) -> set[Op]:
@@ -277,6 +285,8 @@ def to_save(
     """The values that are saved, inputs and outputs apart, in the order in which they are computed."""
     ends = frozenset(results)
     forward = frozenset(op for result in ends for op in result.walk())
+    # Parts that only the backward reads: the indices of `x.max(-1)[0]`.
+    forward |= {op for op in backward if op.rule == "item" and op.args[0] in forward}
     read = sorted(_read(backward, forward), key=lambda op: op.serial)
     if all(op.rule == "input" for op in read):
         return ()
@@ -349,5 +359,11 @@ class _Choice:
         """What it costs to compute a value again; no price is high enough for what cannot be, or is dear and can be saved."""
         if op.rule in ("input", "drawn"):
             return NEVER
-        saves = self.costs.is_too_dear(op) and self._keep(op) < NEVER
-        return NEVER if saves else self.costs.compute(op)
+        if op.kind == "group":
+            parts = [
+                part for part in self.ops if op in part.args and part.rule == "item"
+            ]
+            saves = bool(parts) and all(self._keep(part) < NEVER for part in parts)
+        else:
+            saves = self._keep(op) < NEVER
+        return NEVER if saves and self.costs.is_too_dear(op) else self.costs.compute(op)

@@ -5,14 +5,16 @@ size where a cotangent or an input tells it.
 """
 
 from collections.abc import Collection, Iterable
+from typing import TypeGuard
 
 from scaffold.derive.graph import sizes
-from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.op import Op, Program, ValueOf
 from scaffold.derive.graph.shapes import (
     Broadcast,
     Dim,
     Dropped,
     Kept,
+    NamedSize,
     Shape,
     UnnamedSize,
     is_lead,
@@ -161,6 +163,8 @@ class Holders:
             return number_node(self.program, dim)
         if is_lead(dim):
             raise UnsupportedError(NO_SHAPE)
+        if _is_attribute(dim):
+            return dim.op.expression
         # A local of the forward is asked last, since it may have to be computed for it.
         found = self.read_size(dim, self.sure) or self._computed_size(dim)
         found = found or self.read_size(dim, self._holding())
@@ -190,7 +194,7 @@ class Holders:
             count = None if is_lead(other) else sizes.divided(other, dim)
             if type(count) is int:
                 return self._binary("//", self.size(other), self.size(count))
-        if not (isinstance(dim, UnnamedSize) and sizes.is_told_by_names(dim)):
+        if not isinstance(dim, UnnamedSize) or not sizes.is_made_of(dim, _is_known):
             return None
         try:
             if isinstance(dim, sizes.Quotient):
@@ -240,6 +244,15 @@ class Holders:
         for size in others:
             first = self._binary("*", first, size)
         return first
+
+
+def _is_attribute(dim: Dim) -> TypeGuard[ValueOf]:
+    """Tell whether a size is an attribute of the op: `k` of `x.unfold(-1, k, 1)`."""
+    return isinstance(dim, ValueOf) and dim.op.rule == "static"
+
+
+def _is_known(dim: Dim) -> bool:
+    return isinstance(dim, NamedSize | sizes.Quotient) or _is_attribute(dim)
 
 
 def is_there(op: Op) -> bool:

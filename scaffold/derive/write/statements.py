@@ -34,7 +34,7 @@ from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.forward_names import named_apart
-from scaffold.derive.plan.costs import is_never_named
+from scaffold.derive.plan.costs import is_dear, is_never_named
 from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_plan
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of
@@ -119,20 +119,26 @@ def _with_shapes_of_others(
     in_place: bool,
     attempt: _Attempt,
 ) -> _Attempt:
-    """Statements that need no value of the forward for its shape alone where another one tells that shape, if they read as well."""
+    """Statements that need no value of the forward for its shape alone where others tell that shape, if they read as well."""
     known, results = {**names.all, **names.again}, backward.lowered.results
-    alone = _read_for_shapes(known, results, attempt.statements)
-    if not alone:
-        return attempt
-    try:
-        other = _first_fit(backward, names.repeated, own, in_place, alone)
-    except UnsupportedError:  # no other value tells it
-        return attempt
-    left = _read_for_shapes(known, results, other.statements)
-    # A line for what shapes broadcast to is no better to read than one for a value of that shape.
-    longer = _broadcasts(other.statements) > _broadcasts(attempt.statements)
-    fewer = len(left) < len(alone) and other.asked <= attempt.asked
-    return other if fewer and not longer else attempt
+    saved = {*backward.returned, *results}
+    best, left = attempt, _read_for_shapes(known, results, attempt.statements)
+    last = set(left)
+    while left:
+        try:
+            other = _first_fit(backward, names.repeated, own, in_place, last)
+        except UnsupportedError:  # no other value tells it
+            return best
+        found = _read_for_shapes(known, results, other.statements)
+        # A line for what shapes broadcast to reads worse than one for a value of that shape, unless that is dear to compute.
+        longer = _broadcasts(other.statements) > _broadcasts(attempt.statements)
+        longer = longer and not any(map(is_dear, down_to(left - found, saved)))
+        if len(found) < len(left) and other.asked <= attempt.asked and not longer:
+            best, left = other, found
+        elif found <= last:
+            return best
+        last |= found  # one of them may tell it in the place of another
+    return best
 
 
 def _read_for_shapes(
@@ -316,8 +322,21 @@ class _Names:
         if backward.returned:
             named = backward.returned.items()
             self.new |= {op: name for op, name in named if op not in backward.held}
+            self.new |= self._named_new(self._beside(self.new))
         else:
             self.new |= self._named_new(op for op in saved if op not in backward.held)
+
+    def _beside(self, ops: Collection[Op]) -> list[Op]:
+        """List the other results, which the forward reads, of calls of which one gets a name: `values` beside `indices`."""
+        calls = {op.args[0] for op in ops if op.rule == "item"}
+        held, last = self.backward.held, len(self.backward.forward.statements)
+        return [
+            op
+            for op, places in self.backward.lowered.places.items()
+            if op not in ops and not calls.isdisjoint(op.args[:1])
+            # What is returned as it is computed is held under the output's name alone.
+            if op not in held or all(place.position == last for place in places)
+        ]
 
     @property
     def all(self) -> dict[Op, str]:
@@ -361,6 +380,7 @@ class _Names:
 
     def _named_new(self, ops: Iterable[Op]) -> dict[Op, str]:
         several = list(ops)
+        several += [op for op in self._beside(several) if op not in several]
         self.namer.tell_apart(several)
         return {op: self.namer.name(op) for op in several}
 

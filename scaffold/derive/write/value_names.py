@@ -328,10 +328,8 @@ class Namer:
         return self.roles[op]
 
     def _roles_played(self, op: Op) -> list[str]:
-        if op.kind == "bool" and op.facts.category == "constant":
-            return ["mask", "condition"]
-        if is_one_hot(op):
-            return ["onehot"]
+        if (fixed := _fixed_roles(op)) is not None:
+            return fixed
         if self._is_gradient(op):
             summed = op.facts.category == "reduction" and bool(op.facts.grad_words)
             if summed and self._is_unnamed_product(op.args[0]):
@@ -586,6 +584,15 @@ def _is_multiple(op: Op, value: Op) -> bool:
 
 def _is_negative(op: Op) -> bool:
     return op.facts.operator == "-" and len(op.args) == 1
+
+
+def _fixed_roles(op: Op) -> list[str] | None:
+    """What a value is called whatever it is computed of: a mask, a one-hot, a result that its primitive has a name for."""
+    if op.kind == "bool" and op.facts.category == "constant":
+        return ["mask", "condition"]
+    if op.rule == "item" and len(results := op.args[0].facts.results) > 1:
+        return [results[op.position]]
+    return ["onehot"] if is_one_hot(op) else None
 
 
 def _which_part(op: Op) -> int | str | None:

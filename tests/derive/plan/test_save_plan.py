@@ -13,7 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from scaffold.derive import Derivation, derive
 from scaffold.derive.plan.save_plan import Flow
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import backward_of, draft_of, load, spec_of
+from tests.derive.building import backward_of, draft_of, load, op_text, spec_of
 from tests.derive.checking import check_needs
 from tests.derive.ops_of_others import OPS
 from tests.derive.published import PUBLISHED
@@ -499,3 +499,44 @@ def test_a_gradient_is_handed_in_for_what_is_returned_alone(
     said = {"outputs": case.outputs, "style": style}
     derivation, _ = balanced(case.inputs, case.forward, **said)
     assert {local for _, local in derivation.handed} <= {*derivation.intermediates}
+
+
+RANKED = {
+    "sort": "v, i = x.sort(-1)\nreturn v * y",
+    "part of a sort": "return torch.sort(x, dim=0)[0] * y",
+    "topk": "h = torch.exp(x)\nreturn torch.topk(h, 2, dim=-1)[0]",
+    "max": "return x.max(-1).values",
+    "max that is a local": "v = x.max(-1)[0]\nreturn v * y.sum(-1)",
+    "max below": "z = x - x.max(dim=1, keepdim=True)[0]\nreturn z.exp() * y",
+    "both results": "v, i = torch.min(x * y, 1)\nreturn v * (i + 1)",
+    "in two places": "return x.max(-1)[0] + y.min(-1)[0] * x.max(-1)[0]",
+}
+RANKING = re.compile(r"\b(sort|topk|max|min)\(")
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+@pytest.mark.parametrize("name", RANKED)
+def test_nothing_is_ranked_twice(name: str, style: str) -> None:
+    """The positions are saved, and one line of the forward gives a name to both results."""
+    forward = RANKED[name]
+    calls = [(tensor(3, 4), tensor(3, 4) + 2)]
+    check_forward("x[N, D], y[N, D]", forward, calls, style=style)
+    text = op_text("x[N, D], y[N, D]", forward=forward, style=style)
+    before, after = text.split("    def backward")
+    code = before.split("    def forward")[1]
+    assert not RANKING.search(after.split("\n\n\ndef")[0])
+    assert len(RANKING.findall(code)) == len({*RANKING.findall(forward)})
+
+
+def test_a_shape_that_sizes_tell_needs_no_value() -> None:
+    """The forward is not repeated for `x.shape`; an attribute is a size."""
+    forward = """
+b, c, h, w = x.shape
+x = x.reshape(b, c, h // p, p, w // p, p)
+x = torch.einsum("nchpwq->nhwpqc", x)
+return x.reshape(b, h * w // p**2, p * p * c)
+"""
+    text = op_text("x[B, C, H, W], p: int = 2", forward=forward)
+    assert "save_for_backward" not in text
+    assert text.count("torch.einsum") == 3  # forward, backward, docstring
+    check_forward("x[B, C, H, W], p: int = 2", forward, [(tensor(2, 3, 4, 6), 2)])
