@@ -42,7 +42,9 @@ def filled(text: str) -> str:
 def install() -> str:
     """What the README says of installing, and of when to use something else."""
     text = (HERE.parent / "README.md").read_text(encoding="utf-8")
-    part = text[text.index("## Install") : text.index("## Gallery")]
+    install = text[text.index("## Install") : text.index("## Gallery")]
+    use = text[text.index("Use it when") : text.index("## One op")]
+    part = f"{install}## Use it when, and when not\n\n{use}"
     return part.replace("](docs/", "](")  # as a page beside those sees them
 
 
