@@ -1,7 +1,7 @@
 """The state of every file of a project: what `scaffold check` says.
 
 In: a `Project` and the ops that are meant. Out: a `Checked` a file, in the order of the manifest.
-Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has moved.
+Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has changed.
 """
 
 import posixpath
@@ -146,7 +146,7 @@ def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
     if op is None:
         return
     wanted: tuple[Wanted, ...] | None = None
-    if op.record is None or op.moved or not is_wanted(project):
+    if op.record is None or op.changed or not is_wanted(project):
         wanted = wanted_files(project, formatted=formatted or op.record is None)
     for item in _with_hints(project, op, [*_op(project, op, wanted)]):
         yield item._replace(op="")
@@ -157,15 +157,15 @@ def _rendered(
 ) -> dict[str, tuple[Wanted, ...]]:
     """What the files should be, of the ops of which that is not known."""
     new = [op.listed for op in ops if op.record is None]
-    moved = [op.listed for op in ops if op.record is not None and op.moved]
-    if not new and not moved:
+    changed = [op.listed for op in ops if op.record is not None and op.changed]
+    if not new and not changed:
         return {}
-    # Where nothing moved it is not needed.
+    # Where nothing changed it is not needed.
     from scaffold.project.rendering import render_ops
 
     # A file without a record is compared with its text.
     results = render_ops(project, new, console, formatted=True)
-    results |= render_ops(project, moved, console, formatted=formatted)
+    results |= render_ops(project, changed, console, formatted=formatted)
     return {name: result.files for name, result in results.items()}
 
 
@@ -210,7 +210,7 @@ def _file(
     if known.condition == "conflict-markers":
         return told._replace(status="conflict-markers", hint="resolve them")
     if new is not None and (new.draft, new.path) != (kept.draft, kept.path):
-        reason, hint = f"{' and '.join(op.moved)} moved", SYNC
+        reason, hint = f"{' and '.join(op.changed)} changed", SYNC
         if known.edited:
             reason = f"{reason}; edited"
             hint = "" if known.lost else op.upgrade  # that merges from what is lost

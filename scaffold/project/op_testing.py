@@ -52,9 +52,9 @@ def survey_shared(project: Project) -> Op | None:
     )
     files = record.files if record else ()
     standings = {kept.path: standing(project.root, kept) for kept in files}
-    moved = origin.moved(record.origin) if record else ()
+    changed = origin.changed_since(record.origin) if record else ()
     listed = Listed(SHARED, "", Entry(SHARED, {}, _nowhere))
-    return Op(listed, record, origin, standings, moved, "", ())
+    return Op(listed, record, origin, standings, changed, "", ())
 
 
 def _nowhere(path: KeyPath, *, key: bool = False) -> Location:

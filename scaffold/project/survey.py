@@ -1,7 +1,7 @@
-"""Which ops of a project are out of date: what moved since their records, what became of their files, whether a proof still holds.
+"""Which ops of a project are out of date: what changed since their records, what became of their files, whether a proof still holds.
 
 In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rendered, no code of an op runs.
-Invariant: where nothing moved, rendering would give what was written last, so it need not be done.
+Invariant: where nothing changed, rendering would give what was written last, so it need not be done.
 """
 
 import os
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 NONE_ON_RECORD = "no proof is on record"
-OTHER_SPEC = "its specification moved since it was proven"
+OTHER_SPEC = "its specification changed since it was proven"
 OTHER_CODE = "its Function is not the one that was proven"
 
 
@@ -56,14 +56,14 @@ class Op(NamedTuple):
     record: Record | None
     origin: Origin  # what its files would follow from now
     standings: dict[str, Standing]  # of the files of the record, by path
-    moved: tuple[str, ...]  # what is not what it was; nothing where there is no record
+    changed: tuple[str, ...]  # since its record; nothing where there is none
     maths: str  # digest of what a proof of it is about
     names: tuple[str, ...]  # of its wrapper and its Function
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to render: nothing moved, and every file is there and wanted, its record whole."""
-        if self.record is None or self.moved:
+        """Whether there is nothing to render: nothing changed, and every file is there and wanted, its record whole."""
+        if self.record is None or self.changed:
             return False
         there = all(
             item.condition != "missing" and not item.lost
@@ -138,11 +138,11 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
             kept.path: standing(project.root, kept, known.same, known.whole)
             for kept in files
         }
-        moved = origin.moved(record.origin) if record else ()
+        changed = origin.changed_since(record.origin) if record else ()
         meant = meanings.again(origin.reads)
         maths = proof_digest(listed.entry, project.configuration, meant, meaning_digest)
         names = defined_names(listed.entry, project.configuration)[:2]
-        found.append(Op(listed, record, origin, standings, moved, maths, names))
+        found.append(Op(listed, record, origin, standings, changed, maths, names))
     known.keep()
     return tuple(found)
 

@@ -248,14 +248,14 @@ class Origin(NamedTuple):
     templates: str
     reads: tuple[tuple[str, str], ...] = ()  # files that the formulas name
 
-    def moved(self, before: "Origin") -> tuple[str, ...]:
-        """What is not what it was, in words."""
-        names = ("tool", "spec", "configuration", "template")
+    def changed_since(self, before: "Origin") -> tuple[str, ...]:
+        """Name the parts that differ, as a sentence does."""
+        names = ("the tool", "the specification", "the configuration", "a template")
         pairs = zip(names, self[:4], before[:4], strict=True)
-        moved = tuple(name for name, now, then in pairs if now != then)
-        if self.reads != before.reads and "spec" not in moved:
-            moved = (*moved, "spec")
-        return moved
+        changed = [name for name, now, then in pairs if now != then]
+        if self.reads != before.reads:
+            changed.append(names[1])
+        return tuple(dict.fromkeys(changed))
 
 
 class Kept(NamedTuple):

@@ -56,12 +56,12 @@ def test_an_edit_is_told_and_fails_only_when_strict(synced: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "path", "reason"),
     [
-        ("x + bias", "bias + x", "ops.toml", "spec moved"),
+        ("x + bias", "bias + x", "ops.toml", "the specification changed"),
         (
             'source = "ops"',
             'source = "ops"\nstyle = "combined"',
             "pyproject.toml",
-            "configuration moved",
+            "the configuration changed",
         ),
     ],
 )
@@ -85,8 +85,8 @@ def test_a_template_that_moves_makes_its_files_stale(synced: Path) -> None:
     edit(synced / "pyproject.toml", "source", 'template-dirs = ["templates"]\nsource')
     outcome = scaffold(synced, "check")
     assert lines(outcome.out) == [
-        "stale  ops/scale.py: template moved",
-        "stale  ops/shift.py: template moved",
+        "stale  ops/scale.py: a template changed",
+        "stale  ops/shift.py: a template changed",
         "3 ok, 2 stale",
     ]
 
@@ -185,7 +185,7 @@ def test_programs_and_github_get_the_same(synced: Path) -> None:
     assert {"ok", "stale"} == {file["status"] for file in told["files"]}
     said = scaffold(synced, "check", "--format", "github").out
     assert said.startswith("::error file=ops/shift.py,line=1,")
-    assert "stale: spec moved (scaffold sync)" in said
+    assert "stale: the specification changed (scaffold sync)" in said
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_without_a_project_it_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "sync"])
-def test_what_renders_and_proves_is_not_imported_where_nothing_moved(
+def test_what_renders_and_proves_is_not_imported_where_nothing_changed(
     synced: Path, command: str
 ) -> None:
     script = (
@@ -439,6 +439,9 @@ def test_what_is_in_the_way_of_a_file_that_moves_is_told(synced: Path) -> None:
     (synced / "kernels").mkdir()
     (synced / "kernels/scale.py").write_text("mine = 1\n")
     outcome = scaffold(synced, "check")
-    assert "ops/scale.py: configuration moved; 'kernels/scale.py' is in" in outcome.out
+    assert (
+        "ops/scale.py: the configuration changed; 'kernels/scale.py' is in"
+        in outcome.out
+    )
     assert "hint: move 'kernels/scale.py' away\n" in outcome.err
     assert "kernels/scale.py:1:1: exists and differs" in scaffold(synced, "sync").err

@@ -61,7 +61,7 @@ def test_the_templates_of_an_option_are_those_that_are_written(tmp_path: Path) -
     text = (tmp_path / "one.py").read_text()
     assert "# given\n" in text and "# configured" not in text
     assert scaffold(tmp_path, "check", "--template-dir", "given").code == 0
-    assert "template moved" in scaffold(tmp_path, "check").out
+    assert "a template changed" in scaffold(tmp_path, "check").out
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_an_older_one_is_seen_and_mended(
     told = scaffold(synced, "check")
     assert (told.code, told.out) == (
         1,
-        f"stale  {FILE}: template moved\n4 ok, 1 stale\n",
+        f"stale  {FILE}: a template changed\n4 ok, 1 stale\n",
     )
     assert told.err == "hint: scaffold sync\n"
     done = scaffold(synced, *command)
@@ -192,7 +192,7 @@ def test_an_edited_older_one_is_merged_by_upgrade_alone(
     append(synced)
     text = (synced / FILE).read_text()
     told = scaffold(synced, "check")
-    assert f"stale  {FILE}: template moved; edited" in told.out
+    assert f"stale  {FILE}: a template changed; edited" in told.out
     assert told.err == "hint: scaffold upgrade\n"
     left = scaffold(synced, "sync")
     assert (left.code, left.err.splitlines()) == (

@@ -233,7 +233,7 @@ def test_the_record_of_another_specification_holds_for_this_one_no_more(
     record["proof"]["spec"] = "0" * 64
     path.write_text(json.dumps(record))
     assert check(synced)[0] == (
-        "unproven  ops/scale.py: its specification moved since it was proven"
+        "unproven  ops/scale.py: its specification changed since it was proven"
     )
 
 
