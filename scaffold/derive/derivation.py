@@ -79,6 +79,25 @@ class Traits(NamedTuple):
     dtype: int
 
 
+class IncomingGradients(NamedTuple):
+    """The gradients that autograd hands to backward: which may be None, and what zeros in their place are made like."""
+
+    # The gradient that may come in for a saved local that forward returns -> the local.
+    handed: tuple[tuple[str, str], ...] = ()
+    undefined: frozenset[str] = frozenset()  # output gradients that may be None
+    scalars: frozenset[str] = frozenset()  # the outputs of one number
+    returned: frozenset[str] = frozenset()  # the locals that forward returns, too
+    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
+
+    @property
+    def may_be_none(self) -> bool:
+        """Tell whether one of them may come in as None."""
+        return bool(self.handed or self.undefined)
+
+
+PLAIN_GRADIENTS = IncomingGradients()  # each comes in as a tensor
+
+
 class GradientStatements(NamedTuple):
     """Gradients that follow from the forward: statements of the backward, and what the user should know of them."""
 
@@ -93,12 +112,7 @@ class GradientStatements(NamedTuple):
     like: tuple[tuple[str, str], ...] = ()  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
     roles: Mapping[str, str] = {}  # a name -> what it would be if that were free
-    # The gradient that may come in for a saved local that forward returns -> the local.
-    handed: tuple[tuple[str, str], ...] = ()
-    undefined: frozenset[str] = frozenset()  # output gradients that may be None
-    scalars: frozenset[str] = frozenset()  # the outputs of one number
-    returned: frozenset[str] = frozenset()  # the locals that forward returns, too
-    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
+    incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
 class Maths(NamedTuple):
@@ -120,12 +134,7 @@ class Maths(NamedTuple):
     like: tuple[tuple[str, str], ...]  # input -> the output that has its shape
     traits: Mapping[str, Traits]  # of the tensors that are surely there
     roles: Mapping[str, str]  # a name -> what it would be if that were free
-    # The gradient that may come in for a saved local that forward returns -> the local.
-    handed: tuple[tuple[str, str], ...] = ()
-    undefined: frozenset[str] = frozenset()  # output gradients that may be None
-    scalars: frozenset[str] = frozenset()  # the outputs of one number
-    returned: frozenset[str] = frozenset()  # the locals that forward returns, too
-    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
+    incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
 class ShapeCheck(NamedTuple):
@@ -216,9 +225,7 @@ class Derivation:
     kernels: "tuple[BackwardKernel, ...]" = ()  # of an op in library style
     amp: Amp = "off"  # what it does under autocast
     jvp: Jvp | None = None
-    # The gradient that may come in for a saved local that forward returns -> the local.
-    handed: tuple[tuple[str, str], ...] = ()
-    undefined: frozenset[str] = frozenset()  # output gradients that may be None
+    incoming: IncomingGradients = PLAIN_GRADIENTS
     region: bool = False  # the backward runs under the autocast of the forward
     real: RealInputs | None = None  # what the derived gradients take for real
 

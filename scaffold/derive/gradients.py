@@ -32,7 +32,6 @@ from scaffold.derive.forward.body import grad_name
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Named, Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
-from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
 from scaffold.derive.input_domains import domains
 from scaffold.derive.lower.expressions import declared
@@ -394,12 +393,6 @@ def _statements(
         ),
         domains=domains(walked.applier.table, results),
         like=_like(spec, walked.lowered),
-        akin=_akin(spec, walked.lowered, backward),
-        scalars=frozenset(
-            output.name
-            for output, result in zip(spec.outputs, results, strict=True)
-            if result.shape == SCALAR
-        ),
     )
 
 
@@ -543,16 +536,6 @@ def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
         if not may_gain_a_dim(lowered.inputs[item.name], (result,))
     }
     return tuple(same_shape.items())
-
-
-def _akin(spec: OpSpec, lowered: Lowered, backward: BackwardGraph) -> frozenset[str]:
-    """The tensors that are real where all outputs are, or complex where these are: zeros may be made like them."""
-    kinds = {result.kind for result in lowered.results}
-    named = [(op, name) for name, op in lowered.inputs.items()]
-    named += backward.returned.items()
-    names = (output.name for output in spec.outputs)
-    named += zip(lowered.results, names, strict=True)
-    return frozenset(name for op, name in named if op.active and kinds == {op.kind})
 
 
 def _notes(applier: Applier, found: Reversed) -> tuple[str, ...]:

@@ -234,18 +234,18 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
     # Zeros for what forward returns to be saved would be made in every backward.
-    if maths.handed or maths.undefined:
+    if maths.incoming.may_be_none:
         spec = replace(spec, materialize_grads=False)
     reuse, once, lines = _lines_before_ctx(spec, source, maths)
     # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    known = (maths.traits, maths.scalars, maths.akin, maths.undefined)
+    known = (maths.traits, maths.incoming)
     origins = Origins(outputs, reuse.plan.saved, views, like, *known)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
-    context = context_of(spec, handed, names, missing, origins, bool(maths.handed))
+    context = context_of(spec, handed, names, missing, origins)
     # After ctx: a local that is saved may have to be returned, or copied; and it is known which names fill it.
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     forward = with_input_names(spec, maths, forward, context)
@@ -265,8 +265,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
         style=spec.style,
         once_differentiable=once,
         notes=maths.notes,
-        handed=maths.handed,
-        undefined=maths.undefined,
+        incoming=maths.incoming,
     )
 
 
@@ -278,7 +277,9 @@ def _lines_before_ctx(
     # First, before any line goes: what the forward computes comes again in the backward, line by line.
     reuse = plan_reuse(spec, maths)
     program = (*reuse.plan.repeated, *maths.program)
-    once = once_differentiable(spec, maths, reuse.cut_off - maths.returned, program)
+    once = once_differentiable(
+        spec, maths, reuse.cut_off - maths.incoming.returned, program
+    )
     # Before lines get names and places: what only dead lines read gets neither.
     program = _without_dead(source.graph, program, wanted)
     # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
@@ -384,11 +385,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         like=derived.like,
         traits=derived.traits,
         roles=derived.roles,
-        handed=derived.handed,
-        undefined=derived.undefined,
-        scalars=derived.scalars,
-        returned=derived.returned,
-        akin=derived.akin,
+        incoming=derived.incoming,
     )
 
 

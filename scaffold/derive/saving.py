@@ -18,7 +18,14 @@ from scaffold.derive.analysis.metadata import (
     reads,
 )
 from scaffold.derive.backward_program import Line, free_reads, read_names
-from scaffold.derive.derivation import Filled, Kept, Saved, Source, Traits
+from scaffold.derive.derivation import (
+    Filled,
+    IncomingGradients,
+    Kept,
+    Saved,
+    Source,
+    Traits,
+)
 from scaffold.derive.forward.body import grad_name
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import (
@@ -104,9 +111,7 @@ class Origins(NamedTuple):
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
-    scalars: frozenset[str] = frozenset()  # the outputs of one number
-    akin: frozenset[str] = frozenset()  # the tensors of the same kind as the outputs
-    undefined: frozenset[str] = frozenset()  # output gradients that may be None
+    incoming: IncomingGradients = IncomingGradients()
 
 
 def transfer(
@@ -138,7 +143,7 @@ def transfer(
         for output in spec.outputs
         if gradients_come_in and (output.differentiable or spec.materialize_grads)
     )
-    coming -= origins.undefined
+    coming -= origins.incoming.undefined
     rewriter = _Rewriter(spec, graph, origins, names, there, coming, _assigned(lines))
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
@@ -321,7 +326,6 @@ def context_of(
     names: ContextNames,
     missing: frozenset[str],
     origins: Origins,
-    returned: bool = False,
 ) -> Context:
     """What ctx holds; every tensor and attribute where the user has still to write a gradient, which may want any."""
     saved, kept = handed.saved, handed.kept
@@ -329,12 +333,12 @@ def context_of(
     if missing:
         saved, kept = _all_for(missing, spec, handed, names)
         return Context(saved, kept, (), watched)
-    apart = returned or bool(origins.undefined)
+    incoming = origins.incoming
     defined = tuple(
-        name for name in watched if grad_name(spec, name) not in origins.undefined
+        name for name in watched if grad_name(spec, name) not in incoming.undefined
     )
-    filled = _filled(spec, defined, names, apart)
-    if apart:
+    filled = _filled(spec, defined, names, incoming.may_be_none)
+    if incoming.may_be_none:
         filled = tuple(_as_saved(item, saved, spec, origins) for item in filled)
         watched = ()  # one of the others may be there
     return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
@@ -646,7 +650,7 @@ def _as_saved(
     every = [
         other
         for other in saved
-        if is_for_most(spec, other.serves) and other.name in origins.akin
+        if is_for_most(spec, other.serves) and other.name in origins.incoming.akin
     ]
     for other in every:
         traits = origins.traits.get(other.name)
@@ -656,7 +660,7 @@ def _as_saved(
     there = [other.name for other in every if other.source == "intermediate"]
     if not there:
         return item
-    shape = "" if item.output in origins.scalars else item.shape
+    shape = "" if item.output in origins.incoming.scalars else item.shape
     return Filled(item.output, there[0], shape, scalar=not shape)
 
 

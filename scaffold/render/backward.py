@@ -116,7 +116,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
         read = derivation.missing or name.lstrip("*") in names
         star, bare = ("*", name[1:]) if name.startswith("*") else ("", name)
         listed.append(f"{star}{bare if read else '_' + bare}: {kind}")
-    handed = {name: grad for grad, name in derivation.handed}
+    handed = {name: grad for grad, name in derivation.incoming.handed}
     for name in _extra(derivation):
         grad = handed.get(name)
         listed.append(f"{grad if grad in names else f'_grad_{name}'}: {kind}")
@@ -125,8 +125,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
 
 def may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
     """Whether a gradient comes in as None where nothing has read its output."""
-    apart = derivation.handed or derivation.undefined
-    return bool(apart) or not spec.materialize_grads
+    return derivation.incoming.may_be_none or not spec.materialize_grads
 
 
 def _extra(derivation: Derivation) -> tuple[str, ...]:
@@ -188,7 +187,7 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
     lines = list[str]()
     if tests:
         lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
-    extra = [name for _, name in derivation.handed]
+    extra = [name for _, name in derivation.incoming.handed]
     only = f"  # only {extra[0]} was differentiated" if len(extra) == 1 else ""
     for item in derivation.filled:
         name = grad_name(spec, item.output)

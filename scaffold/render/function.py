@@ -325,7 +325,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
     # With a jvp an intermediate has a tangent, by which forward mode differentiates the backward that reads it.
     apart = derivation.jvp is None and not leads_back(spec, derivation)
     if derivation.style != "combined" and apart:
-        led = {name for _, name in derivation.handed}
+        led = {name for _, name in derivation.incoming.handed}
         constant += [name for name in derivation.intermediates if name not in led]
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")

@@ -58,7 +58,7 @@ def forward_that_saves(
     live = reuse.described.union(kept, *(value.names() for value in results))
     statements = without_dead(graph, statements, live, effects(spec))
     statements, extra = (*begun, *statements), tuple[Node, ...]()
-    if spec.style == "setup-context" or maths.handed:
+    if spec.style == "setup-context" or maths.incoming.handed:
         results, extra = kept_apart(spec, graph, statements, results, saved)
         if spec.style == "combined":
             names = tuple(map(graph.name, kept))

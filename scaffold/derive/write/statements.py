@@ -26,12 +26,14 @@ from scaffold.derive.derivation import (
     STEP,
     Forward,
     GradientStatements,
+    IncomingGradients,
     Traits,
 )
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import is_recorded
 from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
+from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.forward_names import named_apart
 from scaffold.derive.plan.costs import is_dear, is_never_named
@@ -104,11 +106,28 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         again=names.forward_again(),
         traits=_traits(backward, names.all),
         roles=attempt.roles,
-        returned=frozenset(backward.returned.values()),
+        incoming=_incoming(backward),
+    )
+
+
+def _incoming(backward: BackwardGraph) -> IncomingGradients:
+    """Describe the gradients that come in, for outputs and for values that forward returns to be saved."""
+    spec, lowered = backward.spec, backward.lowered
+    names = (output.name for output in spec.outputs)
+    outputs = dict(zip(names, lowered.results, strict=True))
+    kinds = {result.kind for result in lowered.results}
+    tensors = [(op, name) for name, op in (*lowered.inputs.items(), *outputs.items())]
+    tensors += backward.returned.items()
+    return IncomingGradients(
         handed=tuple(
             (g.name, backward.returned[op]) for op, g in backward.handed.items()
         ),
         undefined=frozenset(g.name for g in backward.undefined),
+        scalars=frozenset(name for name, op in outputs.items() if op.shape == SCALAR),
+        returned=frozenset(backward.returned.values()),
+        akin=frozenset(
+            name for op, name in tensors if op.active and {op.kind} == kinds
+        ),
     )
 
 
