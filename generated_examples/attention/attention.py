@@ -8,7 +8,10 @@ from torch.autograd import Function
 
 
 class AttentionFunction(Function):
-    """Forward and backward of :func:`attention`."""
+    """Forward and backward of :func:`attention`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 

@@ -8,7 +8,10 @@ from torch.autograd import Function
 
 
 class CrossEntropyFunction(Function):
-    """Forward and backward of :func:`cross_entropy`."""
+    """Forward and backward of :func:`cross_entropy`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 

@@ -9,7 +9,10 @@ from torch.autograd import Function
 
 
 class FocalLossFunction(Function):
-    """Forward and backward of :func:`focal`."""
+    """Forward and backward of :func:`focal`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 

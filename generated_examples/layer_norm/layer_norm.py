@@ -8,7 +8,10 @@ from torch.autograd import Function
 
 
 class LayerNormFunction(Function):
-    """Forward and backward of :func:`layer_norm`."""
+    """Forward and backward of :func:`layer_norm`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 

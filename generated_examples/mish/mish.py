@@ -9,7 +9,10 @@ from torch.autograd import Function
 
 
 class MishFunction(Function):
-    """Forward and backward of :func:`mish`."""
+    """Forward and backward of :func:`mish`.
+
+    Forward also returns what is saved for backward.
+    """
 
     generate_vmap_rule = True
 

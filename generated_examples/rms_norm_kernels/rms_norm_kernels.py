@@ -10,7 +10,10 @@ from rms_kernels import rms_norm_backward, rms_norm_forward
 
 
 class RMSNormKernelsFunction(Function):
-    """Forward and backward of :func:`rms_norm_kernels`."""
+    """Forward and backward of :func:`rms_norm_kernels`.
+
+    Forward also returns what is saved for backward.
+    """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -46,6 +46,7 @@ class FunctionView(NamedTuple):
 
     name: str
     vmap_rule: bool
+    returns_saved: bool  # forward, besides the outputs of the op
     combined: bool
     library: LibraryView | None  # it is no Function, but an op that is registered
     once_differentiable: bool  # decorated so
@@ -75,6 +76,7 @@ def function_view(
     return FunctionView(
         name=spec.function_name,
         vmap_rule=derivation.transforms and not combined,
+        returns_saved=bool(derivation.extra),
         combined=combined,
         library=library,
         once_differentiable=decorated(derivation),
