@@ -77,9 +77,8 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
     named -= _numbers(backward.lowered.results)
 
     def can_be_saved(op: Op) -> bool:
-        if (
-            op.rule == "item"
-        ):  # it gets its name with the call: `_, indices = x.max(-1)`
+        # A part gets its name with the call: `_, indices = x.max(-1)`.
+        if op.rule == "item":
             call = op.args[0]
             is_named = op in backward.held or call in named - backward.held.keys()
             # A number that only a gradient reads has no cotangent to add to.
