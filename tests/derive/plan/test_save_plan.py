@@ -483,7 +483,9 @@ def test_what_no_line_reads_is_not_returned() -> None:
     """Of the sum only the shape was read, and that another value has."""
     forward = "b = y.sum((-2, -1))\nc = b / (2 + y ** 2)\nreturn c"
     derivation, text = balanced("x, y[C, D]", forward)
-    assert {local for _, local in derivation.incoming.handed} == {*derivation.intermediates}
+    assert {local for _, local in derivation.incoming.handed} == {
+        *derivation.intermediates
+    }
     y = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
     op = load(text).some_op
     assert gradgradcheck(lambda y: op(torch.zeros(()), y), (y,))
@@ -498,7 +500,9 @@ def test_a_gradient_is_handed_in_for_what_is_returned_alone(
     case = next(item for item in (*OPS, *PUBLISHED) if item.name == name)
     said = {"outputs": case.outputs, "style": style}
     derivation, _ = balanced(case.inputs, case.forward, **said)
-    assert {local for _, local in derivation.incoming.handed} <= {*derivation.intermediates}
+    assert {local for _, local in derivation.incoming.handed} <= {
+        *derivation.intermediates
+    }
 
 
 RANKED = {
