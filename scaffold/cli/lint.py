@@ -150,11 +150,11 @@ def lint(
 
 def _explanation(code: str) -> str:
     from scaffold.lint.formats import explain
-    from scaffold.lint.registry import ALL, RULES
+    from scaffold.lint.registry import CALLED, RULES
 
     rule = RULES.get(code.upper())
     if rule is None:
-        hint = did_you_mean(code.upper(), RULES) or ALL
+        hint = did_you_mean(code.upper(), RULES) or CALLED
         raise ScaffoldError(f"unknown rule '{code}'", Location("--explain"), hint)
     return explain(rule)
 

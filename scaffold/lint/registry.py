@@ -90,7 +90,7 @@ MODULES = (
     af36,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
-ALL = f"the rules: {min(RULES)} to {max(RULES)}"
+CALLED = "rules are called AF00, AF01 and so on"
 
 
 def select(selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
@@ -125,7 +125,7 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
             padded = re.sub(r"^AF(\d)$", r"AF0\1", code)
             near = f"did you mean '{padded}'?" if padded in RULES else None
-            hint = near or did_you_mean(code, RULES) or ALL
+            hint = near or did_you_mean(code, RULES) or CALLED
             problems.append(ScaffoldError(f"unknown rule '{code}'", place, hint))
     return problems
 
