@@ -135,7 +135,14 @@ class Facts:
         """The questions that can be asked of a method's expressions."""
         if id(method) not in self._values:
             tensors = frozenset(self._tensors(method))
-            values = Values(method.flow, self.names, method.ctx, tensors)
+            values = Values(
+                method.flow,
+                self.names,
+                method.ctx,
+                tensors,
+                frozenset(self._elements(method)),
+                frozenset(self._attributes(method)),
+            )
             self._values[id(method)] = values
         return self._values[id(method)]
 
@@ -147,6 +154,25 @@ class Facts:
             for item in method.positional:
                 if self.has_gradient(item.name):
                     yield item.name
+        elif method is self.function.setup_context and self.output_count == 1:
+            yield from (item.name for item in method.positional[1:2])
+
+    def _attributes(self, method: Method) -> Iterator[str]:
+        """The attributes of ctx that are tensors in backward, by what alone is said of them where they are kept."""
+        saver, tensors = self.function.saver, dict[str, bool]()
+        if method is self.function.backward and saver is not None:
+            values = Values(saver.flow, self.names, saver.ctx)
+            for kept in _kept(saver):
+                sure = values.is_tensor(kept.value, kept.step)
+                tensors[kept.name] = sure and tensors.get(kept.name, True)
+        yield from (name for name, sure in tensors.items() if sure)
+
+    def _elements(self, method: Method) -> Iterator[tuple[str, int]]:
+        """What setup_context finds in its tuple of inputs that gets a gradient."""
+        if method is self.function.setup_context and method.positional:
+            for position, item in enumerate(self.inputs):
+                if self.has_gradient(item.name):
+                    yield method.positional[0].name, position
 
     def changes(self, method: Method) -> tuple[Change, ...]:
         """What a method changes in place."""
@@ -166,26 +192,7 @@ class Facts:
 
     def kept(self, method: Method) -> tuple[Kept, ...]:
         """What a method puts on ctx."""
-        return tuple(self._kept(method))
-
-    def _kept(self, method: Method) -> Iterator[Kept]:
-        for step in method.flow.steps:
-            statement = step.statement
-            if isinstance(statement, ast.Assign):
-                for target in statement.targets:
-                    yield from self._pairs(method, target, statement.value, step)
-
-    def _pairs(
-        self, method: Method, target: ast.expr, value: ast.expr, step: Step
-    ) -> Iterator[Kept]:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            if len(target.elts) == len(value.elts):
-                for one, item in zip(target.elts, value.elts, strict=True):
-                    yield from self._pairs(method, one, item, step)
-        elif isinstance(target, ast.Attribute):
-            owner = target.value
-            if isinstance(owner, ast.Name) and owner.id == method.ctx:
-                yield Kept(target.attr, value, target, step)
+        return tuple(_kept(method))
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
         """What a method returns."""
@@ -258,8 +265,17 @@ class Facts:
         for item in self.gradients:
             if item.values is None or position >= len(item.values):
                 return None
-            found.append(item.values[position])
+            found.append(self._if_none(item.values[position], item.step))
         return tuple(found)
+
+    def _if_none(self, node: ast.expr, at: Step) -> ast.expr:
+        """None for a name that is surely None, as `grad_x = None`."""
+        backward = self.function.backward
+        if isinstance(node, ast.Name) and backward is not None:
+            bound = backward.flow.definite(node.id, at)
+            if bound and bound.value and bound.element is None and is_none(bound.value):
+                return bound.value
+        return node
 
     def has_gradient(self, name: str) -> bool | None:
         """Whether an input gets a gradient on some path; None where that is not known."""
@@ -296,6 +312,29 @@ class Facts:
                 if isinstance(first, ast.Constant) and first.value is False:
                     return False
         return True
+
+
+def _kept(method: Method) -> Iterator[Kept]:
+    for step in method.flow.steps:
+        statement = step.statement
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                yield from _pairs(method, target, statement.value, step)
+        elif isinstance(statement, ast.AnnAssign) and statement.value:
+            yield from _pairs(method, statement.target, statement.value, step)
+
+
+def _pairs(
+    method: Method, target: ast.expr, value: ast.expr, step: Step
+) -> Iterator[Kept]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        if len(target.elts) == len(value.elts):
+            for one, item in zip(target.elts, value.elts, strict=True):
+                yield from _pairs(method, one, item, step)
+    elif isinstance(target, ast.Attribute):
+        owner = target.value
+        if isinstance(owner, ast.Name) and owner.id == method.ctx:
+            yield Kept(target.attr, value, target, step)
 
 
 def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:

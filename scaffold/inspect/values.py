@@ -19,7 +19,12 @@ from scaffold.inspect.vocabulary import (
     is_tensor_call,
     is_view_attribute,
 )
-from scaffold.primitives.calls import has_memory, is_made_of_numbers, may_be
+from scaffold.primitives.calls import (
+    has_memory,
+    is_made_of_numbers,
+    is_several_tensors,
+    may_be,
+)
 
 # Methods of tensors that other things have as well: `queue.put`, `rng.normal`, `items.index`.
 OF_OTHERS = frozenset(
@@ -110,9 +115,13 @@ class Values:
         names: Names,
         ctx: str | None,
         tensors: Iterable[str] = (),
+        elements: Iterable[tuple[str, int]] = (),
+        attributes: Iterable[str] = (),
     ) -> None:
         self.flow, self.names, self.ctx = flow, names, ctx
         self.tensors = frozenset(tensors)  # parameters that are known to be tensors
+        self.elements = frozenset(elements)  # of parameters that are tuples
+        self.attributes = frozenset(attributes)  # of ctx
         self._tensor: dict[tuple[int, int], bool] = {}
 
     def root(self, node: ast.expr, at: Step, depth: int = DEPTH) -> Root | None:
@@ -143,6 +152,8 @@ class Values:
         step = self.flow.steps[bound.order]
         if bound.element is None:
             return self.root(bound.value, step, depth - 1)
+        if self.is_element(bound, step):
+            return Root("parameter", name)
         if self.is_saved(bound.value, step) and not bound.starred:
             return Root("saved", element=bound.element)
         return None
@@ -153,6 +164,8 @@ class Values:
             if isinstance(index, ast.Constant) and isinstance(index.value, int):
                 return Root("saved", element=index.value)
             return None
+        if self.is_element(node, at):
+            return Root("parameter", ast.unparse(node))
         if not _is_basic(node.slice):
             return None
         found = self.root(node.value, at, depth - 1)
@@ -225,17 +238,22 @@ class Values:
         if isinstance(node, ast.Compare):
             sides = (node.left, *node.comparators)
             ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-            return all(isinstance(op, ordered) for op in node.ops) and any(
-                self.is_tensor(side, at, depth - 1) for side in sides
-            )
+            elementwise = all(isinstance(op, ordered) for op in node.ops)
+            if not elementwise or any(map(_is_none, sides)):
+                return False
+            return any(self.is_tensor(side, at, depth - 1) for side in sides)
         if isinstance(node, ast.UnaryOp):
             inverts = not isinstance(node.op, ast.Not)
             return inverts and self.is_tensor(node.operand, at, depth - 1)
         if isinstance(node, ast.Subscript):
             if self._are_tensors(node.value, at):
                 return isinstance(node.slice, ast.Constant)
+            if self.is_element(node, at):
+                return True
             return self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.Attribute):
+            if self.is_ctx(node, node.attr):
+                return node.attr in self.attributes
             known = is_view_attribute(node.attr) or node.attr in ("grad", "real")
             return known and self.is_tensor(node.value, at, depth - 1)
         if isinstance(node, ast.IfExp):
@@ -270,12 +288,25 @@ class Values:
         step = self.flow.steps[bound.order]
         if bound.element is None:
             return self.is_tensor(bound.value, step, depth - 1)
-        return self._are_tensors(bound.value, step)
+        return self.is_element(bound, step) or self._are_tensors(bound.value, step)
+
+    def is_element(self, taken: Bound | ast.Subscript, at: Step) -> bool:
+        """Whether a tensor is taken of a parameter that is a tuple: `x, y = inputs`, `inputs[0]`."""
+        if not isinstance(taken.value, ast.Name):
+            return False
+        index = taken.element if isinstance(taken, Bound) else _number(taken.slice)
+        known = (taken.value.id, index) in self.elements
+        return known and self.flow.is_parameter(taken.value.id, at)
 
     def _are_tensors(self, node: ast.expr, at: Step) -> bool:
-        """Whether an expression is a tuple of tensors: what was saved, or `torch.autograd.grad(y, x, grad_output)`."""
+        """Whether an expression is a tuple of tensors: what was saved, `x.topk(2)`, `torch.autograd.grad(y, x, grad_output)`."""
         if not isinstance(node, ast.Call):
             return self.is_saved(node, at)
+        if is_several_tensors(torch_call(node, self.names)):
+            return True
+        name = method_call(node, self.names)
+        if name and is_several_tensors(name):
+            return self.is_tensor(node.func.value, at)  # type: ignore[attr-defined]
         unused = any(item.arg in (None, "allow_unused") for item in node.keywords)
         dotted = self.names.resolve(node.func)
         return dotted == "torch.autograd.grad" and not unused
@@ -284,6 +315,15 @@ class Values:
     def evident(self) -> frozenset[str]:
         """Parameters that are known to be tensors, are used as only tensors are, or annotated as one."""
         return self.tensors.union(evident_tensors(self.flow, self.names))
+
+
+def _number(node: ast.expr) -> int | None:
+    known = isinstance(node, ast.Constant) and isinstance(node.value, int)
+    return node.value if known else None  # type: ignore[attr-defined]
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _has_out(node: ast.Call) -> bool:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import ContextCall, Facts, Kept
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
+from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.lint.model import Edit, span
-from scaffold.primitives.calls import is_whole
+from scaffold.primitives.calls import is_constant, is_whole
 
 
 def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
@@ -95,18 +96,70 @@ def _let_go(facts: Facts, attribute: str) -> bool:
     )
 
 
-def tensors_on_ctx(facts: Facts) -> Iterator[Kept]:
-    """Inputs and intermediates that are kept and are tensors by how they are made or used."""
+def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
+    """Inputs and intermediates that are kept, alone or in a tuple, and are tensors by how they are made or used."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own or facts.is_trivial:
         return
     outputs = {kept.target for kept in outputs_on_ctx(facts)}
     values = facts.values(saver)
     for kept in facts.kept(saver):
-        if kept.target in outputs or not isinstance(kept.value, ast.Name):
+        if kept.target in outputs or has_graph(facts, saver, kept.step):
             continue
-        if values.is_tensor(kept.value, kept.step):
-            yield kept
+        parts = [v for v in listed(kept.value) if values.is_tensor(v, kept.step)]
+        if parts:
+            yield kept, parts
+
+
+def listed(node: ast.expr) -> list[ast.expr]:
+    """The elements of a tuple or list, or the expression itself."""
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def has_graph(facts: Facts, saver: Method, step: Step) -> bool:
+    """Whether the method records a graph before the step, which backward is to go through."""
+    return any(
+        facts.names.resolve(node.func) == "torch.enable_grad"
+        for before in saver.flow.steps[: step.order]
+        for node in before.expressions()
+        if isinstance(node, ast.Call)
+    )
+
+
+def carries_gradient(
+    facts: Facts, method: Method, node: ast.expr, at: Step, depth: int = 20
+) -> bool:
+    """Whether a value surely depends, differentiably, on an input that gets a gradient."""
+
+    def carried(part: ast.expr) -> bool:
+        return carries_gradient(facts, method, part, at, depth - 1)
+
+    values = facts.values(method)
+    if isinstance(node, ast.Name) and depth:
+        if method.flow.is_parameter(node.id, at):
+            return (
+                values.is_tensor(node, at) and facts.has_gradient(node.id) is not False
+            )
+        bound = method.flow.definite(node.id, at)
+        if bound is None or bound.value is None:
+            return False
+        step = method.flow.steps[bound.order]
+        if bound.element is not None:
+            return values.is_element(bound, step)
+        return carries_gradient(facts, method, bound.value, step, depth - 1)
+    if isinstance(node, ast.Call) and depth:
+        name = torch_call(node, facts.names) or method_call(node, facts.names)
+        if name != "detach" and (is_constant(name) or is_whole(name)):
+            return False
+        owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return any(map(carried, [*owner, *node.args]))
+    if isinstance(node, ast.BinOp):
+        return carried(node.left) or carried(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return carried(node.operand)
+    if isinstance(node, ast.Subscript):
+        return values.is_element(node, at) or carried(node.value)
+    return False
 
 
 def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:

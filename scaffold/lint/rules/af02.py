@@ -10,8 +10,10 @@ from scaffold.lint.saved_values import saved_instead, tensors_on_ctx
 
 def find(facts: Facts) -> Iterator[Found]:
     """Tensors that are kept on ctx and are no outputs."""
-    for kept in tensors_on_ctx(facts):
-        message = f"tensor '{ast.unparse(kept.value)}' is kept as ctx.{kept.name}: it escapes the version check; use save_for_backward"
+    for kept, parts in tensors_on_ctx(facts):
+        several = "s" * (len(parts) > 1)
+        named = ", ".join(f"'{ast.unparse(part)}'" for part in parts)
+        message = f"tensor{several} {named} kept as ctx.{kept.name}: not freed after backward, and no version check; use save_for_backward"
         yield Found(kept.step.statement, message, saved_instead(facts, kept))
 
 
@@ -21,7 +23,8 @@ RULE = Rule(
     why=(
         "It escapes the version check, so a later change in place gives a silently "
         "wrong gradient, and the hooks for saved tensors, so that checkpointing and "
-        "offloading do not see it."
+        "offloading do not see it. Saved tensors are freed as backward runs, attributes "
+        "of ctx are not."
     ),
     bad="""\
 class Scale(Function):

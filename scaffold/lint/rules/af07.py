@@ -3,19 +3,20 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.facts import ContextCall, Facts
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.questions import once
-from scaffold.primitives.calls import is_constant
+from scaffold.lint.saved_values import carries_gradient, has_graph, listed
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Tensors that forward made, saves and does not return."""
-    function = facts.function
-    forward = function.forward
-    if forward is None or forward.ctx is None or function.once_differentiable:
+    """Tensors that forward made, keeps for backward and does not return; one finding each."""
+    function, saver = facts.function, facts.function.saver
+    if saver is None or saver.ctx is None or function.once_differentiable:
         return
-    if facts.is_trivial or forward not in function.own:
+    if facts.is_trivial or saver not in function.own:
         return
     returned = {
         node.id
@@ -23,35 +24,37 @@ def find(facts: Facts) -> Iterator[Found]:
         for node in item.values or ()
         if isinstance(node, ast.Name)
     }
-    values = facts.values(forward)
-    for item in facts.context_calls(forward, "save_for_backward"):
-        for argument in item.call.args:
-            if not isinstance(argument, ast.Name) or argument.id in returned:
-                continue
-            root = values.root(argument, item.step)
-            if (
-                root is None
-                or root.origin != "fresh"
-                or _is_constant(facts, argument.id, item)
-            ):
-                continue
-            message = f"intermediate '{argument.id}' is saved: a second derivative is silently wrong; add @once_differentiable"
-            yield Found(argument, message, once(facts))
+    for node, step in _held(facts, saver):
+        if isinstance(node, ast.Name) and node.id in returned:
+            continue
+        if _is_made(facts, saver, node, step):
+            message = f"intermediate '{ast.unparse(node)}' is a constant to a second derivative, which is silently wrong; add @once_differentiable"
+            yield Found(node, message, once(facts))
             return
 
 
-def _is_constant(facts: Facts, name: str, item: ContextCall) -> bool:
-    """Whether no derivative goes through it: a mask, an index, noise."""
-    forward = facts.function.forward
-    bound = forward.flow.definite(name, item.step) if forward else None
-    if bound is None or bound.value is None:
-        return True
-    value = bound.value
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if is_constant(value.func.attr):
-            return True
-        value = value.func.value
-    return isinstance(value, ast.Compare)
+def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step]]:
+    """What is saved, and what is kept on ctx and read in backward."""
+    for item in facts.context_calls(saver, "save_for_backward"):
+        for argument in item.call.args:
+            yield argument, item.step
+    backward = facts.function.backward
+    read = {
+        node.attr
+        for node in (ast.walk(backward.node) if backward else ())
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    for kept in facts.kept(saver):
+        if kept.name in read and not has_graph(facts, saver, kept.step):
+            for node in listed(kept.value):
+                yield node, kept.step
+
+
+def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
+    """Whether a value has lost its graph, and a derivative would go through it: no input itself, no mask, no noise."""
+    root = facts.values(saver).root(node, at)
+    made = root is not None and (root.origin == "fresh" or root.viewed)
+    return made and carries_gradient(facts, saver, node, at)
 
 
 RULE = Rule(
