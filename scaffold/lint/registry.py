@@ -48,6 +48,7 @@ from scaffold.lint.rules import (
     af34,
     af35,
     af36,
+    af37,
 )
 
 MODULES = (
@@ -88,6 +89,7 @@ MODULES = (
     af34,
     af35,
     af36,
+    af37,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

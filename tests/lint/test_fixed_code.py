@@ -198,6 +198,10 @@ def is_double(module: ModuleType) -> None:
     module.test_double()
 
 
+def lse_has_no_graph(module: ModuleType) -> None:
+    assert not module.Softmax.apply(double(3))[1].requires_grad
+
+
 PROBES: dict[str, Probe] = {
     "AF01": holds_no_cycle,
     "AF02": checks_versions,
@@ -228,6 +232,7 @@ PROBES: dict[str, Probe] = {
     "AF34": frees_what_is_frozen,
     "AF35": is_bare,
     "AF36": differentiates,
+    "AF37": lse_has_no_graph,
 }
 
 

@@ -1,0 +1,135 @@
+"""AF37: the gradient of an output is dropped."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.imported_names import method_call, torch_call
+from scaffold.lint.model import Edit, Found, Level, Rule, span
+from scaffold.lint.saved_values import carries_gradient
+
+ZEROS = {"new_zeros", "zeros", "zeros_like"}
+GRAD = "torch.autograd.grad"  # a tuple of tensors
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Output gradients that backward never reads, of outputs that have one."""
+    backward = facts.function.backward
+    if backward is None or facts.is_trivial or backward not in facts.function.own:
+        return
+    nodes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Name)]
+    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
+    given = [p for p in backward.parameters if p.passing in ("positional", "variadic")]
+    if given and read.isdisjoint(item.name for item in given):
+        yield from _none_read(facts, [item.name for item in given])
+        return
+    for position, name in enumerate(_names(facts)):
+        if name not in read:
+            yield from _dropped(facts, position, name)
+
+
+def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
+    """A backward that makes a gradient of nothing that comes in; of a function with a derivative that is wrong for sure."""
+    named, meant = ", ".join(map(repr, given)), all(n.startswith("_") for n in given)
+    forward, backward = facts.function.forward, facts.function.backward
+    assert backward is not None
+    for item in facts.gradients:
+        alone = (item.node,) if item.node else ()
+        if any(_is_made(facts, value, item.step) for value in item.values or alone):
+            sure = forward is not None and any(
+                carries_gradient(facts, forward, value, output.step)
+                for output in facts.outputs
+                for value in output.values or ()
+            )
+            message = f"{named} is read nowhere: whatever is done with the output, the gradient is the same; multiply by it"
+            level: Level = "error" if sure and not meant else "advice"
+            yield Found(item.step.statement, message, level=level)
+            return
+
+
+def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
+    """Whether a gradient is a tensor, and not of zeros."""
+    backward = facts.function.backward
+    assert backward is not None
+    bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
+    value = bound.value if bound and bound.value and bound.element is None else node
+    name = torch_call(value, facts.names) or method_call(value, facts.names)
+    if name in ZEROS:
+        return False
+    dotted = facts.names.resolve(value.func) if isinstance(value, ast.Call) else ""
+    return dotted == GRAD or facts.values(backward).is_tensor(node, at)
+
+
+def _names(facts: Facts) -> Iterator[str]:
+    """The parameter of backward that takes the gradient of each output."""
+    backward, count = facts.function.backward, facts.output_count or 0
+    assert backward is not None
+    names = [item.name for item in backward.positional]
+    rest = backward.variadic
+    yield from names[:count]
+    if rest is not None:
+        yield from [rest.name] * (count - len(names))
+
+
+def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:
+    """The output at a position, if it has a gradient that nothing marks as none."""
+    forward, setup = facts.function.forward, facts.function.setup_context
+    marked = facts.marked("mark_non_differentiable")
+    if forward is None or marked is None or setup is not None and marked:
+        return
+    for item in facts.outputs:
+        value = (item.values or ())[position : position + 1]
+        if not value or not carries_gradient(facts, forward, value[0], item.step):
+            continue
+        text = ast.unparse(value[0])
+        if text not in marked:
+            message = f"the gradient of output '{text}' ('{name}' of backward) is dropped: use it, or mark the output as non-differentiable"
+            known = isinstance(value[0], ast.Name) and forward.ctx is not None
+            mark = f"{forward.ctx}.mark_non_differentiable({text})"
+            edits = (Edit("before", span(item.step.statement), mark),) if known else ()
+            yield Found(value[0], message, edits)
+            return
+
+
+RULE = Rule(
+    id="AF37",
+    title="the gradient of an output is dropped",
+    why=(
+        "What is computed from that output silently gives no gradient, or, where none is "
+        "read, the scale of a loss, GradScaler's factor and everything behind the "
+        "Function are ignored. Use each gradient, or mark the output with "
+        "mark_non_differentiable, so that it requires no grad."
+    ),
+    bad="""\
+class Softmax(Function):
+    @staticmethod
+    def forward(ctx, x):
+        lse = torch.logsumexp(x, -1, keepdim=True)
+        p = torch.exp(x - lse)
+        ctx.save_for_backward(p)
+        return p, lse
+
+    @staticmethod
+    def backward(ctx, grad_p, grad_lse):
+        (p,) = ctx.saved_tensors
+        return p * (grad_p - (grad_p * p).sum(-1, keepdim=True))
+""",
+    good="""\
+class Softmax(Function):
+    @staticmethod
+    def forward(ctx, x):
+        lse = torch.logsumexp(x, -1, keepdim=True)
+        p = torch.exp(x - lse)
+        ctx.save_for_backward(p)
+        return p, lse
+
+    @staticmethod
+    def backward(ctx, grad_p, grad_lse):
+        (p,) = ctx.saved_tensors
+        return p * (grad_p - (grad_p * p).sum(-1, keepdim=True) + grad_lse)
+""",
+    level="advice",
+    each=find,
+    fixes=True,
+)
