@@ -49,6 +49,7 @@ from scaffold.lint.rules import (
     af35,
     af36,
     af37,
+    af38,
 )
 
 MODULES = (
@@ -90,6 +91,7 @@ MODULES = (
     af35,
     af36,
     af37,
+    af38,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"
