@@ -50,6 +50,7 @@ from scaffold.lint.rules import (
     af36,
     af37,
     af38,
+    af39,
 )
 
 MODULES = (
@@ -92,6 +93,7 @@ MODULES = (
     af36,
     af37,
     af38,
+    af39,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

@@ -202,6 +202,10 @@ def lse_has_no_graph(module: ModuleType) -> None:
     assert not module.Softmax.apply(double(3))[1].requires_grad
 
 
+def takes_an_expanded_gradient(module: ModuleType) -> None:
+    module.Square.apply(double(2, 3)).sum(0).pow(2).sum().backward()
+
+
 PROBES: dict[str, Probe] = {
     "AF01": holds_no_cycle,
     "AF02": checks_versions,
@@ -233,6 +237,7 @@ PROBES: dict[str, Probe] = {
     "AF35": is_bare,
     "AF36": differentiates,
     "AF37": lse_has_no_graph,
+    "AF39": takes_an_expanded_gradient,
 }
 
 

@@ -1,0 +1,85 @@
+"""AF39: backward calls view on an output gradient."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Edit, Found, Rule, span
+
+# What leaves the arguments as they are; another decorator may make them contiguous.
+PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Calls of view that join dims of what backward was given, whose strides nobody knows."""
+    backward = facts.function.backward
+    if backward is None or backward not in facts.function.own:
+        return
+    if {name.split(".")[-1] for name in backward.decorators} - PLAIN:
+        return
+    values = facts.values(backward)
+    given = {item.name for item in backward.positional}
+    for step in backward.flow.steps:
+        for node in step.expressions():
+            if not isinstance(node, ast.Call) or not _joins(node):
+                continue
+            assert isinstance(node.func, ast.Attribute)
+            root = values.root(node.func.value, step)
+            if root is None or root.origin != "parameter" or root.name not in given:
+                continue
+            owner = ast.unparse(node.func.value)
+            message = f"'{owner}' may not be contiguous: view raises for the gradient of a sum over a dim, or of a transpose; call reshape"
+            edit = Edit("replace", span(node.func), f"{owner}.reshape")
+            yield Found(node, message, (edit,))
+
+
+def _joins(node: ast.Call) -> bool:
+    """Whether a call is a view that makes one dim of several: of the first ones, or of as many as are multiplied."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "view":
+        return False
+    first = node.args[0] if node.args else None
+    product = any(
+        isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult)
+        for item in node.args
+    )
+    return product or first is not None and ast.unparse(first) == "-1"
+
+
+RULE = Rule(
+    id="AF39",
+    title="backward calls view on an output gradient",
+    why=(
+        "The caller's gradient has any strides: that of y.sum(0) is expanded, that of "
+        "y.t() transposed. view cannot join their dims and raises (pytorch#64529); "
+        "reshape copies where it must."
+    ),
+    bad="""\
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        flat = grad_output.view(-1)
+        return (2 * x.reshape(-1) * flat).reshape(x.shape)
+""",
+    good="""\
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        flat = grad_output.reshape(-1)
+        return (2 * x.reshape(-1) * flat).reshape(x.shape)
+""",
+    level="advice",
+    each=find,
+    fixes=True,
+)
