@@ -547,8 +547,8 @@ BUDGET = {
     "cli": 4354,
     "derive": 19683,
     "formula": 6855,
-    "inspect": 3635,
-    "lint": 3914,
+    "inspect": 3651,
+    "lint": 3933,
     "primitives": 861,  # of what a result is surely positive
     "project": 5055,
     "render": 5924,

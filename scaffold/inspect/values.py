@@ -22,8 +22,10 @@ from scaffold.inspect.vocabulary import (
 from scaffold.primitives.calls import (
     has_memory,
     is_made_of_numbers,
+    is_one_tensor,
     is_several_tensors,
     may_be,
+    may_share_memory,
 )
 
 # Methods of tensors that other things have as well: `queue.put`, `rng.normal`, `items.index`.
@@ -92,7 +94,7 @@ def _takes_tensor_first(function: str) -> bool:
     return not is_made_of_numbers(function) and not may_be(function, "joins")
 
 
-Origin = Literal["parameter", "saved", "fresh"]
+Origin = Literal["parameter", "saved", "kept", "fresh"]
 DEPTH = 20  # a chain of names longer than this is not followed
 
 
@@ -100,10 +102,11 @@ class Root(NamedTuple):
     """Whose memory a tensor has."""
 
     origin: Origin
-    name: str = ""  # of the parameter, or the position among the saved tensors
+    name: str = ""  # of the parameter, or of the attribute of ctx
     element: int = -1
     detached: bool = False  # through .data: autograd does not see a change
     viewed: bool = False
+    sure: bool = True  # False: a copy for some inputs, as of `.float()`
 
 
 class Values:
@@ -124,17 +127,25 @@ class Values:
         self.attributes = frozenset(attributes)  # of ctx
         self._tensor: dict[tuple[int, int], bool] = {}
 
-    def root(self, node: ast.expr, at: Step, depth: int = DEPTH) -> Root | None:
+    def root(self, node: ast.expr, at: Step) -> Root | None:
         """Whose memory an expression has."""
+        found = self.possible_root(node, at)
+        return found if found and found.sure else None
+
+    def possible_root(
+        self, node: ast.expr, at: Step, depth: int = DEPTH
+    ) -> Root | None:
+        """Whose memory an expression has, perhaps for some inputs alone."""
         if depth == 0:
             return None
         if isinstance(node, ast.Name):
             return self._named(node.id, at, depth)
         if isinstance(node, ast.Attribute):
             if is_view_attribute(node.attr):
-                found = self.root(node.value, at, depth - 1)
+                found = self.possible_root(node.value, at, depth - 1)
                 return found and self._through(found, node.attr == "data")
-            return None
+            known = self.is_ctx(node, node.attr) and node.attr in self.attributes
+            return Root("kept", node.attr) if known else None
         if isinstance(node, ast.BinOp | ast.Compare | ast.UnaryOp):
             return Root("fresh") if self.is_tensor(node, at) else None
         if isinstance(node, ast.Subscript):
@@ -151,7 +162,7 @@ class Values:
             return None
         step = self.flow.steps[bound.order]
         if bound.element is None:
-            return self.root(bound.value, step, depth - 1)
+            return self.possible_root(bound.value, step, depth - 1)
         if self.is_element(bound, step):
             return Root("parameter", name)
         if self.is_saved(bound.value, step) and not bound.starred:
@@ -168,7 +179,7 @@ class Values:
             return Root("parameter", ast.unparse(node))
         if not _is_basic(node.slice):
             return None
-        found = self.root(node.value, at, depth - 1)
+        found = self.possible_root(node.value, at, depth - 1)
         if found is None or found.origin != "fresh":
             known = found is not None and self.is_tensor(node.value, at)
             return self._through(found, False) if known and found else None
@@ -179,7 +190,7 @@ class Values:
         if has_memory(name, "fresh") and not _has_out(node):
             return Root("fresh")
         if has_memory(name, "view") and node.args:
-            found = self.root(node.args[0], at, depth - 1)
+            found = self.possible_root(node.args[0], at, depth - 1)
             return found and self._through(found, False)
         name = method_call(node, self.names)
         assert name == "" or isinstance(node.func, ast.Attribute)
@@ -187,12 +198,19 @@ class Values:
             return None
         base = node.func.value  # type: ignore[attr-defined]
         if has_memory(name, "view"):
-            found = self.root(base, at, depth - 1)
+            found = self.possible_root(base, at, depth - 1)
             return found and self._through(found, False)
         if changes(name) or name == "requires_grad_":
-            return self.root(base, at, depth - 1)
+            return self.possible_root(base, at, depth - 1)
         if has_memory(name, "fresh") and self.is_tensor(node, at):
             return Root("fresh")
+        if is_one_tensor(name) and may_share_memory(name):
+            found = self.possible_root(base, at, depth - 1)
+            copies = any(keyword.arg == "copy" for keyword in node.keywords)
+            fresh = found is not None and found.origin == "fresh"
+            if fresh or copies:
+                return Root("fresh")
+            return found and found._replace(sure=False)
         return None
 
     @staticmethod

@@ -50,6 +50,8 @@ def root_of_return(body: str) -> str | None:
         ("def g():\n    nonlocal x\n    x = 1\nreturn x", None),
         ("if (x := n):\n    pass\nreturn x", None),
         ("return unknown(x)", None),
+        ("z = (x + y).contiguous()\nreturn z.to(n)", "fresh"),
+        ("return x.to(n, copy=True)", "fresh"),
         ("return x[y]", None),
     ],
 )

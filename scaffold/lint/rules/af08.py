@@ -28,7 +28,7 @@ def find(facts: Facts) -> Iterator[Found]:
     for change in facts.changes(forward):
         if change.how == ".set_()":
             continue  # other memory, whose values nobody changed
-        root = values.root(change.target, change.step)
+        root = values.possible_root(change.target, change.step)
         if (
             root is None
             or root.origin != "parameter"
@@ -43,6 +43,10 @@ def find(facts: Facts) -> Iterator[Found]:
             continue  # a buffer: marking it would force it to be an output
         seen.add(root.name)
         message = f"input '{root.name}' is changed in place ({change.how}) without ctx.mark_dirty"
+        if not root.sure:
+            text = ast.unparse(change.target)
+            message = f"'{text}' may be the input '{root.name}' itself, and is changed in place ({change.how}): a cast or copy that changes nothing copies nothing; clone it"
+            gradient = None
         edits = _marking(facts, root.name, change.step) if gradient else ()
         yield Found(change.node, message, edits, None if gradient else "advice")
 

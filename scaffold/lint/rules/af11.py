@@ -19,14 +19,19 @@ def find(facts: Facts) -> Iterator[Found]:
         set(),
     )
     for change in facts.changes(backward):
-        root = values.root(change.target, change.step)
+        root = values.possible_root(change.target, change.step)
         if root is None or root.origin != "parameter" or root.name not in gradients:
             continue
         if root.name in seen:
             continue
         seen.add(root.name)
         message = f"'{root.name}' is changed in place ({change.how}): it is the caller's tensor; clone it first"
-        yield Found(change.node, message, _cloned(backward, root.name))
+        if root.sure:
+            yield Found(change.node, message, _cloned(backward, root.name))
+        else:
+            text = ast.unparse(change.target)
+            message = f"'{text}' may be '{root.name}' itself, the caller's tensor, and is changed in place ({change.how}); clone it first"
+            yield Found(change.node, message, level="advice")
 
 
 def _cloned(backward: Method, name: str) -> tuple[Edit, ...]:

@@ -8,20 +8,32 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """The first change of each tensor that `ctx.saved_tensors` gave."""
+    """The first change of each tensor that `ctx.saved_tensors` gave, and of what forward made and kept on ctx."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
     values, seen = facts.values(backward), set()
     for change in facts.changes(backward):
         root = values.root(change.target, change.step)
-        if root is None or root.origin != "saved" or root.detached:
+        if root is None or root.detached or (root.name, root.element) in seen:
             continue
-        if root.element not in seen:
-            seen.add(root.element)
-            text = ast.unparse(change.target)
+        text = ast.unparse(change.target)
+        if root.origin == "saved":
             message = f"saved tensor '{text}' is changed in place ({change.how}): a second backward raises"
-            yield Found(change.node, message)
+        elif root.origin == "kept" and _is_made(facts, root.name):
+            message = f"'{text}' of ctx is changed in place ({change.how}): a second backward computes with what the first one left"
+        else:
+            continue
+        seen.add((root.name, root.element))
+        yield Found(change.node, message)
+
+
+def _is_made(facts: Facts, attribute: str) -> bool:
+    """Whether an attribute of ctx is a tensor that forward made: nobody else's buffer."""
+    saver = facts.function.saver
+    kept = [k for k in facts.kept(saver) if k.name == attribute] if saver else []
+    roots = [facts.values(saver).root(k.value, k.step) for k in kept] if saver else []
+    return all(root is not None and root.origin == "fresh" for root in roots)
 
 
 RULE = Rule(
@@ -29,7 +41,8 @@ RULE = Rule(
     title="a saved tensor is changed in place in backward",
     why=(
         "A second backward over the same graph (retain_graph, or one gradient at a "
-        "time) then raises, since the saved tensor has another version."
+        "time) then raises, since the saved tensor has another version; an attribute of "
+        "ctx has none, and the gradient is silently wrong."
     ),
     bad="""\
 class Square(Function):
