@@ -547,8 +547,8 @@ BUDGET = {
     "cli": 4354,
     "derive": 19683,
     "formula": 6855,
-    "inspect": 3651,
-    "lint": 3933,
+    "inspect": 3655,
+    "lint": 3997,
     "primitives": 861,  # of what a result is surely positive
     "project": 5055,
     "render": 5924,

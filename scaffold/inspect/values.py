@@ -65,6 +65,10 @@ def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
             known = node.attr in ("requires_grad", "is_cuda", "dtype", "ndim")
             if known and isinstance(node.value, ast.Name):
                 yield node.value.id
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            sliced = any(isinstance(part, ast.Slice) for part in node.slice.elts)
+            if sliced and isinstance(node.value, ast.Name):  # `x[:, None]`
+                yield node.value.id
 
 
 def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:

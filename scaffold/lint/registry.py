@@ -51,6 +51,7 @@ from scaffold.lint.rules import (
     af37,
     af38,
     af39,
+    af40,
 )
 
 MODULES = (
@@ -94,6 +95,7 @@ MODULES = (
     af37,
     af38,
     af39,
+    af40,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

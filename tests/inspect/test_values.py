@@ -25,6 +25,7 @@ def found(statement: str, parameters: str = "x, y, ctx") -> set[str]:
         ("ctx.save_for_backward(x, y)", {"x", "y"}),
         ("return x.ndim", {"x"}),
         ("return x.size(0)", {"x"}),
+        ("return x[:, None] + y[0]", {"x"}),
         ("return x.get(0) + y.copy()", set()),
         ("return x + y", set()),
         ("return torch.zeros(x)", set()),

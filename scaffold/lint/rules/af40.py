@@ -1,0 +1,75 @@
+"""AF40: a Function has no backward."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.formula.made_tensors import elements_of
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.lint.model import Found, Rule
+
+DERIVATIVES = ("backward", "vjp", "jvp")
+# With symbolic it stands for an operator of ONNX, which nobody differentiates.
+OTHER_USES = (*DERIVATIVES, "symbolic")
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Functions that are no base of others, and whose outputs would require grad."""
+    function, forward = facts.function, facts.function.forward
+    marked = facts.marked("mark_non_differentiable")
+    if forward is None or forward not in function.own or not function.complete:
+        return
+    if marked is None or any(function.method(name) for name in OTHER_USES):
+        return
+    if any(function in other.parents for other in facts.module.functions):
+        return
+    for item in facts.outputs:
+        for node in item.values or ():
+            name = node.id if isinstance(node, ast.Name) else ""
+            if name not in marked and _has_gradient(facts, node, item.step):
+                message = f"{function.name} has no backward: output '{ast.unparse(node)}' requires grad, and to differentiate it raises NotImplementedError; write one, or mark the output as non-differentiable"
+                yield Found(function.node, message)
+                return
+
+
+def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
+    """Whether an output is a tensor, and not of integers or booleans by what makes it."""
+    forward = facts.function.forward
+    assert forward is not None
+    if isinstance(node, ast.Name):
+        bound = forward.flow.definite(node.id, at)
+        if bound is None or bound.value is None or bound.element is not None:
+            return False
+        return _has_gradient(facts, bound.value, forward.flow.steps[bound.order])
+    return facts.values(forward).is_tensor(node, at) and not elements_of(node, {})
+
+
+RULE = Rule(
+    id="AF40",
+    title="a Function has no backward",
+    why=(
+        "Its outputs require grad as soon as an input does, and backward then raises: "
+        "you must implement either the backward or vjp method. What has no gradient is "
+        "marked with mark_non_differentiable, or is a plain function."
+    ),
+    bad="""\
+class Nearest(Function):
+    @staticmethod
+    def forward(ctx, points, centers):
+        distances = torch.cdist(points, centers)
+        index = distances.argmin(-1)
+        return index, distances.amin(-1)
+""",
+    good="""\
+class Nearest(Function):
+    @staticmethod
+    def forward(ctx, points, centers):
+        distances = torch.cdist(points, centers)
+        index = distances.argmin(-1)
+        least = distances.amin(-1)
+        ctx.mark_non_differentiable(index, least)
+        return index, least
+""",
+    level="advice",
+    each=find,
+)
