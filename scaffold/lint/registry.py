@@ -52,6 +52,9 @@ from scaffold.lint.rules import (
     af38,
     af39,
     af40,
+    af41,
+    af42,
+    af43,
 )
 
 MODULES = (
@@ -96,6 +99,9 @@ MODULES = (
     af38,
     af39,
     af40,
+    af41,
+    af42,
+    af43,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

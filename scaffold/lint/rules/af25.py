@@ -29,8 +29,11 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _called(facts: Facts) -> Iterator[Found]:
-    """Calls of what has the name of the class."""
+    """Calls of what has the name of the class, and of an attribute that holds an instance."""
     function = facts.function
+    for scope in facts.module.scopes:
+        if isinstance(scope, ast.ClassDef):
+            yield from _held(scope, function.name)
     plain = function.method("__init__") is None and not function.node.decorator_list
     for call in facts.module.calls:
         made = call.func
@@ -44,11 +47,32 @@ def _called(facts: Facts) -> Iterator[Found]:
             yield _applied(call, message, function.name, made if bare else None)
 
 
+def _held(scope: ast.ClassDef, name: str) -> Iterator[Found]:
+    """Calls of `self.op` in a class that says `self.op = Double()`."""
+    nodes = list(ast.walk(scope))
+    made = {
+        ast.unparse(target): node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and _is_of(node.value, name)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    }
+    for node in nodes:
+        owner = ast.unparse(node.func) if isinstance(node, ast.Call) and made else ""
+        if owner in made:
+            call = made[owner]
+            bare = not (call.args or call.keywords)
+            message = f"{owner} is an instance of {name} and is called: RuntimeError"
+            yield _applied(node, message, name, call if bare else None)
+
+
 def _is_of(call: ast.Call, name: str) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id == name
 
 
-def _applied(call: ast.Call, message: str, name: str, made: ast.expr | None) -> Found:
+def _applied(call: ast.AST, message: str, name: str, made: ast.expr | None) -> Found:
     """The finding; with what makes the instance, the fix that calls apply instead."""
     text = f"{name}.apply"
     edits = (Edit("replace", span(made), text),) if made else ()

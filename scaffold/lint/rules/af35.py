@@ -1,4 +1,4 @@
-"""AF35: torch.autograd.Variable, or a parameter from uninitialised memory."""
+"""AF35: torch.autograd.Variable, ctx.saved_variables, or a parameter from uninitialised memory."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,15 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Calls of Variable; parameters made of torch.Tensor(sizes)."""
+    """Calls of Variable; saved_variables; parameters made of torch.Tensor(sizes)."""
+    for method in (m for function in module.functions for m in function.own):
+        for node in ast.walk(method.node):
+            if isinstance(node, ast.Attribute) and node.attr == "saved_variables":
+                owner = ast.unparse(node.value)
+                if owner == method.ctx:
+                    message = f"{owner}.saved_variables is deprecated: saved_tensors"
+                    edit = Edit("replace", span(node), f"{owner}.saved_tensors")
+                    yield Found(node, message, (edit,))
     for call in module.calls:
         name = module.names.resolve(call.func)
         if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable"):
@@ -62,9 +70,10 @@ def _empty(call: ast.Call) -> tuple[Edit, ...]:
 
 RULE = Rule(
     id="AF35",
-    title="torch.autograd.Variable, or a parameter from uninitialised memory",
+    title="torch.autograd.Variable, saved_variables, or a parameter from uninitialised memory",
     why=(
-        "Variable is a Tensor since torch 0.4 and deprecated; torch.Tensor(sizes) is "
+        "Variable is a Tensor since torch 0.4 and deprecated, as saved_variables is, "
+        "which are the saved tensors; torch.Tensor(sizes) is "
         "memory as it was, so a parameter that is not initialised afterwards is "
         "garbage."
     ),

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
 from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.lint.questions import never_differentiable
@@ -17,10 +18,25 @@ def find(facts: Facts) -> Iterator[Found]:
     for item in facts.gradients:
         alone = (item.node,) if item.node else ()
         for value in item.values or alone:
-            if _is_number(value, facts):
+            if _is_number(_bound(value, facts, item.step), facts):
                 message = f"{ast.unparse(value)} is no tensor: RuntimeError; a gradient is a tensor or None"
                 none = (Edit("replace", span(value), "None"),)
                 yield Found(value, message, none if _is_zero(value) else ())
+
+
+def _bound(node: ast.expr, facts: Facts, at: Step) -> ast.expr:
+    """The value of a name that is set once and never added to."""
+    backward = facts.function.backward
+    if backward is None or not isinstance(node, ast.Name):
+        return node
+    bound = backward.flow.definite(node.id, at)
+    added = any(
+        isinstance(step.statement, ast.AugAssign)
+        and ast.unparse(step.statement.target) == node.id
+        for step in backward.flow.steps
+    )
+    whole = bound is not None and bound.element is None and not added
+    return bound.value if bound and bound.value and whole else node
 
 
 def _is_number(node: ast.expr, facts: Facts) -> bool:

@@ -1,0 +1,63 @@
+"""AF43: forward waits for a number of a tensor."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.imported_names import method_call
+from scaffold.lint.model import Found, Rule
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """The first call of .item() that each call of forward runs; that of a Function for ONNX is traced."""
+    forward = facts.function.forward
+    if forward is None or forward not in facts.function.own:
+        return
+    if facts.is_trivial or facts.function.method("symbolic"):
+        return
+    for step in forward.flow.steps:
+        for node in step.expressions():
+            waits = isinstance(node, ast.Call) and not node.args and not step.guards
+            if waits and method_call(node, facts.names) == "item":
+                message = f"{ast.unparse(node)} waits for the device, and ends a graph of torch.compile: compute with the tensor"
+                yield Found(node, message)
+                return
+
+
+RULE = Rule(
+    id="AF43",
+    title="forward waits for a number of a tensor",
+    why=(
+        "tensor.item() copies one number to the host: the host waits until the device "
+        "has computed it, in each call, CUDA graphs refuse it, and torch.compile "
+        "breaks the graph there. Most often the tensor of one element does as well."
+    ),
+    bad="""\
+class Normalize(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.scale = 1 / x.abs().max().item()
+        return x * ctx.scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        return grad_output * ctx.scale
+""",
+    good="""\
+class Normalize(Function):
+    @staticmethod
+    def forward(ctx, x):
+        scale = 1 / x.abs().max()
+        ctx.save_for_backward(scale)
+        return x * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        (scale,) = ctx.saved_tensors
+        return grad_output * scale
+""",
+    level="advice",
+    each=find,
+)
