@@ -544,11 +544,11 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4354,
+    "cli": 4356,
     "derive": 19683,
     "formula": 6855,
     "inspect": 3655,
-    "lint": 4250,
+    "lint": 4274,
     "primitives": 861,  # of what a result is surely positive
     "project": 5055,
     "render": 5924,

@@ -16,6 +16,7 @@ import typer
 
 from scaffold.cli.options import check_format, completing
 from scaffold.cli.output import TERMINAL, show_diff, show_notes, show_plan
+from scaffold.cli.terminal import paint
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -170,7 +171,8 @@ def _show(name: str, run: Any) -> None:
     from scaffold.lint.formats import FORMATS, as_text
 
     if name == "text":
-        text = as_text(run.findings, run.unread, _can_fix())
+        colours = partial(paint, stream=sys.stdout)
+        text = as_text(run.findings, run.unread, _can_fix(), colours)
     else:
         text = FORMATS[name](run.findings, run.unread)
     typer.echo(text.encode(errors="surrogateescape"), nl=False)

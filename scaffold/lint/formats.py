@@ -6,7 +6,7 @@ Invariant: the same findings give the same bytes.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -14,19 +14,24 @@ from scaffold.annotations import annotation
 from scaffold.lint.model import Finding, Rule, Unreadable
 from scaffold.lint.registry import RULES
 
+Paint = Callable[[str, str], str]  # a text and the name of its style
 JSON_VERSION = 1
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
+def unpainted(text: str, _style: str) -> str:
+    """A text as it is: for what shows no colours."""
+    return text
+
+
 def as_text(
-    findings: Sequence[Finding], unread: Sequence[Unreadable], can_fix: bool = True
+    findings: Sequence[Finding],
+    unread: Sequence[Unreadable],
+    can_fix: bool = True,
+    paint: Paint = unpainted,
 ) -> str:
-    """One line a finding, as ruff has them, and what they come to."""
-    lines = [
-        f"{item.path}:{item.line}:{item.column}: {item.rule} "
-        f"{'' if item.level == 'error' else '(advice) '}{item.message}"
-        for item in findings
-    ]
+    """One line a finding, as ruff has them, the source below it, and what they come to."""
+    lines = [line for item in findings for line in _lines(item, paint)]
     counts = Counter(item.level for item in findings)
     errors, advice = counts["error"], counts["advice"]
     if not findings:
@@ -35,6 +40,17 @@ def as_text(
     fixable = sum(bool(item.edits) for item in findings)
     hint = f" {_fixing(fixable, can_fix)}" if fixable else ""
     return "\n".join([*lines, total + hint]) + "\n"
+
+
+def _lines(item: Finding, paint: Paint) -> Iterator[str]:
+    style = "error" if item.level == "error" else "note"
+    place = paint(f"{item.path}:{item.line}:{item.column}:", "place")
+    advice = "" if item.level == "error" else "(advice) "
+    yield f"{place} {paint(item.rule, style)} {advice}{item.message}"
+    if item.shown:
+        source, carets = item.shown.split("\n")
+        yield f"{item.line:5} | {source}"
+        yield f"{'':5} | {paint(carets, style)}"
 
 
 def _fixing(count: int, can_fix: bool) -> str:

@@ -85,6 +85,7 @@ class Finding(NamedTuple):
     function: str
     end_line: int
     edits: tuple[Edit, ...] = ()
+    shown: str = ""  # the line, and carets below what is wrong in it
 
 
 UNREAD = "AF00"  # the rule of files that no rule can look at

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from scaffold.inspect import Module, NotReadable, inspect_text, may_matter, parsed
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Finding, Found, Rule, Unreadable, span
+from scaffold.lint.model import Finding, Found, Rule, Span, Unreadable, span
 from scaffold.lint.suppressions import is_off, read_noqa
 
 
@@ -42,19 +42,22 @@ def lint_text(
 
 
 def _findings(module: Module, rules: tuple[Rule, ...]) -> Iterator[Finding]:
+    lines = module.text.split("\n")
     for rule in rules:
         if rule.whole is not None:
             for found in rule.whole(module):
-                yield _finding(module.path, rule, found, found.function)
+                yield _finding(module.path, lines, rule, found, found.function)
     each = [(rule, rule.each) for rule in rules if rule.each is not None]
     for function in module.functions:
         facts = Facts(function, module)
         for rule, check in each:
             for found in check(facts):
-                yield _finding(module.path, rule, found, function.qualname)
+                yield _finding(module.path, lines, rule, found, function.qualname)
 
 
-def _finding(path: str, rule: Rule, found: Found, function: str) -> Finding:
+def _finding(
+    path: str, lines: list[str], rule: Rule, found: Found, function: str
+) -> Finding:
     line, column, end, _ = span(found.node)
     statement_end = getattr(found.node, "body", None)
     return Finding(
@@ -67,4 +70,20 @@ def _finding(path: str, rule: Rule, found: Found, function: str) -> Finding:
         function,
         line if statement_end else end,  # of a definition, its first line
         found.edits,
+        _shown(lines, span(found.node)),
     )
+
+
+LONG = 200  # characters of a line that is not shown
+
+
+def _shown(lines: list[str], place: Span) -> str:
+    """The first line of a place, and carets below it."""
+    line, column, end, end_column = place
+    text = lines[line - 1].rstrip() if line <= len(lines) else ""
+    bytes_ = text.encode(errors="surrogateescape")
+    before = bytes_[:column].decode(errors="ignore")
+    marked = bytes_[column : end_column if end == line else None]
+    below = "".join(letter if letter == "\t" else " " for letter in before)
+    carets = "^" * max(1, len(marked.decode(errors="ignore")))
+    return f"{text}\n{below}{carets}" if text and len(text) < LONG else ""

@@ -29,6 +29,10 @@ class Scale(Function):
 SHORT = CLEAN.replace("ctx.factor, None", "ctx.factor")
 ADVICE = CLEAN.replace("return grad_output", "return grad_output.data")
 FOUND = "ops.py:12:16: AF03 backward returns 1 gradient, but forward has 2 inputs: RuntimeError\n"
+SHOWN = """\
+   12 |         return grad_output * ctx.factor
+      |                ^^^^^^^^^^^^^^^^^^^^^^^^
+"""
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ def test_an_error_fails(project: Path) -> None:
     outcome = scaffold(project, "lint")
     assert outcome.code == 1 and outcome.err == ""
     total = "Found 1 error, 0 of advice. 1 can be fixed with --fix.\n"
-    assert outcome.out == FOUND + total
+    assert outcome.out == FOUND + SHOWN + total
 
 
 def test_clean_code_passes(tmp_path: Path) -> None:
@@ -238,7 +242,7 @@ def test_fixes_are_offered_only_where_they_can_be_made(
     monkeypatch.setitem(sys.modules, "libcst", None)
     outcome = scaffold(project, "lint")
     total = "Found 1 error, 0 of advice. With libcst installed, --fix mends 1.\n"
-    assert outcome.out == FOUND + total
+    assert outcome.out == FOUND + SHOWN + total
 
 
 def test_line_ends_are_kept(project: Path) -> None:

@@ -36,6 +36,27 @@ def test_no_findings_is_a_pass_only_of_what_was_read(
     assert as_text([], unread) == f"{said}\n"
 
 
+def test_people_see_the_line_and_the_place_in_it() -> None:
+    shown = ERROR._replace(shown="\tctx.y = y\n\t^^^^^^^^^")
+    assert as_text([shown], []).splitlines()[:3] == [
+        "a.py:3:5: AF01 is wrong",
+        "    3 | \tctx.y = y",
+        "      | \t^^^^^^^^^",
+    ]
+
+
+def test_colours_are_of_the_level() -> None:
+    def paint(text: str, style: str) -> str:
+        return f"<{style} {text}>"
+
+    shown = ADVICE._replace(shown="x\n^")
+    assert as_text([shown], [], paint=paint).splitlines()[:3] == [
+        "<place b.py:1:1:> <note AF02> (advice) could be",
+        "    1 | x",
+        "      | <note ^>",
+    ]
+
+
 def test_programs_are_told_what_can_be_fixed() -> None:
     answer = json.loads(as_json([ERROR, ADVICE], [UNREAD]))
     assert [item["fixable"] for item in answer["findings"]] == [True, False]

@@ -32,6 +32,18 @@ def test_findings_come_in_the_order_of_their_places() -> None:
     assert {item.function for item in found} == {"F"}
 
 
+def test_a_finding_shows_its_line() -> None:
+    text = BAD.replace("ctx.x = x", "ctx.ä = 'ä', x")
+    found = lint(text)
+    assert not isinstance(found, Unreadable)
+    shown = {item.rule: item.shown.split("\n") for item in found}
+    assert shown["AF02"] == ["        ctx.ä = 'ä', x", f"{'':8}{'^' * 14}"]
+    assert shown["AF20"] == ["class F(Function):", "^" * 18]
+    long = lint(text.replace("'ä'", f"'{'ä' * 200}'"))
+    assert not isinstance(long, Unreadable)
+    assert "" in {item.shown for item in long}
+
+
 def test_a_comment_takes_one_away() -> None:
     found = lint(BAD)
     assert not isinstance(found, Unreadable)
