@@ -8,6 +8,7 @@ import ast
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Guards
+from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import Names
 from scaffold.lint.model import Edit, span
 
@@ -40,6 +41,23 @@ def once(facts: Facts) -> tuple[Edit, ...]:
         Edit("decorate", span(backward.node), name),
         Edit("import", (1, 0, 1, 0), ONCE),
     )
+
+
+def inserted_first(method: Method, text: str) -> tuple[Edit, ...]:
+    """A statement at the top of a method, behind its docstring."""
+    first = method.node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        return (Edit("after", span(first), text),)
+    return (Edit("before", span(first), text),)
+
+
+# What hands the arguments on as they are; another decorator may make them contiguous.
+PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
+
+
+def keeps_arguments(method: Method) -> bool:
+    """Whether a method gets the very tensors that the engine hands over."""
+    return not {name.split(".")[-1] for name in method.decorators} - PLAIN
 
 
 def is_kernel(node: ast.Call, names: Names) -> bool:

@@ -55,6 +55,7 @@ from scaffold.lint.rules import (
     af41,
     af42,
     af43,
+    af44,
 )
 
 MODULES = (
@@ -102,6 +103,7 @@ MODULES = (
     af41,
     af42,
     af43,
+    af44,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

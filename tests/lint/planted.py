@@ -101,4 +101,29 @@ from torch.autograd import Variable
 def start(n):
     return Variable(torch.zeros(n))
 """,
+    "AF44": """\
+class Launcher:
+    def __getitem__(self, grid):
+        return self.run
+
+    def run(self, x, out, n):
+        flat = torch.as_strided(x, (n,), (1,))
+        torch.as_strided(out, (n,), (1,)).copy_(flat * 2)
+
+
+double_kernel = Launcher()
+
+
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        grad_x = torch.empty_like(grad_output)
+        double_kernel[(1,)](grad_output, grad_x, grad_x.numel())
+        return grad_x
+""",
 }

@@ -206,6 +206,12 @@ def takes_an_expanded_gradient(module: ModuleType) -> None:
     module.Square.apply(double(2, 3)).sum(0).pow(2).sum().backward()
 
 
+def reads_an_expanded_gradient(module: ModuleType) -> None:
+    x = double(2, 3)
+    module.Double.apply(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full_like(x, 2))
+
+
 PROBES: dict[str, Probe] = {
     "AF01": holds_no_cycle,
     "AF02": checks_versions,
@@ -238,6 +244,7 @@ PROBES: dict[str, Probe] = {
     "AF36": differentiates,
     "AF37": lse_has_no_graph,
     "AF39": takes_an_expanded_gradient,
+    "AF44": reads_an_expanded_gradient,
 }
 
 

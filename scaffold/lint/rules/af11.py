@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Edit, Found, Rule, span
+from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import inserted_first
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -27,19 +27,12 @@ def find(facts: Facts) -> Iterator[Found]:
         seen.add(root.name)
         message = f"'{root.name}' is changed in place ({change.how}): it is the caller's tensor; clone it first"
         if root.sure:
-            yield Found(change.node, message, _cloned(backward, root.name))
+            copied = inserted_first(backward, f"{root.name} = {root.name}.clone()")
+            yield Found(change.node, message, copied)
         else:
             text = ast.unparse(change.target)
             message = f"'{text}' may be '{root.name}' itself, the caller's tensor, and is changed in place ({change.how}); clone it first"
             yield Found(change.node, message, level="advice")
-
-
-def _cloned(backward: Method, name: str) -> tuple[Edit, ...]:
-    first = backward.node.body[0]
-    text = f"{name} = {name}.clone()"
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        return (Edit("after", span(first), text),)
-    return (Edit("before", span(first), text),)
 
 
 RULE = Rule(

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Rule, span
-
-# What leaves the arguments as they are; another decorator may make them contiguous.
-PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
+from scaffold.lint.questions import keeps_arguments
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -15,7 +13,7 @@ def find(facts: Facts) -> Iterator[Found]:
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
-    if {name.split(".")[-1] for name in backward.decorators} - PLAIN:
+    if not keeps_arguments(backward):
         return
     values = facts.values(backward)
     given = {item.name for item in backward.positional}

@@ -1,0 +1,84 @@
+"""AF44: a kernel reads an output gradient without its strides."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import inserted_first, is_kernel, keeps_arguments
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Launches `kernel[grid](grad_output, ...)` of what backward was given; one finding for each gradient."""
+    backward = facts.function.backward
+    if backward is None or backward not in facts.function.own:
+        return
+    if not keeps_arguments(backward) or "is_contiguous" in ast.unparse(backward.node):
+        return
+    values, seen = facts.values(backward), set[str]()
+    given = {item.name for item in backward.positional if item.default is None}
+    for step in backward.flow.steps:
+        for node in step.expressions():
+            if not isinstance(node, ast.Call) or not isinstance(
+                node.func, ast.Subscript
+            ):
+                continue
+            if not is_kernel(node, facts.names):
+                continue
+            text = ast.unparse(node)
+            for argument in (*node.args, *(item.value for item in node.keywords)):
+                root = values.root(argument, step)
+                name = root.name if root and root.origin == "parameter" else ""
+                if (
+                    name in given - seen
+                    and f"{ast.unparse(argument)}.stride" not in text
+                ):
+                    seen.add(name)
+                    message = f"'{name}' goes to a kernel without its strides: the expanded gradient of a sum is read as other memory; make it contiguous"
+                    edits = inserted_first(backward, f"{name} = {name}.contiguous()")
+                    yield Found(argument, message, edits)
+
+
+RULE = Rule(
+    id="AF44",
+    title="a kernel reads an output gradient without its strides",
+    why=(
+        "The caller's gradient has any strides: that of y.sum() is one number, expanded "
+        "over all elements. A kernel that walks memory from its pointer reads beyond it, "
+        "or rows for columns, and the gradient is silently wrong or NaN."
+    ),
+    bad="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        double_kernel[(x.numel(),)](x.contiguous(), y, x.numel())
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        grad_x = torch.empty_like(grad_output)
+        double_kernel[(grad_x.numel(),)](grad_output, grad_x, grad_x.numel())
+        return grad_x
+""",
+    good="""\
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        double_kernel[(x.numel(),)](x.contiguous(), y, x.numel())
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        grad_output = grad_output.contiguous()
+        grad_x = torch.empty_like(grad_output)
+        double_kernel[(grad_x.numel(),)](grad_output, grad_x, grad_x.numel())
+        return grad_x
+""",
+    level="advice",
+    each=find,
+    fixes=True,
+)
