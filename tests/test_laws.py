@@ -547,8 +547,8 @@ BUDGET = {
     "cli": 4356,
     "derive": 19683,
     "formula": 6855,
-    "inspect": 3655,
-    "lint": 4354,
+    "inspect": 3668,
+    "lint": 4377,
     "primitives": 861,  # of what a result is surely positive
     "project": 5055,
     "render": 5924,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from scaffold.formula.operators import is_tensor_word
 from scaffold.inspect.flow import Bound, Flow, Step
 from scaffold.inspect.imported_names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import (
@@ -58,17 +59,32 @@ def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
     for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if names.resolve(item.annotation) in ("torch.Tensor", "Tensor"):
             yield item.arg
-    for node in ast.walk(flow.node):
-        if isinstance(node, ast.Call):
-            yield from _evident_in_call(node, names)
-        elif isinstance(node, ast.Attribute):
-            known = node.attr in ("requires_grad", "is_cuda", "dtype", "ndim")
-            if known and isinstance(node.value, ast.Name):
-                yield node.value.id
+    nodes = list(ast.walk(flow.node))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    asked = {
+        ast.unparse(node.args[0])
+        for node in calls
+        if node.args and names.resolve(node.func) in ("isinstance", "torch.is_tensor")
+    }
+    found = {name for node in calls for name in _evident_in_call(node, names)}
+    found.update(_evident_by_attributes(nodes))
+    yield from found - asked
+
+
+def _evident_by_attributes(nodes: list[ast.AST]) -> Iterator[str]:
+    """Names of which `x.dtype` or the like is read and nothing that no tensor has, and that are sliced as `x[:, None]`."""
+    read: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            read.setdefault(node.value.id, set()).add(node.attr)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
             sliced = any(isinstance(part, ast.Slice) for part in node.slice.elts)
-            if sliced and isinstance(node.value, ast.Name):  # `x[:, None]`
+            if sliced and isinstance(node.value, ast.Name):
                 yield node.value.id
+    for name, attributes in read.items():
+        telling = attributes & {"requires_grad", "is_cuda", "dtype", "ndim"}
+        if telling and all(map(is_tensor_word, attributes)):
+            yield name
 
 
 def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:

@@ -24,6 +24,8 @@ def found(statement: str, parameters: str = "x, y, ctx") -> set[str]:
         ("return torch.sigmoid(x)", {"x"}),
         ("ctx.save_for_backward(x, y)", {"x", "y"}),
         ("return x.ndim", {"x"}),
+        ("return x.dtype, x.seqlen", set()),
+        ("ctx.save_for_backward(x) if torch.is_tensor(x) else n", set()),
         ("return x.size(0)", {"x"}),
         ("return x[:, None] + y[0]", {"x"}),
         ("return x.get(0) + y.copy()", set()),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
+from scaffold.inspect.values import Root
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.questions import once
 from scaffold.lint.saved_values import carries_gradient, has_graph, listed
@@ -24,8 +25,8 @@ def find(facts: Facts) -> Iterator[Found]:
         for node in item.values or ()
         if isinstance(node, ast.Name)
     }
-    for node, step in _held(facts, saver):
-        if isinstance(node, ast.Name) and node.id in returned:
+    for node, step, read in _held(facts, saver):
+        if isinstance(node, ast.Name) and node.id in returned or _is_mask(facts, read):
             continue
         if _is_made(facts, saver, node, step):
             message = f"intermediate '{ast.unparse(node)}' is a constant to a second derivative, which is silently wrong; add @once_differentiable"
@@ -33,11 +34,11 @@ def find(facts: Facts) -> Iterator[Found]:
             return
 
 
-def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step]]:
-    """What is saved, and what is kept on ctx and read in backward."""
+def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step, Root]]:
+    """What is saved, and what is kept on ctx and read in backward; what it is there."""
     for item in facts.context_calls(saver, "save_for_backward"):
-        for argument in item.call.args:
-            yield argument, item.step
+        for position, argument in enumerate(item.call.args):
+            yield argument, item.step, Root("saved", element=position)
     backward = facts.function.backward
     read = {
         node.attr
@@ -47,7 +48,29 @@ def _held(facts: Facts, saver: Method) -> Iterator[tuple[ast.expr, Step]]:
     for kept in facts.kept(saver):
         if kept.name in read and not has_graph(facts, saver, kept.step):
             for node in listed(kept.value):
-                yield node, kept.step
+                yield node, kept.step, Root("kept", kept.name)
+
+
+def _is_mask(facts: Facts, held: Root) -> bool:
+    """Whether backward only compares a tensor: no derivative goes through that."""
+    backward = facts.function.backward
+    assert backward is not None
+    nodes, values = list(ast.walk(backward.node)), facts.values(backward)
+    compared = {
+        id(inner)
+        for node in nodes
+        if isinstance(node, ast.Compare)
+        for inner in ast.walk(node)
+    }
+    reads = [
+        id(node)
+        for step in backward.flow.steps
+        for node in step.expressions()
+        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and values.root(node, step) == held
+    ]
+    return bool(reads) and compared.issuperset(reads)
 
 
 def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:

@@ -35,12 +35,12 @@ def _joins(node: ast.Call) -> bool:
     """Whether a call is a view that makes one dim of several: of the first ones, or of as many as are multiplied."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "view":
         return False
-    first = node.args[0] if node.args else None
+    first, *others = map(ast.unparse, node.args or [node])
     product = any(
         isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult)
         for item in node.args
     )
-    return product or first is not None and ast.unparse(first) == "-1"
+    return product or first == "-1" and not (others and set(others) == {"1"})
 
 
 RULE = Rule(

@@ -1,6 +1,7 @@
 """AF40: a Function has no backward."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from scaffold.formula.made_tensors import elements_of
@@ -11,6 +12,8 @@ from scaffold.lint.model import Found, Rule
 DERIVATIVES = ("backward", "vjp", "jvp")
 # With symbolic it stands for an operator of ONNX, which nobody differentiates.
 OTHER_USES = (*DERIVATIVES, "symbolic")
+
+WHOLE = re.compile(r"\b(Bool|Byte|Char|Int|Long|Short)Tensor\(")
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -41,7 +44,8 @@ def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
         if bound is None or bound.value is None or bound.element is not None:
             return False
         return _has_gradient(facts, bound.value, forward.flow.steps[bound.order])
-    return facts.values(forward).is_tensor(node, at) and not elements_of(node, {})
+    whole = elements_of(node, {}) or WHOLE.search(ast.unparse(node))
+    return facts.values(forward).is_tensor(node, at) and not whole
 
 
 RULE = Rule(
