@@ -302,11 +302,18 @@ class Rewriter(Positioned, cst.CSTTransformer):
             return updated
         return cst.FlattenSentinel(
             [
-                *map(cst.parse_statement, before),
+                *map(_statement, before),
                 updated,
-                *map(cst.parse_statement, after),
+                *map(_statement, after),
             ]
         )
+
+
+def _statement(text: str) -> Any:
+    """A statement, below as many empty lines as its text begins with."""
+    parsed = cst.parse_statement(text)
+    lines = [line.with_changes(indent=False) for line in parsed.leading_lines]
+    return parsed.with_changes(leading_lines=lines)
 
 
 def _by_line(places: frozenset[Place], kind: str) -> dict[int, str]:

@@ -171,7 +171,7 @@ def test_a_difference_is_no_success_while_errors_remain(
     assert outcome.code == 1
     assert outcome.err == "note: 1 finding, of which --fix mends 1\n"
     both = SHORT.replace("return grad", "grad_output.mul_(2)\n        return grad")
-    (project / "ops.py").write_text(both.replace("x * factor", "[x * factor]"))
+    (project / "ops.py").write_text(both.replace("def backward", "def other"))
     unmended = scaffold(project, "lint", *options, "--select", "AF10,AF20")
     assert unmended.code == 1 and unmended.out == ""
     assert unmended.err == "note: 1 finding, of which --fix mends 0\n"

@@ -41,6 +41,20 @@ class Both(Function):
     def backward(ctx, grad_double, grad_triple):
         return grad_double * 2 + grad_triple * 3
 """,
+    "AF20": """\
+class Swish(Function):
+    @staticmethod
+    def forward(ctx, x, factor=2.0):
+        y = x * torch.sigmoid(x)
+        ctx.save_for_backward(x, y)
+        ctx.factor = factor
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        return grad_output * (y + torch.sigmoid(x) * (1 - y)), None
+""",
     "AF22": """\
 class Double(Function):
     @staticmethod

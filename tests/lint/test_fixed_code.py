@@ -212,6 +212,13 @@ def reads_an_expanded_gradient(module: ModuleType) -> None:
     assert x.grad is not None and torch.equal(x.grad, torch.full_like(x, 2))
 
 
+def is_transformed(module: ModuleType) -> None:
+    x = torch.rand(3, dtype=torch.double)
+    gradient = torch.func.grad(lambda x: module.Swish.apply(x, 2.0).sum())(x)
+    plain = torch.func.grad(lambda x: torch.nn.functional.silu(x).sum())(x)
+    assert torch.allclose(gradient, plain)
+
+
 PROBES: dict[str, Probe] = {
     "AF01": holds_no_cycle,
     "AF02": checks_versions,
@@ -228,6 +235,7 @@ PROBES: dict[str, Probe] = {
     "AF15": goes_without_one,
     "AF17": requires_grad,
     "AF18": refuses_twice,
+    "AF20": is_transformed,
     "AF21": autocasts,
     "AF22": compiles,
     "AF23": same_sets,

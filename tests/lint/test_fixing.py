@@ -126,6 +126,16 @@ def test_two_findings_never_edit_one_place() -> None:
     assert fix_text(text, [second, first]) == "a = f(y)\n"
 
 
+def test_a_method_comes_with_the_empty_line_above_it() -> None:
+    text = (
+        "class C:\n    def f(self):\n        pass\n\n    def g(self):\n        pass\n"
+    )
+    edit = Edit("before", (5, 4, 6, 12), "\ndef e(self):\n    pass")
+    added = "\n    def e(self):\n        pass\n"
+    place = text.index("\n    def g")
+    assert fix_text(text, [(edit,)]) == text[:place] + added + text[place:]
+
+
 def test_columns_are_counted_as_ast_does() -> None:
     text = "a = 'äöü', x\n"
     node = ast.parse(text).body[0]

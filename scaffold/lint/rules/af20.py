@@ -1,9 +1,14 @@
 """AF20: a forward that takes ctx and fills it, which no transform of torch.func takes."""
 
+import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
-from scaffold.lint.model import Found, Rule
+from scaffold.inspect.functions import Method
+from scaffold.lint.model import Edit, Found, Rule, span
+
+PLAIN = {"forward", "backward"}
+CALLS = {"save_for_backward", "set_materialize_grads"}  # that can wait for the end
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -17,7 +22,101 @@ def find(facts: Facts) -> Iterator[Found]:
         yield Found(
             function.node,
             "forward takes ctx: torch.func refuses it; move what is saved to setup_context",
+            _separated(facts, function.methods["forward"]),
         )
+
+
+def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
+    """What is kept in a method of its own, where all of it is made of inputs and of the one output."""
+    backward = facts.function.methods.get("backward")
+    called = f"{facts.function.name}.forward(" in facts.module.text
+    kept = [
+        step.statement
+        for step in forward.flow.steps
+        if forward.ctx in _names(step.statement)
+    ]
+    if backward is None or called or not _is_plain(facts, forward):
+        return ()
+    if not all(_can_wait(statement, forward) for statement in kept):
+        return ()
+    text = _setup_context(facts, forward, kept)
+    parameters = ", ".join(
+        (
+            item.name
+            if item.default is None
+            else f"{item.name}={ast.unparse(item.default)}"
+        )
+        for item in forward.positional
+    )
+    if not text:
+        return ()
+    return (
+        Edit("signature", span(forward.node), parameters),
+        *(Edit("remove", span(statement)) for statement in kept),
+        Edit("before", span(backward.node), text),
+    )
+
+
+def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
+    """The method; '' where a statement reads a local of forward that is not what is returned."""
+    inputs = [item.name for item in forward.positional]
+    (last,) = (item.node for item in facts.outputs)
+    named = isinstance(last, ast.Name) and last.id not in inputs
+    output = last.id if isinstance(last, ast.Name) and named else "output"
+    bindings = forward.flow.bindings
+    known = {*inputs, forward.ctx} - bindings.keys()
+    if len(bindings.get(output, ())) == 1:
+        known.add(output)
+    read = set().union(*map(_names, kept))
+    if read & (forward.flow.parameters | bindings.keys()) - known:
+        return ""
+    if {"inputs", output} & {*inputs, forward.ctx}:
+        return ""
+    rows = [ast.unparse(statement) for statement in kept]
+    if read & set(inputs):
+        listed = ", ".join(name if name in read else "_" for name in inputs)
+        rows.insert(
+            0, f"{listed} = inputs" if len(inputs) > 1 else f"({listed},) = inputs"
+        )
+    head = f"\n@staticmethod\ndef setup_context({forward.ctx}, inputs, {output}):"
+    return head + "".join(f"\n    {row}" for row in rows or ["pass"])
+
+
+def _is_plain(facts: Facts, forward: Method) -> bool:
+    """Whether a Function, no base of others, is a forward, static and of inputs alone, with one return, and a backward."""
+    function, inputs = facts.function, len(forward.positional)
+    related = any(function in other.parents for other in facts.module.functions)
+    sole = set(function.methods) == PLAIN and not function.parents and not related
+    bare = forward.decorators == ("staticmethod",) and forward.ctx is not None
+    if not sole or not bare or inputs != len(forward.parameters) or not inputs:
+        return False
+    if len(facts.outputs) != 1 or facts.changes(forward):
+        return False
+    # Defaults that a call leaves out are inputs of setup_context, and of backward.
+    return all(item.length == inputs for item in facts.gradients)
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+def _can_wait(statement: ast.stmt, forward: Method) -> bool:
+    """Whether a statement only keeps something on ctx."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        return isinstance(target, ast.Attribute) and _is_ctx(target.value, forward)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    called = statement.value.func
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr in CALLS
+        and _is_ctx(called.value, forward)
+    )
+
+
+def _is_ctx(node: ast.expr, forward: Method) -> bool:
+    return isinstance(node, ast.Name) and node.id == forward.ctx
 
 
 RULE = Rule(
@@ -53,4 +152,5 @@ class Double(Function):
 """,
     each=find,
     default=False,
+    fixes=True,
 )

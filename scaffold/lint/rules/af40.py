@@ -44,7 +44,10 @@ def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
         if bound is None or bound.value is None or bound.element is not None:
             return False
         return _has_gradient(facts, bound.value, forward.flow.steps[bound.order])
-    whole = elements_of(node, {}) or WHOLE.search(ast.unparse(node))
+    bindings = forward.flow.bindings.items()
+    sole = {name: b[0] for name, b in bindings if len(b) == 1 and b[0].element is None}
+    known = {name: bound.value for name, bound in sole.items() if bound.value}
+    whole = elements_of(node, known) or WHOLE.search(ast.unparse(node))
     return facts.values(forward).is_tensor(node, at) and not whole
 
 
