@@ -11,6 +11,7 @@ from scaffold.inspect.facts import ContextCall, Facts, Kept
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call, torch_call
+from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Edit, span
 from scaffold.primitives.calls import is_constant, is_whole
 
@@ -106,7 +107,11 @@ def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
     for kept in facts.kept(saver):
         if kept.target in outputs or has_graph(facts, saver, kept.step):
             continue
-        parts = [v for v in listed(kept.value) if values.is_tensor(v, kept.step)]
+        parts = [
+            part
+            for part in listed(kept.value)
+            if values.is_tensor(part, kept.step) and not _is_scratch(facts, part)
+        ]
         if parts:
             yield kept, parts
 
@@ -114,6 +119,12 @@ def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
 def listed(node: ast.expr) -> list[ast.expr]:
     """The elements of a tuple or list, or the expression itself."""
     return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def _is_scratch(facts: Facts, node: ast.expr) -> bool:
+    """Whether a tensor is made where it is kept, of no other one's values: `x.new_empty(0)`."""
+    name = torch_call(node, facts.names) or method_call(node, facts.names)
+    return creates(name)
 
 
 def has_graph(facts: Facts, saver: Method, step: Step) -> bool:

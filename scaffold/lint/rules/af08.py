@@ -45,7 +45,7 @@ def find(facts: Facts) -> Iterator[Found]:
         message = f"input '{root.name}' is changed in place ({change.how}) without ctx.mark_dirty"
         if not root.sure:
             text = ast.unparse(change.target)
-            message = f"'{text}' may be the input '{root.name}' itself, and is changed in place ({change.how}): a cast or copy that changes nothing copies nothing; clone it"
+            message = f"'{text}' may still be the input '{root.name}', and is changed in place ({change.how}): a cast or copy that changes nothing copies nothing; clone it"
             gradient = None
         edits = _marking(facts, root.name, change.step) if gradient else ()
         yield Found(change.node, message, edits, None if gradient else "advice")

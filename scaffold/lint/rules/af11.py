@@ -31,7 +31,7 @@ def find(facts: Facts) -> Iterator[Found]:
             yield Found(change.node, message, copied)
         else:
             text = ast.unparse(change.target)
-            message = f"'{text}' may be '{root.name}' itself, the caller's tensor, and is changed in place ({change.how}); clone it first"
+            message = f"'{text}' may still be the caller's tensor '{root.name}', and is changed in place ({change.how}); clone it first"
             yield Found(change.node, message, level="advice")
 
 
