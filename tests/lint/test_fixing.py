@@ -8,7 +8,7 @@ import pytest
 from scaffold.lint import RULES, Finding, Unreadable, lint_text
 from scaffold.lint.fixing import fix_text
 from scaffold.lint.model import Edit
-from tests.lint.cases import Case, cases
+from tests.lint.cases import HEAD, Case, cases
 from tests.sweeps import in_every_run
 
 BAD = [case for case in cases() if case.kind == "bad" and RULES[case.rule].fixes]
@@ -124,6 +124,33 @@ def test_two_findings_never_edit_one_place() -> None:
     second = (Edit("replace", (1, 6, 1, 7), "y"),)
     assert fix_text(text, [first, second]) == "a = g(x)\n"
     assert fix_text(text, [second, first]) == "a = f(y)\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "marked"),
+    [
+        ("AF14", "(x > 0).float(), (x < 0).float()", ""),
+        ("AF14", "(x > 0).float(), x > 1", "ctx.mark_non_differentiable(b)"),
+        ("AF37", "x * 2, x * 3", ""),
+        ("AF37", "x * 2, x > 1", "ctx.mark_non_differentiable(b)"),
+    ],
+)
+def test_of_two_calls_that_mark_outputs_the_last_one_counts(
+    rule: str, values: str, marked: str
+) -> None:
+    text = HEAD + f"""\
+class Several(Function):
+    @staticmethod
+    def forward(ctx, x):
+        a, b = {values}
+        {marked or "pass"}
+        return x * 4, a, b
+
+    @staticmethod
+    def backward(ctx, g, h, k):
+        return g * 4
+"""
+    assert found(text, rule) and fixed(text, rule) == text
 
 
 def test_a_method_comes_with_the_empty_line_above_it() -> None:

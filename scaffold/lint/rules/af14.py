@@ -12,6 +12,14 @@ from scaffold.primitives.calls import is_mask
 
 
 def find(facts: Facts) -> Iterator[Found]:
+    """What is a mask; of two calls that mark outputs the last one counts, so that a fix adds no second one."""
+    masks = list(_masks(facts))
+    sole = len(masks) == 1 and not facts.marked("mark_non_differentiable")
+    for found in masks:
+        yield found if sole else found._replace(edits=())
+
+
+def _masks(facts: Facts) -> Iterator[Found]:
     """Outputs that are comparisons cast to float and whose gradient backward does not read."""
     function = facts.function
     forward, backward, marked = (

@@ -24,9 +24,11 @@ def find(facts: Facts) -> Iterator[Found]:
     if given and read.isdisjoint(item.name for item in given):
         yield from _none_read(facts, [item.name for item in given])
         return
-    for position, name in enumerate(_names(facts)):
-        if name not in read:
-            yield from _dropped(facts, position, name)
+    unread = [(n, name) for n, name in enumerate(_names(facts)) if name not in read]
+    dropped = [found for item in unread for found in _dropped(facts, *item)]
+    sole = len(dropped) == 1 and not facts.marked("mark_non_differentiable")
+    for found in dropped:  # of two calls that mark outputs the last one counts
+        yield found if sole else found._replace(edits=())
 
 
 def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
