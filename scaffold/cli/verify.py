@@ -1,10 +1,11 @@
 """`scaffold verify`: whether the generated tests pass.
 
-In: ops of the manifest, or test files. Out: a table on stdout, one line a file, then the failures; an exit code.
+In: ops of the manifest, or test files; Functions, which `verify_functions` shows. Out: a table on stdout, one line a file, then the failures; an exit code.
 Invariant: whatever is named and is not there is an error, all of them together. What could not be run, failed or is not written yet
 is never said to have passed; exit 0 means that all passed. No file is changed; what passes goes on record.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ OPS = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="OP...",
-        help="Ops of the manifest, or test files (default: every op).",
+        help="Ops of the manifest (default: all), test files; FILE.py[:CLASS] or a directory of Functions.",
         autocompletion=offer_ops,
     ),
 ]
@@ -47,10 +48,40 @@ JOBS = Annotated[
     typer.Option("--jobs", help="How many test files run at a time.", metavar="NUMBER"),
 ]
 LIMIT = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--limit", help="Seconds for one run of a test file.", metavar="SECONDS"
+        "--limit",
+        help="Seconds for a test file (default: 600) or a Function (default: 60).",
+        metavar="SECONDS",
+        show_default=False,
     ),
+]
+REFERENCE = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        help="What a Function computes, in plain PyTorch: a function or a module.",
+        metavar="FILE:NAME",
+    ),
+]
+INPUTS = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        help="What a Function takes: 'x[N, D], w[D], eps: float = 1e-6'.",
+        metavar="TEXT",
+    ),
+]
+SAMPLES = Annotated[
+    str | None,
+    typer.Option(
+        "--samples",
+        help="A function that returns arguments for it: '@file.py:make'.",
+        metavar="@FILE:NAME",
+    ),
+]
+COMPILE = Annotated[
+    bool, typer.Option("--compile", help="Ask about torch.compile of a Function, too.")
 ]
 
 
@@ -58,25 +89,74 @@ def verify(
     ops: OPS = None,
     python: PYTHON = None,
     jobs: JOBS = None,
-    limit: LIMIT = 600,
+    limit: LIMIT = None,
+    reference: REFERENCE = None,
+    inputs: INPUTS = None,
+    samples: SAMPLES = None,
+    compile_: COMPILE = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Run the tests of ops.
+    """Run the tests of ops, or judge hand-written Functions.
 
-    They run in a process of their own; the files stay as they are. What passes is on record as proven, in .scaffold/. Exit code 1: some test failed, or some part of a skeleton is not written.
+    Tests run in a process of their own; the files stay as they are. What passes is on record as proven, in .scaffold/. A Function (FILE.py, FILE.py:CLASS, a directory) is called with inputs that it takes, and its gradients are held against differences, or against the reference. Exit code 1: something failed, or some part of a skeleton is not written.
 
-    Example: scaffold verify linear
+    Example: scaffold verify layers.py:FusedNorm --reference layers.py:plain_norm
     """
-    problems = check_choice("--format", format_, FORMATS)
-    problems += _numbers(limit, jobs)
+    names = tuple(ops or ())
+    functions = tuple(name for name in names if names_functions(name))
+    said = {"inputs": inputs, "reference": reference, "samples": samples}
+    words = (*FORMATS, "github") if functions else FORMATS
+    problems = check_choice("--format", format_, words)
+    problems += _numbers(1 if limit is None else limit, jobs)
+    problems += _mixed(names, functions, [key for key, text in said.items() if text])
     raise_all(problems)
-    for_programs = format_ == "json"
+    for_programs = format_ != "text"
     interpreter = _interpreter(python)
     if not for_programs and python is None:
         show_notes(interpreter.note("run"))
     used = interpreter.path
-    found = find_tests(tuple(ops or ()))
-    show_proofs(found, Asked(used, jobs, limit, for_programs))
+    if functions:
+        from scaffold.cli.verify_functions import show_verdicts
+
+        seconds = FUNCTION_LIMIT if limit is None else limit
+        asked = Asked(used, jobs, seconds, for_programs)
+        show_verdicts(functions, {**said, "compile": compile_}, asked, format_)
+        return
+    seconds = TEST_LIMIT if limit is None else limit
+    found = find_tests(names)
+    show_proofs(found, Asked(used, jobs, seconds, for_programs))
+
+
+TEST_LIMIT, FUNCTION_LIMIT = 600, 60  # seconds
+
+
+def names_functions(name: str) -> bool:
+    """Whether an argument names Functions: of a class, a directory, or a file that holds some and is no test."""
+    path, _, last = name.rpartition(":")
+    if path.endswith(".py") or Path(name).is_dir():
+        return True
+    test = re.search(r"(^|/)test_[^/]*$|_test\.py$", name)
+    if test or not name.endswith(".py") or not Path(name).is_file():
+        return False
+    from scaffold.project.hand_written import holds_functions
+
+    return holds_functions(name)
+
+
+def _mixed(
+    names: Sequence[str], functions: Sequence[str], said: Sequence[str]
+) -> list[ScaffoldError]:
+    """The problems with arguments of two kinds, and with options that are not for theirs."""
+    if functions and len(functions) < len(names):
+        other = next(name for name in names if name not in functions)
+        message = f"'{other}' names no file of Functions, '{functions[0]}' does"
+        return [ScaffoldError(message, hint="run them apart")]
+    hint = "name one: scaffold verify layers.py:FusedNorm"
+    return [
+        ScaffoldError("this is said of a Function", Location(f"--{key}"), hint)
+        for key in said
+        if not functions
+    ]
 
 
 def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:

@@ -28,7 +28,7 @@ def is_rough(facts: Facts) -> bool:
     forward = facts.function.forward
     if forward is None:
         return False
-    if _says_so(facts) or _hands_on(facts):
+    if says_so(facts) or _hands_on(facts):
         return True
     return any(
         _is_step(facts, node)
@@ -45,7 +45,7 @@ def _is_step(facts: Facts, node: ast.AST) -> bool:
     return steps or draws_random(name)
 
 
-def _says_so(facts: Facts) -> bool:
+def says_so(facts: Facts) -> bool:
     """Whether the name of the class, of the file, or a docstring says it."""
     node = facts.function.node
     path = facts.module.path.replace("\\", "/").rsplit("/", 1)[-1]

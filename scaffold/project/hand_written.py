@@ -56,6 +56,14 @@ def find_functions(targets: tuple[str, ...]) -> Found:
     return Found(tuple(meant), tuple(notes))
 
 
+def holds_functions(path: str) -> bool:
+    """Whether a file defines a Function; no, where it cannot be read."""
+    try:
+        return bool(_in(path, "", []))
+    except ScaffoldError:
+        return False
+
+
 def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
     tree = look_through([path])
     if not Path(path).is_dir():

@@ -52,6 +52,16 @@ class Failure(NamedTuple):
         return (*facts, *self.tried, *self.output.splitlines()[-SHOWN_LINES:])
 
 
+class Checked(NamedTuple):
+    """What became of one check of a Function."""
+
+    name: str
+    status: str  # passed, failed or skipped
+    words: str = ""
+    line: int = 0
+    hint: str = ""
+
+
 class Verdict(NamedTuple):
     """What a verification found."""
 
@@ -64,6 +74,9 @@ class Verdict(NamedTuple):
     shapes: Mapping[str, str] = {}  # of undeclared inputs that the forward takes
     conditions: tuple[str, ...] = ()  # on their sizes, or on declared ones
     by_differences: bool = False  # since autograd has no gradient of the forward
+    checks: tuple["Checked", ...] = ()  # of a Function that was written by hand
+    chosen: int = 0  # of several ways to declare its inputs
+    call: str = ""  # that its checks make
 
 
 class Original(NamedTuple):
@@ -74,6 +87,31 @@ class Original(NamedTuple):
     file: str
     name: str  # of the Function in its module
     more: tuple[str, ...] = ()  # other checks, for what takes no case of the first
+
+
+class Place(NamedTuple):
+    """Something in a file of the user's, and how that is imported."""
+
+    module: str  # dotted
+    file: str
+    root: str  # the directory that its import starts from
+    name: str
+
+
+class HandWritten(NamedTuple):
+    """A Function that is judged by itself; its module is run for that."""
+
+    place: Place
+    names: tuple[str, ...]  # of its inputs, in the order of forward
+    candidates: tuple[str, ...]  # modules of checks, which declare its inputs
+    reference: Place | None
+    samples: Place | None
+    lines: Mapping[str, int]  # at which faults are told
+    dirty: tuple[str, ...]  # inputs that it marks as changed in place
+    numbers: tuple[float, ...]  # those that its text names
+    said: bool  # by its text: the gradient is no derivative
+    declared: bool  # its inputs are as the user says
+    compile: bool
 
 
 def import_path(root: Path, source: Path) -> tuple[str, ...]:
@@ -90,6 +128,7 @@ class Request(NamedTuple):
     path: tuple[str, ...] = ()  # modules of the user's: looked for after all others
     modules: tuple[tuple[str, str], ...] = ()  # what the op imports, not written yet
     original: Original | None = None  # in the place of the op's own reference
+    function: HandWritten | None = None  # in the place of the op
 
 
 def has_torch() -> bool:
@@ -188,8 +227,9 @@ class Prover:
         request, self._request = self._request, None
         self.deadline = time.monotonic() + LONGEST * self.limit
         original = request.original and request.original._asdict()
-        asked = {**request._asdict(), "original": original, "limit": self.limit}
-        self.process.ask(asked)
+        function = request.function and request.function._asdict()
+        asked = request._asdict() | {"original": original, "function": function}
+        self.process.ask({**asked, "limit": self.limit})
 
     def hear(self) -> None:
         """Take in what the process has said; end it if it is out of time."""
@@ -259,6 +299,9 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
             shapes=dict(answer.get("shapes", {})),
             conditions=tuple(answer.get("conditions", ())),
             by_differences=bool(answer.get("by_differences")),
+            checks=tuple(Checked(**one) for one in answer.get("checks", ())),
+            chosen=int(answer.get("chosen", 0)),
+            call=str(answer.get("call", "")),
         )
     except (ValueError, TypeError, KeyError):
         return None

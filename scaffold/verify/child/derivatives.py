@@ -21,11 +21,13 @@ Tangents = list[Tensor | None]
 STEP = 1e-6
 
 
-def numeric_gradients(checks: Any, inputs: Sequence[Any]) -> list[Tensor]:
+def numeric_gradients(
+    checks: Any, inputs: Sequence[Any], step: float = STEP
+) -> list[Tensor]:
     """One call of the op for each element and direction."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     weights = _grad_outputs(checks, inputs)
-    return [_gradient(checks, inputs, value, weights) for value in needed]
+    return [_gradient(checks, inputs, value, weights, step) for value in needed]
 
 
 def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -45,7 +47,11 @@ def _leaf(output: Tensor) -> Tensor:
 
 
 def _gradient(
-    checks: Any, inputs: Sequence[Any], value: Tensor, weights: tuple[Tensor, ...]
+    checks: Any,
+    inputs: Sequence[Any],
+    value: Tensor,
+    weights: tuple[Tensor, ...],
+    step: float,
 ) -> Tensor:
     """The derivative of the weighted sum of all outputs, element by element."""
     gradient = torch.zeros_like(value).detach().contiguous()
@@ -57,11 +63,11 @@ def _gradient(
             for sign in (1, -1):
                 moved = value.detach().clone()
                 place = moved.contiguous().view(-1)
-                place[index] += sign * STEP * direction
+                place[index] += sign * step * direction
                 moved = place.view(value.shape)
                 called = [moved if x is value else x for x in inputs]
                 sums.append(_weighted(_call(checks, called), weights))
-            flat[index] += direction * (sums[0] - sums[1]) / (2 * STEP)
+            flat[index] += direction * (sums[0] - sums[1]) / (2 * step)
     return gradient
 
 

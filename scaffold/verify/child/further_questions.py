@@ -93,7 +93,7 @@ def _agrees_with_differences(
     checks: Any, inputs: Sequence[Any], function: Callable[..., Any]
 ) -> bool:
     """Whether the derivatives of its gradients are those of finite differences: PyTorch's own are not all (`F.layer_norm` without a weight)."""
-    exactly = [_as_type(_as_type(x, torch.float64), torch.complex128) for x in inputs]
+    exactly = [as_type(as_type(x, torch.float64), torch.complex128) for x in inputs]
 
     def ends(*called: Any) -> tuple[Tensor, ...]:
         return tuple(_ends(checks, function, called)[0])
@@ -107,7 +107,7 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         return None
     names = value_names(checks, len(inputs))
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        rounded = [_as_type(x, dtype) for x in inputs]
+        rounded = [as_type(x, dtype) for x in inputs]
         ends: list[Tensor] = []
         returned = None
         with suppress(Exception):  # it may have no kernels of them
@@ -142,7 +142,7 @@ def _of_types(
     checks: Any, inputs: Sequence[Any], types: Sequence[torch.dtype], digits: float
 ) -> Answer | None:
     for dtype in types:
-        rounded = [_as_type(x, dtype) for x in inputs]
+        rounded = [as_type(x, dtype) for x in inputs]
         if any(x is not one for x, one in zip(inputs, rounded, strict=True)):
             found = _imprecise(checks, rounded, digits)
             if found is not None:
@@ -156,7 +156,7 @@ def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     if not checks.TESTS.autocast:
         return None
     for types in ((torch.float32,), (torch.bfloat16, torch.float32)):
-        given = [_as_type(x, t) for x, t in zip(inputs, cycle(types), strict=False)]
+        given = [as_type(x, t) for x, t in zip(inputs, cycle(types), strict=False)]
         found = _imprecise(checks, given, FEW_DIGITS, autocast=True)
         if found is not None:
             where = "under autocast" + ", of inputs of two types" * (len(types) > 1)
@@ -170,7 +170,7 @@ def _imprecise(
 ) -> Answer | None:
     """The first gradient whose error is many times autograd's, or the part of it that is rounding."""
     around = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
-    exactly = [_as_type(_as_type(x, torch.float64), torch.complex128) for x in inputs]
+    exactly = [as_type(as_type(x, torch.float64), torch.complex128) for x in inputs]
     try:
         native = _firsts(checks, around(checks.REFERENCE), inputs)
         exact = _firsts(checks, checks.REFERENCE, exactly)
@@ -225,14 +225,14 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Whether gradients are right of tensors that lie in memory as those of the tests do not; rows that are one have ties."""
     for words, layout in LAYOUTS:
-        laid = [_laid(x, layout) for x in inputs]
+        laid = [with_layout(x, layout) for x in inputs]
         found = _difference(checks, laid)
         if found and (found.raised or not _is_between(checks, laid, found.name)):
             return found._replace(words=f"{found.words} where the inputs are {words}")
     return None
 
 
-def _laid(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
+def with_layout(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
     if not isinstance(value, Tensor) or not value.numel():
         return value
     return layout(value.detach()).requires_grad_(value.requires_grad)
@@ -493,7 +493,7 @@ def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Whether gradients in single precision are, roughly, those in double precision."""
-    single = [_as_type(x, torch.float32) for x in inputs]
+    single = [as_type(x, torch.float32) for x in inputs]
     try:
         found = _firsts(checks, checks.OPERATOR, single)
     except Exception:  # noqa: BLE001 (it may take double precision alone)
@@ -633,7 +633,7 @@ def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
         yield base, make_inputs(checks, base, None, (name,))
     yield base, make_inputs(checks, base, checks.permuted)
     usual = make_inputs(checks, base, None)
-    yield base, [_as_type(x, torch.float32) for x in usual]
+    yield base, [as_type(x, torch.float32) for x in usual]
     yield base, _with(usual, _large(checks, usual))
 
 
@@ -728,7 +728,7 @@ def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
     return [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
 
 
-def _as_type(value: Any, dtype: torch.dtype) -> Any:
+def as_type(value: Any, dtype: torch.dtype) -> Any:
     """A tensor of real numbers in a type of such, one of complex numbers in one of those; everything else as it is."""
     if not isinstance(value, Tensor):
         return value

@@ -23,7 +23,7 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
     """Compare the op with it on the first checks of which it takes a case."""
     original = request["original"]
     try:
-        function = _imported(original["module"], original["file"], original["root"])
+        function = import_file(original["module"], original["file"], original["root"])
         applied = attrgetter(original["name"])(function).apply
     except KeyboardInterrupt:
         raise
@@ -46,7 +46,7 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
     return verdict
 
 
-def _imported(name: str, file: str, root: str) -> Any:
+def import_file(name: str, file: str, root: str) -> Any:
     """The module, from its own file: another one may have its name."""
     sys.path.insert(0, root)
     module = import_module(name)

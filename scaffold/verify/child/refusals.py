@@ -67,9 +67,14 @@ class Refusal(NamedTuple):
 
 def raised(error: Exception) -> str:
     """An error in words."""
+    words = first_line(error)
+    return f"raised {type(error).__name__}: {words}".removesuffix(": ")
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first."""
     first = (str(error).strip().splitlines() or [""])[0]
-    first = first.removesuffix(", but expected one of:")
-    return f"raised {type(error).__name__}: {first}".removesuffix(": ")
+    return first.removesuffix(", but expected one of:")
 
 
 def raised_at(error: Exception) -> tuple[str, str]:

@@ -116,6 +116,10 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
     from scaffold.verify.child.modules import load_checks
 
     sys.path.extend(request["path"])
+    if request["function"]:
+        from scaffold.verify.child.function_checks import judged
+
+        return judged(request)
     if request["original"]:
         from scaffold.verify.child.original import against_original
 

@@ -63,12 +63,18 @@ class NoShapes(NamedTuple):
     open: tuple[str, ...]
 
 
-def shapes_taken(checks: Any, declared: bool = True) -> Shapes | NoShapes | None:
+def shapes_taken(
+    checks: Any,
+    declared: bool = True,
+    *,
+    seconds: float = SECONDS,
+    source: str = OF_MODULE,
+) -> Shapes | NoShapes | None:
     """Return shapes of the undeclared inputs that the forward takes, or how far it came; None where all are declared.
 
-    Where what is declared is not so, it can be asked for shapes of all inputs.
+    Where what is declared is not so, it can be asked for shapes of all inputs. The forward's frames are of `source`.
     """
-    forward = _Forward(checks, declared)
+    forward = _Forward(checks, declared, seconds, source)
     if not forward.open:
         return None
     with warnings.catch_warnings():
@@ -76,7 +82,7 @@ def shapes_taken(checks: Any, declared: bool = True) -> Shapes | NoShapes | None
         shapes = _runnable(forward)
         if shapes is None:
             return _beside_declared(forward) or forward.nearest()
-        forward.until = time.process_time() + SECONDS
+        forward.until = time.process_time() + seconds
         return _Naming(forward, shapes).found()
 
 
@@ -94,15 +100,16 @@ class _Refused(NamedTuple):
 class _Passed(TorchFunctionMode):
     """Notes from which places of the forward PyTorch was called."""
 
-    def __init__(self, until: float) -> None:
+    def __init__(self, until: float, source: str) -> None:
         super().__init__()
         self.until, self.places = until, set[tuple[Any, int]]()
+        self.source = source
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         frame = sys._getframe(1)
-        while frame.f_back and not frame.f_code.co_filename.startswith(OF_MODULE):
+        while frame.f_back and not frame.f_code.co_filename.startswith(self.source):
             frame = frame.f_back
         if func is torch.nn.functional.scaled_dot_product_attention:
             _want_values_of_keys(*args[1:3], **(kwargs or {}))
@@ -123,7 +130,9 @@ def _want_values_of_keys(key: Tensor, value: Tensor, **_: Any) -> None:
 class _Forward:
     """The forward, the tensors that it takes, and which of them are to be given shapes."""
 
-    def __init__(self, checks: Any, declared: bool) -> None:
+    def __init__(
+        self, checks: Any, declared: bool, seconds: float, source: str
+    ) -> None:
         # The user's own text has the unpacking `B, T, D = x.shape` also where nothing reads it.
         self.own, self.operator = checks.OWN_FORWARD, checks.OPERATOR
         self.function = self.own or checks.FORWARD or self.operator
@@ -147,7 +156,8 @@ class _Forward:
             for at in self.open
             if len(self.first[at]) > 1 and not WEIGHT.fullmatch(self.names[at])
         }
-        self.runs, self.until = 0, time.process_time() + SECONDS
+        self.runs, self.source, self.seconds = 0, source, seconds
+        self.until = time.process_time() + seconds
         self.furthest: tuple[_Refused, Sizes] = (_Refused(-1), ())
 
     def _guess(self, declared: Mapping[str, Any], name: str) -> tuple[int, ...]:
@@ -167,7 +177,7 @@ class _Forward:
         inputs = list(self.usual)
         for at, shape in zip(self.tensors.values(), shapes, strict=True):
             inputs[at] = _values(self.usual[at], shape)
-        passed = _Passed(self.until)
+        passed = _Passed(self.until, self.source)
         try:
             with torch.no_grad(), passed:
                 results = as_tuple(self.function(*inputs))
@@ -313,7 +323,7 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
     ]
     sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and dim}
     before, forward.runs = forward.runs, 0
-    forward.until = time.process_time() + SECONDS
+    forward.until = time.process_time() + forward.seconds
     for dims in _together(sizes, len(forward.open)) if sizes else ():
         if forward.is_over:
             break

@@ -1,0 +1,191 @@
+"""`scaffold verify FILE:CLASS`: the verdict on Functions that were written by hand.
+
+In: files, classes of them, directories; what the user says of them. Out: a line for each Function, then what is wrong, each with the line
+that it is about; an exit code.
+Invariant: exit 0 means that every Function was called and that no check failed; one that no inputs were found for is told, with exit 2.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import typer
+
+from scaffold.annotations import annotation
+from scaffold.cli.output import TERMINAL, say_hint, show_notes, show_object
+from scaffold.cli.verify import Asked
+from scaffold.errors import ConflictError, ScaffoldError
+from scaffold.project.function_verdicts import Question, Stated, judge
+from scaffold.project.hand_written import find_functions
+from scaffold.verify import Verdict, processes_for
+from scaffold.verify.prover import Checked
+
+STATUSES = ("passed", "failed", "not judged")
+DECLARE = "say what it takes: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
+
+
+class Judged(NamedTuple):
+    """A Function and its verdict."""
+
+    question: Question
+    verdict: Verdict
+
+    @property
+    def place(self) -> str:
+        """Its file and line."""
+        meant, function, _ = self.question
+        return f"{meant.path}:{function.node.lineno}"
+
+    @property
+    def name(self) -> str:
+        return self.question.function.qualname
+
+    @property
+    def failed(self) -> list[Checked]:
+        return [one for one in self.verdict.checks if one.status == "failed"]
+
+    @property
+    def status(self) -> str:
+        """One of STATUSES."""
+        if self.verdict.failure is not None or not self.verdict.checks:
+            return STATUSES[2]
+        return STATUSES[bool(self.failed)]
+
+    @property
+    def words(self) -> str:
+        """The same in words."""
+        failure = self.verdict.failure
+        if failure is not None:
+            known = {"inputs": "takes no inputs that were tried", "process": "it is"}
+            subject = known.get(failure.subject, "its module")
+            return f"not judged: {subject}: {failure.words}".replace("it is: ", "")
+        if not self.verdict.cases:
+            return "no output has a gradient"
+        if not self.failed:
+            return f"{self.verdict.cases} checks pass"
+        return f"{len(self.failed)} of {self.verdict.cases} checks fail"
+
+
+def show_verdicts(
+    names: Sequence[str], said: Mapping[str, Any], asked: Asked, format_: str
+) -> None:
+    """Judge all that is named and say what came of it; exit with 1 where a check failed, with 2 where something could not be asked."""
+    targets = tuple(_target(name) for name in names)
+    found = find_functions(targets)
+    stated = Stated(**said)
+    questions = [
+        Question(meant, function, stated)
+        for meant in found.meant
+        for function in meant.functions
+        if not function.nested
+    ]
+    processes = asked.jobs or processes_for(len(questions))
+    verdicts = judge(questions, asked.python, asked.limit, processes)
+    judged = []
+    for one in _each(questions, verdicts):
+        judged.append(one)
+        if format_ == "text":
+            _show(one, questions)
+    if format_ == "json":
+        show_object({"functions": [_as_object(one) for one in judged]})
+    elif format_ == "github":
+        for line in _annotations(judged):
+            typer.echo(line)
+    else:
+        _show_rest(judged, found.notes)
+    _exit(judged)
+
+
+def _target(name: str) -> str:
+    """`FILE.py:CLASS` as `find_functions` has it."""
+    path, colon, last = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return f"{path}::{last}"
+    return name
+
+
+def _each(
+    questions: Sequence[Question], verdicts: Iterator[Verdict]
+) -> Iterator[Judged]:
+    names = [question.function.qualname for question in questions]
+    with TERMINAL.proving(names, "judging") as update:
+        for done, question in enumerate(questions, start=1):
+            found = Judged(question, next(verdicts))
+            update(done)
+            yield found
+
+
+def _show(one: Judged, questions: Sequence[Question]) -> None:
+    places = [f"{q.meant.path}:{q.function.node.lineno}" for q in questions]
+    widths = max(map(len, places)), max(len(q.function.qualname) for q in questions)
+    line = f"{one.place:{widths[0]}}  {one.name:{widths[1]}}  {one.words}"
+    typer.echo(line.encode(errors="surrogateescape"))
+    if len(questions) == 1:
+        _show_details(one)
+
+
+def _show_details(one: Judged) -> None:
+    """The checks that failed, then notes."""
+    path = one.question.meant.path
+    width = max((len(item.name) for item in one.failed), default=0)
+    for item in one.failed:
+        hint = f": {item.hint}" if item.hint else ""
+        text = f"  {item.name:{width}}  {item.words}{hint}  {path}:{item.line}"
+        typer.echo(text.encode(errors="backslashreplace"))
+    if one.verdict.call:
+        typer.echo(f"  called with {one.verdict.call}")
+    for note in one.verdict.notes:
+        typer.echo(f"  note: {note}")
+
+
+def _show_rest(judged: Sequence[Judged], notes: Sequence[str]) -> None:
+    """What failed of several Functions, and what they come to."""
+    for one in judged if len(judged) > 1 else ():
+        if one.status != "passed" or one.verdict.notes:
+            typer.echo(f"\n{one.place}  {one.name}")
+            _show_details(one)
+    if len(judged) > 1:
+        counted = Counter(one.status for one in judged)
+        counts = [f"{counted[name]} {name}" for name in STATUSES if counted[name]]
+        typer.echo("\n" + ", ".join(counts))
+    show_notes(notes)
+    refused = [one.verdict.failure for one in judged if one.verdict.failure]
+    for failure in refused[:1]:
+        show_notes(failure.lines)
+        say_hint(failure.hint or DECLARE)
+
+
+def _as_object(one: Judged) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "path": one.question.meant.path,
+        "line": one.question.function.node.lineno,
+        "status": one.status,
+        "words": one.words,
+        "call": one.verdict.call,
+        "checks": [item._asdict() for item in one.verdict.checks],
+        "notes": list(one.verdict.notes),
+    }
+
+
+def _annotations(judged: Sequence[Judged]) -> Iterator[str]:
+    for one in judged:
+        path, line = one.question.meant.path, one.question.function.node.lineno
+        for item in one.failed:
+            hint = f": {item.hint}" if item.hint else ""
+            words = f"{one.name}: {item.name}: {item.words}{hint}"
+            yield annotation("error", path, item.line, 1, words, title="verify")
+        for note in one.verdict.notes:
+            yield annotation("notice", path, line, 1, f"{one.name}: {note}", "verify")
+        if one.status == STATUSES[2]:
+            words = f"{one.name}: {one.words}"
+            yield annotation("warning", path, line, 1, words, title="verify")
+
+
+def _exit(judged: Sequence[Judged]) -> None:
+    statuses = {one.status for one in judged}
+    if "failed" in statuses:
+        sys.exit(ConflictError.exit_code)
+    if "not judged" in statuses:
+        sys.exit(ScaffoldError.exit_code)

@@ -1,0 +1,97 @@
+"""How the inputs of a Function may be declared for a trial: what is a tensor, what it holds, which value an argument has.
+
+In: the facts of a Function. Out: `Entry`s, in the order of forward, in one or more ways, the likeliest first.
+Invariant: what the text states is in every way; only what it does not tell is tried in several.
+"""
+
+import ast
+from collections.abc import Iterator
+from itertools import islice, product
+from typing import NamedTuple
+
+from scaffold.inspect.declarations import kinds_of
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Parameter
+from scaffold.inspect.trial_inputs import Argument, guessed
+
+MOST = 12  # ways
+VALUES = ("0.5", "2", "True")  # of an argument of which nothing is known
+
+
+class Entry(NamedTuple):
+    """One input, as `--inputs` has it."""
+
+    name: str
+    trait: str = ""  # of a tensor without a gradient: const, int or bool
+    optional: bool = False
+    value: str = ""  # of one that is no tensor
+    variadic: bool = False
+
+    def text(self, dims: str = "") -> str:
+        """The entry, with the dims of its shape."""
+        if self.value:
+            return f"{self.name} = {self.value}"
+        inner = "; ".join(filter(None, (dims or "..." * bool(self.trait), self.trait)))
+        shape = f"[{inner}]" if inner else ""
+        return f"{'*' * self.variadic}{self.name}{shape}{'?' * self.optional}"
+
+
+def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
+    """The inputs of a Function, in each way that its text allows."""
+    stated = {item.name: item for item in guessed(facts)}
+    items = [
+        item for item in facts.inputs if item.passing in ("positional", "variadic")
+    ]
+    choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
+    return tuple(islice(product(*choices), MOST))
+
+
+def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
+    if item.passing == "variadic":
+        yield Entry(item.name, variadic=True)
+    elif stated.kind in ("tensor", "optional"):
+        yield Entry(item.name, optional=stated.kind == "optional")
+    elif stated.kind == "value" and stated.text == "None":
+        yield from (Entry(item.name, kind, True) for kind in kinds_of(facts, item))
+    elif stated.kind == "value" and _is_literal(stated.text):
+        yield Entry(item.name, value=stated.text)
+    elif _is_constant(facts, item, stated):
+        kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
+        values = [Entry(item.name, value=value) for value in VALUES]
+        known = stated.kind == "constant" or "Tensor" in _annotation(item)
+        yield from (*kinds, *values) if known else (*kinds[:1], *values, *kinds[1:])
+    else:
+        yield Entry(item.name)
+        yield from (Entry(item.name, value=value) for value in VALUES)
+
+
+def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
+    """Whether an input has no gradient; nothing is known of that where there is no backward."""
+    known = facts.function.backward is not None and not facts.is_trivial
+    return known and (
+        stated.kind == "constant" or facts.has_gradient(item.name) is False
+    )
+
+
+def _annotation(item: Parameter) -> str:
+    return ast.unparse(item.annotation) if item.annotation else ""
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
+
+
+def numbers_in(facts: Facts) -> tuple[float, ...]:
+    """The numbers that forward and backward name, and those beyond them: where a gradient may be another one."""
+    nodes = [inner for method in facts.function.own for inner in ast.walk(method.node)]
+    values = {
+        abs(float(node.value))
+        for node in nodes
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    }
+    some = sorted(x for x in values if 1e-3 < x < 1e3)
+    return tuple(y for x in some for y in (x, -x, 2 * x, -2 * x, x / 2, -x / 2))

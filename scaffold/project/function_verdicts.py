@@ -1,0 +1,217 @@
+"""The verdict on a Function that was written by hand: how it is asked for, and what comes of it.
+
+In: a Function, and what the user says of its inputs and of what it computes. Out: the `Verdict` of a process that ran it.
+Invariant: its module is imported in that process alone. Inputs that the user declared are those that are tried; else they are
+declared as its text suggests, with shapes that it takes.
+"""
+
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from scaffold.derive import derive
+from scaffold.errors import Location, ScaffoldError, raise_all
+from scaffold.inspect import Function
+from scaffold.inspect.declared_inputs import Entry, numbers_in, ways_to_declare
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.surrogates import says_so
+from scaffold.project.configuration import configuration_here
+from scaffold.project.hand_written import Meant, dotted
+from scaffold.project.specification import read_options
+from scaffold.render.verification import Verification, verification
+from scaffold.spec.build import build
+from scaffold.spec.signature import parse_inputs
+from scaffold.verify import Request, Verdict
+from scaffold.verify.processes import ChildProcess, work_through
+from scaffold.verify.prover import HandWritten, Place, Prover
+
+NAME = "verified"
+INPUTS = Location("--inputs")
+
+
+class Stated(NamedTuple):
+    """What the options say of a Function."""
+
+    inputs: str | None = None
+    reference: str | None = None
+    samples: str | None = None
+    compile: bool = False
+
+
+class Question(NamedTuple):
+    """A Function to be judged."""
+
+    meant: Meant
+    function: Function
+    stated: Stated
+
+
+class Judge:
+    """A process that judges one Function after the other; once more where it has found shapes for the inputs."""
+
+    def __init__(self, python: str, limit: float) -> None:
+        self._prover = Prover(python, limit)
+        self._asked: Question | None = None
+        self._again = False
+        self.result: Verdict | None = None
+
+    @property
+    def process(self) -> ChildProcess | None:
+        """Where it works."""
+        return self._prover.process
+
+    @property
+    def deadline(self) -> float:
+        """Of the request that is being worked on."""
+        return self._prover.deadline
+
+    def ask(self, question: Question) -> None:
+        """Begin with a Function."""
+        self._asked, self._again, self.result = question, False, None
+        texts = [question.stated.inputs] if question.stated.inputs is not None else None
+        self._prover.ask(_request(question, texts or [*map(_joined, _ways(question))]))
+        self._take()
+
+    def hear(self) -> None:
+        """Take in what the process has said."""
+        self._prover.hear()
+        self._take()
+
+    def _take(self) -> None:
+        found = self._prover.result
+        if found is None or self._asked is None:
+            return
+        if not found.shapes or self._again:
+            self.result = found
+            return
+        self._again = True
+        text = _joined(_ways(self._asked)[found.chosen], found.shapes)
+        self._prover.ask(_request(self._asked, [text], found.conditions))
+
+    def close(self) -> None:
+        """End the process."""
+        self._prover.close()
+
+
+def judge(
+    questions: Iterable[Question], python: str, limit: float, processes: int
+) -> Generator[Verdict, None, None]:
+    """The verdicts in the order of the questions, each as soon as those before it."""
+    return work_through(questions, lambda: Judge(python, limit), processes)
+
+
+def _ways(question: Question) -> tuple[tuple[Entry, ...], ...]:
+    return ways_to_declare(Facts(question.function, question.meant.module))
+
+
+def _request(
+    question: Question, texts: Sequence[str], conditions: Sequence[str] = ()
+) -> Request:
+    """What the process is told; an error where the inputs that the user declared are none."""
+    meant, function, stated = question
+    facts, path = Facts(function, meant.module), meant.path
+    problems: list[ScaffoldError] = []
+    rendered: list[Verification] = []
+    names = _names(facts, stated)
+    for text in texts:
+        try:
+            rendered.append(_rendered(text, conditions))
+        except ScaffoldError as error:
+            problems += error.problems
+    if not rendered:
+        raise_all(problems)
+    place = _place(path, facts.function.qualname)
+    known = HandWritten(
+        place=place,
+        names=names,
+        candidates=tuple(one.checks for one in rendered),
+        reference=_named(stated.reference, "--reference"),
+        samples=_named((stated.samples or "").removeprefix("@"), "--samples"),
+        lines=lines_of(facts),
+        dirty=tuple(sorted(facts.marked("mark_dirty") or ())),
+        numbers=numbers_in(facts),
+        said=says_so(facts),
+        declared=stated.inputs is not None,
+        compile=stated.compile,
+    )
+    beside = os.path.dirname(os.path.abspath(path))
+    return Request(rendered[0].op, "", path=(beside,), function=known)
+
+
+def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
+    """The inputs in the order of forward, as they are declared."""
+    own = tuple(
+        item.name for item in facts.inputs if item.passing in ("positional", "variadic")
+    )
+    if stated.inputs is None:
+        return own
+    told = tuple(item.name for item in parse_inputs(stated.inputs, INPUTS))
+    if set(told) == set(own):
+        return own
+    if len(told) != len(own):
+        hint = f"those of its forward: {', '.join(own)}"
+        raise ScaffoldError(f"{len(told)} inputs, forward has {len(own)}", INPUTS, hint)
+    return told
+
+
+def _rendered(text: str, conditions: Sequence[str]) -> Verification:
+    """The module of checks of an op with these inputs."""
+    keys = {"inputs": text, **({"require": list(conditions)} if conditions else {})}
+    given = read_options(keys)
+    raise_all(given.problems)
+    spec = build(NAME, given.raw, given.locate)
+    return verification(spec, derive(spec), frozenset())
+
+
+def _joined(entries: Sequence[Entry], shapes: Mapping[str, str] | None = None) -> str:
+    """The inputs as text; those with a value go last, as the grammar wants them."""
+    ordered = sorted(entries, key=lambda one: (bool(one.value), one.variadic))
+    return ", ".join(one.text((shapes or {}).get(one.name, "")) for one in ordered)
+
+
+def _place(path: str, name: str) -> Place:
+    module, root = dotted(path, configuration_here())
+    return Place(module, os.path.abspath(path), str(root), name)
+
+
+def _named(text: str | None, option: str) -> Place | None:
+    """What `FILE:name` names."""
+    if not text:
+        return None
+    path, _, name = text.rpartition(":")
+    if not os.path.isfile(path) or not re.fullmatch(r"[\w.]+", name):
+        hint = f"write it as in: {option} {'@' * (option == '--samples')}file.py:name"
+        raise ScaffoldError(f"no file and name in '{text}'", Location(option), hint)
+    return _place(path, name)
+
+
+def lines_of(facts: Facts) -> dict[str, int]:
+    """The lines at which a fault is told: of the methods, of what is saved, of the gradient of each input."""
+    return dict(_lines(facts))
+
+
+def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
+    function = facts.function
+    line = function.node.lineno
+    yield "class", line
+    for name, method in (
+        ("forward", function.forward),
+        ("backward", function.backward),
+    ):
+        yield name, method.node.lineno if method else line
+    saver = function.saver
+    if saver is not None and saver.ctx is not None:
+        saved = [item.step.statement for item in facts.kept(saver)]
+        saved += [
+            item.step.statement
+            for item in facts.context_calls(saver, "save_for_backward")
+        ]
+        if saved:
+            yield "saves", saved[0].lineno
+    returns = [item.step.statement.lineno for item in facts.gradients]
+    for item in facts.inputs:
+        gradients = facts.gradient_of(item.name) or ()
+        lines = [node.lineno for node in gradients if hasattr(node, "lineno")]
+        if lines or returns:
+            yield f"grad_{item.name}", (lines or returns)[-1]

@@ -1,0 +1,907 @@
+"""The checks of one Function that was written by hand: each is asked apart, and says what is wrong, and at which line.
+
+In: a `Subject`: the Function with inputs that it takes. Out: `Result`s, one for each check, in the order of CHECKS.
+Invariant: a call that the forward refuses says nothing of the Function. The property of a call (a grad_output that is expanded, an input
+that is strided) is compared with the same numbers without it, so that a gradient that is no derivative is held to it too.
+"""
+
+import gc
+import os
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.cases import Case, describe, make_inputs, shape_of
+from scaffold.verify.child.derivatives import as_tuple, returned_gradients
+from scaffold.verify.child.diagnosis import Scene, diagnose
+from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
+from scaffold.verify.child.further_questions import (
+    FEW_DIGITS,
+    LAYOUTS,
+    as_type,
+    other_values,
+    slopes_alone,
+    with_layout,
+)
+from scaffold.verify.child.hand_written import (
+    ONCE,
+    Asked,
+    Refused,
+    Subject,
+    as_reference,
+    with_inputs,
+)
+from scaffold.verify.child.modules import load
+from scaffold.verify.child.op_tests import permuted
+from scaffold.verify.child.original import import_file
+from scaffold.verify.child.refusals import first_line, raised
+
+BASE = Case("base", {})
+Weights = Callable[[Tensor], Tensor]
+Status = Literal["passed", "failed", "skipped"]
+
+
+class Result(NamedTuple):
+    """What became of a check."""
+
+    name: str
+    status: Status
+    words: str = ""
+    line: int = 0
+    hint: str = ""
+
+
+class Wrong(Exception):
+    """What a check finds, and where: a method of the Function, or the input whose gradient it is."""
+
+    def __init__(self, words: str, place: str = "backward", hint: str = "") -> None:
+        super().__init__(words)
+        self.words, self.place, self.hint = words, place, hint
+
+
+class Unasked(Exception):
+    """Why a check says nothing of this Function."""
+
+
+def contiguous(end: Tensor) -> Tensor:
+    """Numbers for a grad_output, in the order of its dims."""
+    seed_generator(1)
+    return torch.randn(end.shape, dtype=torch.double).to(end.dtype)
+
+
+def ones(end: Tensor) -> Tensor:
+    return torch.ones(end.shape, dtype=end.dtype)
+
+
+def expanded(end: Tensor) -> Tensor:
+    """One number in the memory of all, as `.sum()` makes it."""
+    return torch.ones((), dtype=end.dtype).expand(end.shape)
+
+
+def gradients(
+    subject: Subject,
+    inputs: Sequence[Any],
+    weights: Weights = contiguous,
+    outputs: Any = None,
+    **options: Any,
+) -> tuple[Tensor, ...]:
+    """The gradients of the inputs that need them."""
+    ends = subject.ends(subject.call(inputs) if outputs is None else outputs)
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    given = [weights(end.detach()) for end in ends]
+    found: tuple[Tensor, ...] = seeded_grad(
+        ends, needed, given, materialize_grads=True, **options
+    )
+    return found
+
+
+def compare(
+    subject: Subject,
+    inputs: Sequence[Any],
+    found: Sequence[Tensor],
+    expected: Sequence[Tensor],
+    words: str = "{}",
+    hint: str = "",
+    exact: bool = True,
+) -> None:
+    """Raise of the first gradient that is another than expected; `{}` is how it differs."""
+    names = subject.needed(inputs)
+    for name, one, two in zip(names, found, expected, strict=True):
+        told = diagnose(one, two, subject.scene(name, inputs, exact))
+        if told is not None:
+            raise Wrong(f"grad_{name}: {words.format(told)}", f"grad_{name}", hint)
+
+
+# --- Of one call.
+
+
+def check_outputs(subject: Subject) -> None:
+    if subject.checks.REFERENCE is None:
+        raise Unasked("no --reference")
+    for case in subject.cases:
+        inputs = make_inputs(subject.checks, case, None)
+        found = subject.call(inputs)
+        wanted = as_tuple(subject.checks.REFERENCE(*inputs))
+        if len(found) != len(wanted):
+            counts = f"{len(found)} outputs, the reference has {len(wanted)}"
+            raise Wrong(counts, "forward")
+        for at, (one, two) in enumerate(zip(found, wanted, strict=True)):
+            scene = Scene("output", tolerance=subject.tolerance)
+            told = diagnose(one.detach(), two.detach(), scene)
+            if told is not None:
+                which = f"output {at}: " * (len(found) > 1)
+                raise Wrong(f"{which}{told}{_in_case(case)}", "forward")
+
+
+def _in_case(case: Case) -> str:
+    return "" if case.name == "base" else f", in the case '{case.name}'"
+
+
+def check_gradient(subject: Subject) -> None:
+    for case in subject.cases:
+        inputs = make_inputs(subject.checks, case, None)
+        if subject.needed(inputs):
+            _derivative(subject, inputs, _in_case(case))
+
+
+def _derivative(subject: Subject, inputs: Sequence[Any], where: str = "") -> None:
+    """Hold gradients against those of the reference, or of differences."""
+    found = gradients(subject, inputs)
+    expected = subject.expected(inputs, contiguous)
+    _compare_roughly(subject, inputs, found, expected, "{}" + where)
+
+
+def _compare_roughly(
+    subject: Subject,
+    inputs: Sequence[Any],
+    found: Sequence[Tensor],
+    expected: Sequence[Tensor],
+    words: str,
+    hint: str = "",
+) -> None:
+    """Compare with what differences, or the reference, tell, where that is finite; of a surrogate nothing is told."""
+    pairs = zip(found, expected, strict=True)
+    known = [two.where(two.isfinite(), one.to(two.dtype)) for one, two in pairs]
+    try:
+        compare(subject, inputs, found, known, words, hint, exact=False)
+    except Wrong as wrong:
+        if not subject.is_surrogate(expected):
+            raise wrong from None
+
+
+def check_each_alone(subject: Subject) -> None:
+    """One input at a time needs its gradient."""
+    if len(subject.checks.DIFFERENTIABLE) < 2:
+        raise Unasked("one input has a gradient")
+    whole = subject.inputs()
+    every = dict(zip(subject.needed(whole), gradients(subject, whole), strict=True))
+    for name in subject.needed(whole):
+        inputs = make_inputs(subject.checks, BASE, None, (name,))
+        returned, error = returned_gradients(subject.checks, inputs)
+        if error is not None:
+            raise error
+        at = subject.names.index(name)
+        if returned is not None and len(returned) > at and returned[at] is None:
+            raise Wrong(
+                f"grad_{name}: None, where {name} alone requires grad",
+                f"grad_{name}",
+                "is needs_input_grad asked of the right input?",
+            )
+        found = gradients(subject, inputs)
+        words = f"{{}}, where {name} alone requires grad"
+        compare(subject, inputs, found, [every[name]], words)
+
+
+def check_recorded(subject: Subject) -> None:
+    """create_graph changes no gradient."""
+    inputs = subject.inputs()
+    expected = gradients(subject, inputs)
+    try:
+        found = gradients(subject, inputs, create_graph=True)
+    except RuntimeError as error:
+        if _refuses_twice(error):
+            return
+        raise
+    compare(subject, inputs, found, expected, "{} with create_graph=True")
+
+
+def check_contract(subject: Subject) -> None:
+    """Autograd sums a gradient that is too large: look at what backward itself returns."""
+    inputs = subject.inputs()
+    returned, error = returned_gradients(subject.checks, inputs)
+    if returned is None:
+        raise error or Wrong("backward is never called, though an input requires grad")
+    if error is None:
+        _contract(subject, inputs, returned)
+    elif not isinstance(error, Wrong):
+        raise error
+
+
+def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
+    for name, value, gradient in zip(subject.names, inputs, returned, strict=False):
+        if not (isinstance(value, Tensor) and value.requires_grad):
+            continue
+        if gradient is not None and gradient.shape != value.shape:
+            sizes = f"{shape_of(gradient)}, the shape of {name} is {shape_of(value)}"
+            words = f"grad_{name}: {sizes}; autograd sums it silently"
+            raise Wrong(words, f"grad_{name}", f"sum_to_size({name}.shape)")
+
+
+IN_ORDER = "reads memory in order; .contiguous() mends it"
+
+
+def _check_weights(
+    subject: Subject, usual: Weights, special: Weights, words: str
+) -> None:
+    inputs = subject.inputs()
+    expected = gradients(subject, inputs, usual)
+    compare(subject, inputs, gradients(subject, inputs, special), expected, words)
+
+
+def check_strided(subject: Subject) -> None:
+    def strided(end: Tensor) -> Tensor:
+        return permuted(contiguous(end))
+
+    _check_weights(subject, contiguous, strided, f"wrong: {IN_ORDER} ({{}})")
+
+
+def check_expanded(subject: Subject) -> None:
+    _check_weights(subject, ones, expanded, f"wrong: {IN_ORDER} ({{}})")
+
+
+def check_scaled(subject: Subject) -> None:
+    """Backward is linear in grad_output."""
+    inputs = subject.inputs()
+    usual = gradients(subject, inputs)
+    found = gradients(subject, inputs, lambda end: 2 * contiguous(end))
+    hint = "multiply by grad_output"
+    for name, one, two in zip(subject.needed(inputs), found, usual, strict=True):
+        if two.any() and diagnose(one, two, subject.scene(name, inputs)) is None:
+            words = f"grad_{name}: grad_output is ignored: the same for twice as much"
+            raise Wrong(words, f"grad_{name}", hint)
+    expected = [2 * one for one in usual]
+    try:
+        compare(subject, inputs, found, expected, "{} for twice the grad_output")
+    except Wrong:
+        if not subject.hands_on:  # a gradient that is clipped is
+            raise
+
+
+UNMARKED = "add it, or ctx.mark_non_differentiable(...) the output"
+
+
+def check_one_output(subject: Subject) -> None:
+    """Of several outputs one alone is used: the gradients of the others are None, or zeros."""
+    inputs = subject.inputs()
+    count = len(subject.ends(subject.call(inputs)))
+    if count < 2:
+        raise Unasked("one output has a gradient")
+    for at in range(count):
+        outputs = subject.ends(subject.call(inputs))
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        found = seeded_grad(
+            [outputs[at]], needed, [contiguous(outputs[at])], materialize_grads=True
+        )
+        expected = subject.expected(inputs, contiguous, alone=at)
+        words = f"{{}}, of output {subject.positions[at]} alone"
+        _compare_roughly(subject, inputs, found, expected, words, UNMARKED)
+
+
+def check_two_calls(subject: Subject) -> None:
+    """Another call between forward and backward changes nothing."""
+    inputs, others = subject.inputs(), subject.inputs(seed=1)
+    expected = gradients(subject, inputs)
+    outputs = subject.call(inputs)
+    subject.call(others)
+    found = gradients(subject, inputs, outputs=outputs)
+    words = "{} after a second call: what a call saves is shared"
+    compare(subject, inputs, found, expected, words, "keep it on ctx")
+
+
+def check_backward_twice(subject: Subject) -> None:
+    inputs = subject.inputs()
+    outputs = subject.call(inputs)
+    first = gradients(subject, inputs, outputs=outputs, retain_graph=True)
+    first = tuple(one.clone() for one in first)
+    try:
+        again = gradients(subject, inputs, outputs=outputs, retain_graph=True)
+    except Exception as error:
+        error.add_note("in a second backward, with retain_graph=True")
+        raise
+    words = "{} in a second backward, with retain_graph=True"
+    compare(subject, inputs, again, first, words, "leave what is saved as it is")
+
+
+def check_inputs_stay(subject: Subject) -> None:
+    """Neither pass changes an input, in any precision."""
+    for dtype in (subject.dtype, torch.float32):
+        inputs = [as_type(x, dtype) for x in subject.inputs()]
+        before = [x.detach().clone() if isinstance(x, Tensor) else x for x in inputs]
+        try:
+            outputs = subject.call(inputs)
+        except Exception:  # noqa: BLE001 (it may refuse the type)
+            continue
+        _unchanged(subject, inputs, before, "forward")
+        with suppress(Exception):  # which is told elsewhere
+            gradients(subject, inputs, outputs=outputs)
+        _unchanged(subject, inputs, before, "backward")
+
+
+def _unchanged(
+    subject: Subject, inputs: Sequence[Any], before: Sequence[Any], method: str
+) -> None:
+    for name, one, two in zip(subject.names, inputs, before, strict=True):
+        if isinstance(one, Tensor) and not torch.equal(
+            one.detach().nan_to_num(), two.nan_to_num()
+        ):
+            kind = f" of {str(one.dtype)[6:]}" if one.dtype != subject.dtype else ""
+            words = f"{method} changes {name}{kind} in place"
+            raise Wrong(words, method, f"clone it first, or ctx.mark_dirty({name})")
+
+
+def check_grad_output_stays(subject: Subject) -> None:
+    inputs = subject.inputs()
+    kept: list[tuple[Tensor, Tensor]] = []
+
+    def noted(end: Tensor) -> Tensor:
+        weight = contiguous(end)
+        kept.append((weight, weight.clone()))
+        return weight
+
+    gradients(subject, inputs, noted)
+    if not all(torch.equal(one, two) for one, two in kept):
+        raise Wrong("backward changes grad_output in place", hint="clone it first")
+
+
+def check_freed(subject: Subject) -> None:
+    """An output that ctx holds is in a reference cycle with it."""
+    gc.disable()
+    try:
+        outputs = subject.call(subject.inputs())
+        alive = [weakref.ref(output) for output in outputs]
+        del outputs
+        if any(output() is not None for output in alive):
+            words = "an output stays in memory: it is kept on ctx, in a reference cycle"
+            raise Wrong(words, "saves", "ctx.save_for_backward(...)")
+    finally:
+        gc.enable()
+
+
+def check_changed_input(subject: Subject) -> None:
+    """Backward refuses an input that was changed since, or gives the old gradient."""
+    inputs = subject.inputs()
+    expected = gradients(subject, inputs)
+    for at, name in enumerate(subject.names):
+        inputs = subject.inputs()
+        outputs = subject.call(inputs)
+        changed = inputs[at]
+        if not isinstance(changed, Tensor) or name in subject.dirty:
+            continue
+        with torch.no_grad():
+            changed.copy_(changed == 0)
+        try:
+            found = gradients(subject, inputs, outputs=outputs)
+        except RuntimeError as error:
+            if "inplace" not in str(error):
+                raise
+            continue
+        words = f"silently wrong where {name} is changed after the forward: it is kept on ctx as it is"
+        hint = f"ctx.save_for_backward({name}) notices"
+        compare(subject, inputs, found, expected, words, hint)
+
+
+TWICE = "mark it once_differentiable, or save inputs and outputs alone"
+
+
+SLOPES = 1e-3  # the part of a second derivative that differences are off by
+
+
+def _refuses_twice(error: Exception) -> bool:
+    """Whether it says that there is no second derivative."""
+    return any(words in str(error) for words in ONCE)
+
+
+def check_second(subject: Subject) -> None:
+    """The derivative of each gradient is right, or refused."""
+    inputs = subject.inputs()
+
+    def firsts(*called: Any) -> tuple[Tensor, ...]:
+        given, weights = called[: len(inputs)], called[len(inputs) :]
+        ends = subject.ends(subject.call(given))
+        with torch.enable_grad():
+            needed = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
+            total = sum((e * w).sum() for e, w in zip(ends, weights, strict=True))
+            return torch.autograd.grad(
+                total, needed, create_graph=True, materialize_grads=True
+            )
+
+    if subject.single:
+        raise Unasked("it computes in float32")
+    ends = subject.ends(subject.call(inputs))
+    leaves = [*inputs, *(contiguous(end.detach()).requires_grad_() for end in ends)]
+    needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
+    names = [*subject.needed(inputs), *["grad_output"] * len(ends)]
+    try:
+        found = [*_seconds(firsts(*leaves), needed)]
+    except RuntimeError as error:
+        if _refuses_twice(error):
+            return
+        raise
+    for name, gradient, at in zip(names, found, range(len(found)), strict=True):
+        slope = _slope(firsts, leaves, needed[at])
+        largest = float(slope.abs().max()) if slope.numel() else 0.0
+        off = float((gradient - slope).abs().max()) if slope.numel() else 0.0
+        if off > SLOPES * (1 + largest):
+            part = 100 * off / max(largest, float(gradient.abs().max()))
+            words = f"silently wrong by {part:.0f} %, by {name}"
+            raise Wrong(words, "saves", TWICE)
+
+
+def _seconds(first: Sequence[Tensor], needed: Sequence[Tensor]) -> Iterator[Tensor]:
+    end = _mixed(first)
+    if not end.requires_grad:
+        yield from map(torch.zeros_like, needed)
+        return
+    yield from torch.autograd.grad(end, needed, materialize_grads=True)
+
+
+def _mixed(first: Sequence[Tensor]) -> Tensor:
+    """A number that depends on every element of the gradients."""
+    seed_generator(3)
+    total = torch.zeros((), dtype=torch.double)
+    for one in first:
+        total = total + (one * torch.randn(one.shape, dtype=torch.double)).sum()
+    return total
+
+
+def _slope(firsts: Callable[..., Any], leaves: Sequence[Any], value: Tensor) -> Tensor:
+    """Differences of the mixed gradients along each element."""
+    slope = torch.zeros(value.numel(), dtype=torch.double)
+    step = 1e-5
+    for index in range(value.numel()):
+        sides = []
+        for sign in (1, -1):
+            moved = value.detach().clone(memory_format=torch.contiguous_format)
+            moved.view(-1)[index] += sign * step
+            moved.requires_grad_()
+            called = [moved if x is value else x for x in leaves]
+            sides.append(float(_mixed(firsts(*called)).detach()))
+        slope[index] = (sides[0] - sides[1]) / (2 * step)
+    return slope.reshape(value.shape)
+
+
+# --- Of other inputs.
+
+
+def check_strided_inputs(subject: Subject) -> None:
+    """Neither the order of an input's elements in memory nor rows in one memory change a gradient."""
+    for words, layout in (("not contiguous", permuted), *LAYOUTS[:1]):
+        for alone in ("", *subject.needed(subject.inputs())):
+            usual = subject.inputs()
+            pairs = zip(subject.names, usual, strict=True)
+            some = [with_layout(x, layout) if alone in ("", n) else x for n, x in pairs]
+            same = [with_layout(x, torch.Tensor.contiguous) for x in some]
+            expected = gradients(subject, same)
+            try:
+                outputs = subject.call(some)
+            except Exception:  # noqa: BLE001 (it may refuse the layout)
+                continue
+            told = f"wrong where {alone or 'an input'} is {words}: {IN_ORDER} ({{}})"
+            found = gradients(subject, some, outputs=outputs)
+            compare(subject, some, found, expected, told)
+            _same_outputs(subject, outputs, subject.call(same), f"of inputs {words}")
+
+
+def _same_outputs(
+    subject: Subject, found: Sequence[Tensor], expected: Sequence[Tensor], words: str
+) -> None:
+    for at, (one, two) in enumerate(zip(found, expected, strict=True)):
+        scene = Scene("output", tolerance=subject.tolerance)
+        told = diagnose(one.detach(), two.detach(), scene)
+        if told is not None:
+            raise Wrong(f"output {at}: {told}, {words}", "forward")
+
+
+def check_empty(subject: Subject) -> None:
+    tried = False
+    for name, arguments in subject.checks.EMPTY_CASES.items():
+        case = Case(name, dict(arguments))
+        inputs = make_inputs(subject.checks, case, None)
+        try:
+            outputs = subject.call(inputs)
+            found = gradients(subject, inputs, outputs=outputs)
+        except Exception as error:  # noqa: BLE001 (it may refuse them)
+            if subject.stage == "backward":
+                subject.note(f"raises of empty inputs: {first_line(error)}")
+            continue
+        tried = True
+        for one, at in zip(found, subject.needed(inputs), strict=True):
+            if one.numel() and not one.isfinite().all():
+                subject.note(f"grad_{at} is not finite of empty inputs")
+    if not tried:
+        raise Unasked("it takes no empty inputs")
+
+
+def check_sizes(subject: Subject) -> None:
+    """Other sizes of each dim, among them 1."""
+    tried = False
+    for name, arguments in subject.checks.FURTHER_CASES.items():
+        inputs = make_inputs(subject.checks, Case(name, dict(arguments)), None)
+        if not subject.takes(inputs):
+            continue
+        tried = True
+        call = describe(subject.names, inputs)
+        _derivative(subject, inputs, f" of {call}")
+    if not tried:
+        raise Unasked("it takes no other sizes")
+
+
+def check_ranks(subject: Subject) -> None:
+    """Data with one more leading dim, all sizes equal: a gradient may be refused, not be silently wrong."""
+    if subject.asked.declared:
+        raise Unasked("the shapes are declared")
+    usual = subject.inputs()
+    tensors = [x for x in usual if isinstance(x, Tensor)]
+    rank = max(x.ndim for x in tensors)
+    tried = False
+    for further in (1, 2):
+        size = (3,) * (rank + further)
+        inputs = [
+            (
+                _drawn(x, size if x.ndim == rank else size[: x.ndim])
+                if isinstance(x, Tensor)
+                else x
+            )
+            for x in usual
+        ]
+        if not subject.takes(inputs) or not subject.takes(inputs, backward=True):
+            continue
+        tried = True
+        _derivative(subject, inputs, f" of {describe(subject.names, inputs)}")
+    if not tried:
+        raise Unasked("it takes no other ranks")
+
+
+def _drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Values of that shape: as many of the usual ones as it takes, each a little different."""
+    flat = usual.detach().flatten()
+    count = torch.Size(shape).numel()
+    values = flat.repeat(count // max(flat.numel(), 1) + 1)[:count]
+    if usual.is_floating_point():
+        seed_generator(8)
+        values = values * (1 + 0.2 * torch.rand(count)).to(values.dtype)
+    return values.reshape(shape).to(usual.dtype).requires_grad_(usual.requires_grad)
+
+
+def check_broadcast(subject: Subject) -> None:
+    """An input with a dim of 1, or fewer dims, where nobody declared its shape."""
+    usual = subject.inputs()
+    if subject.asked.declared or len(subject.checks.DIFFERENTIABLE) < 2:
+        raise Unasked("the shapes are declared, or there is one input")
+    for name in subject.needed(usual):
+        at = subject.names.index(name)
+        for smaller in (lambda x: x[:1], lambda x: x[0]):
+            if not usual[at].ndim:
+                continue
+            value = smaller(usual[at].detach()).clone().requires_grad_()
+            inputs = [*usual[:at], value, *usual[at + 1 :]]
+            if not subject.takes(inputs, backward=True):
+                continue
+            call = describe(subject.names, inputs)
+            try:
+                _derivative(subject, inputs)
+                _contract(
+                    subject, inputs, returned_gradients(subject.checks, inputs)[0] or ()
+                )
+            except Wrong as wrong:
+                subject.note(f"not for {call}, which broadcasts: {wrong.words}")
+                return
+
+
+def check_values(subject: Subject) -> None:
+    """Large values, and those about the numbers that the text names."""
+    if subject.surrogate:
+        raise Unasked("the gradient is not the derivative")
+    checks = subject.checks
+    question = slopes_alone if checks.REFERENCE is None else other_values
+    try:
+        found = question(checks, subject.inputs())
+    except Exception:  # noqa: BLE001 (it may refuse them)
+        raise Unasked("it refuses other values") from None
+    if found is not None and not (found.legal or found.raised):
+        raise Wrong(f"grad_{found.name}: {found.words}", f"grad_{found.name}")
+
+
+def _check_dtype(subject: Subject, dtype: torch.dtype) -> None:
+    if dtype == subject.dtype:
+        raise Unasked("the other checks use it")
+    inputs = [as_type(x, dtype) for x in subject.inputs()]
+    exact = [as_type(x, subject.dtype) for x in inputs]
+    outputs = subject.call(inputs)
+    if subject.surrogate and dtype != torch.float32:
+        raise Unasked("the gradient is not the derivative")
+    _roughly(subject, inputs, outputs, exact, str(dtype)[6:])
+
+
+def _roughly(
+    subject: Subject,
+    inputs: Sequence[Any],
+    outputs: Any,
+    exact: Sequence[Any],
+    words: str,
+) -> None:
+    found = gradients(subject, inputs, outputs=outputs)
+    expected = gradients(subject, exact)
+    part = FEW_DIGITS / 10 if words == "float32" else 4 * FEW_DIGITS
+    for name, one, two in zip(subject.needed(inputs), found, expected, strict=True):
+        off = (one.to(two.dtype) - two).norm()
+        if two.isfinite().all() and not off <= part * (two.norm() + 1):
+            raise Wrong(
+                f"grad_{name}: wrong in {words}: off by {off:.2g} of {two.norm():.2g}",
+                f"grad_{name}",
+            )
+
+
+def check_float32(subject: Subject) -> None:
+    _check_dtype(subject, torch.float32)
+
+
+def check_bfloat16(subject: Subject) -> None:
+    try:
+        _check_dtype(subject, torch.bfloat16)
+    except RuntimeError as error:
+        raise Unasked(f"not in bfloat16: {first_line(error)}") from None
+
+
+def check_autocast(subject: Subject) -> None:
+    inputs = [as_type(x, torch.float32) for x in subject.inputs()]
+    if subject.surrogate or not subject.takes(inputs, backward=True):
+        raise Unasked("it takes no float32")
+    exact = [as_type(x, subject.dtype) for x in inputs]
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs = subject.call(inputs)
+        gradients(subject, inputs, outputs=outputs)
+    except Exception as error:  # noqa: BLE001 (it may refuse that)
+        subject.note(f"not under autocast: {first_line(error)}; custom_fwd casts")
+        raise Unasked("it raises under autocast") from None
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = subject.call(inputs)
+    _roughly(subject, inputs, outputs, exact, "autocast")
+
+
+def check_checkpoint(subject: Subject) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    inputs = subject.inputs()
+    expected = gradients(subject, inputs)
+
+    def call(*given: Any) -> Any:
+        return subject.call(given)
+
+    outputs: Any = checkpoint(call, *inputs, use_reentrant=False)
+    found = gradients(subject, inputs, outputs=outputs)
+    compare(subject, inputs, found, expected, "{} under checkpoint")
+
+
+# --- The transforms of torch.func, of a Function that has setup_context.
+
+
+def _needs_transforms(subject: Subject, mapped: bool) -> tuple[int, ...]:
+    if not subject.transforms:
+        raise Unasked("not supported: forward takes ctx")
+    if mapped and not subject.maps:
+        raise Unasked("not supported: no vmap, nor generate_vmap_rule")
+    if subject.dirty:
+        raise Unasked("not supported: it changes an input in place")
+    named = subject.needed(subject.inputs())
+    return tuple(at for at, name in enumerate(subject.names) if name in named)
+
+
+def _loss(subject: Subject, *inputs: Any) -> Tensor:
+    """A number that depends on every output, of which no gradient is constant."""
+    ends = subject.call(inputs)
+    some = [ends[at] for at in subject.positions]
+    return torch.stack([(x * contiguous(x)).sum() + (x * x).sum() for x in some]).sum()
+
+
+def check_func_grad(subject: Subject) -> None:
+    argnums = _needs_transforms(subject, mapped=False)
+    inputs = subject.inputs()
+    needed = [inputs[at] for at in argnums]
+    expected = torch.autograd.grad(_loss(subject, *inputs), needed)
+    given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+    found = torch.func.grad(partial(_loss, subject), argnums=argnums)(*given)
+    compare(subject, inputs, found, expected, "{} in torch.func.grad")
+
+
+def _batch(subject: Subject) -> tuple[list[list[Any]], list[Any], tuple[Any, ...]]:
+    """Three calls, and all of them as one."""
+    samples = [
+        [x.detach() if isinstance(x, Tensor) else x for x in subject.inputs(seed=seed)]
+        for seed in range(3)
+    ]
+    dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
+    columns = zip(*samples, strict=True)
+    batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
+    return samples, batch, dims
+
+
+def check_vmap(subject: Subject) -> None:
+    _needs_transforms(subject, mapped=True)
+    samples, batch, dims = _batch(subject)
+    found = torch.func.vmap(lambda *x: subject.call(x), dims, randomness="same")(*batch)
+    each = zip(*(subject.call(sample) for sample in samples), strict=True)
+    _same_outputs(subject, found, [torch.stack(values) for values in each], "mapped")
+
+
+def check_vmap_of_grad(subject: Subject) -> None:
+    argnums = _needs_transforms(subject, mapped=True)
+    samples, batch, dims = _batch(subject)
+    gradient = torch.func.grad(partial(_loss, subject), argnums=argnums)
+    found = torch.func.vmap(gradient, dims, randomness="same")(*batch)
+    each = zip(*(gradient(*sample) for sample in samples), strict=True)
+    expected = [torch.stack(values) for values in each]
+    names = subject.needed(subject.inputs())
+    for name, one, two in zip(names, found, expected, strict=True):
+        told = diagnose(one, two, Scene(name, tolerance=subject.tolerance))
+        if told is not None:
+            raise Wrong(f"grad_{name}: {told}, mapped", f"grad_{name}")
+
+
+def check_compile(subject: Subject) -> None:
+    if not subject.asked.compile:
+        raise Unasked("say --compile")
+    inputs = subject.inputs()
+    compiled = torch.compile(subject.function.apply, backend="aot_eager")
+    found = gradients(subject, inputs, outputs=as_tuple(compiled(*inputs)))
+    compare(subject, inputs, found, gradients(subject, inputs), "{} when compiled")
+
+
+CHECKS: dict[str, Callable[[Subject], None]] = {
+    "outputs": check_outputs,
+    "gradient": check_gradient,
+    "gradient of a scaled grad_output": check_scaled,
+    "gradient of a strided grad_output": check_strided,
+    "gradient of an expanded grad_output": check_expanded,
+    "gradient of one output alone": check_one_output,
+    "gradient of each input alone": check_each_alone,
+    "gradient with create_graph": check_recorded,
+    "shapes that backward returns": check_contract,
+    "two calls before one backward": check_two_calls,
+    "backward twice, with retain_graph": check_backward_twice,
+    "inputs stay as they are": check_inputs_stay,
+    "grad_output stays as it is": check_grad_output_stays,
+    "outputs are freed": check_freed,
+    "input changed after the forward": check_changed_input,
+    "second derivative": check_second,
+    "strided inputs": check_strided_inputs,
+    "empty inputs": check_empty,
+    "other sizes": check_sizes,
+    "other ranks": check_ranks,
+    "inputs that broadcast": check_broadcast,
+    "other values": check_values,
+    "float32": check_float32,
+    "bfloat16": check_bfloat16,
+    "autocast": check_autocast,
+    "checkpoint": check_checkpoint,
+    "torch.func.grad": check_func_grad,
+    "vmap": check_vmap,
+    "vmap of torch.func.grad": check_vmap_of_grad,
+    "torch.compile": check_compile,
+}
+
+
+# --- All of them.
+
+PLACES = ("forward", "backward", "saves")
+CLAIMED = ("vmap", "vmap of torch.func.grad", "torch.func.grad")
+
+
+def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
+    """What becomes of a check."""
+    try:
+        CHECKS[name](subject)
+    except Wrong as wrong:
+        place = lines.get(wrong.place) or lines["backward"]
+        return Result(name, "failed", wrong.words, place, wrong.hint)
+    except Unasked as reason:
+        return Result(name, "skipped", str(reason))
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return _of_error(subject, name, error, lines)
+    return Result(name, "passed")
+
+
+def _of_error(
+    subject: Subject, name: str, error: Exception, lines: dict[str, int]
+) -> Result:
+    """That it raises: a forward may refuse a call, a backward may not."""
+    refused = subject.stage == "forward" and name not in CLAIMED
+    if refused:
+        return Result(name, "skipped", f"refused: {first_line(error)}")
+    words = " ".join([raised(error), *getattr(error, "__notes__", ())])
+    line = line_of(error, subject.asked.source) or lines["backward"]
+    return Result(name, "failed", words, line)
+
+
+def line_of(error: BaseException, source: str) -> int:
+    """The line of a file in which an error was raised; 0 where it was elsewhere."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [x.lineno or 0 for x in frames if os.path.realpath(x.filename) == source]
+    return lines[-1] if lines else 0
+
+
+NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": []}
+
+
+def judged(request: dict[str, Any]) -> dict[str, Any]:
+    """The results of all checks of a Function, or shapes that it takes, or why there are none."""
+    given = request["function"]
+    asked = Asked(
+        tuple(given["names"]),
+        os.path.realpath(given["place"][1]),
+        tuple(given["dirty"]),
+        tuple(given["numbers"]),
+        *(given[key] for key in ("said", "declared", "compile")),
+    )
+    try:
+        function = named(given["place"])
+        reference = given["reference"] and as_reference(named(given["reference"]))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
+        words = f"cannot be imported: {type(error).__name__}: {first_line(error)}"
+        return {**NOTHING, "failure": {"subject": "module", "words": words}}
+    subjects = [
+        Subject(_checks(request, text), function, reference, asked)
+        for text in given["candidates"]
+    ]
+    at, found = with_inputs(subjects)
+    if isinstance(found, Refused):
+        failure = {"subject": "inputs", "words": found.words, "tried": found.tried}
+        return {**NOTHING, "failure": failure}
+    if not isinstance(found, Subject):
+        return {**NOTHING, "chosen": at, **found._asdict()}
+    results = [*_results(found, given["lines"])]
+    call = describe(found.names, found.inputs())
+    return {
+        "cases": sum(one.status != "skipped" for one in results),
+        "failure": None,
+        "notes": found.notes,
+        "skipped": [],
+        "checks": [one._asdict() for one in results],
+        "call": call,
+    }
+
+
+def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
+    """Each check; where the gradient itself raises, all others would say the same."""
+    if not subject.positions:
+        yield Result("gradient", "skipped", "no output has a gradient")
+        return
+    broken = False
+    for name in CHECKS:
+        if broken:
+            yield Result(name, "skipped", "the gradient raises")
+            continue
+        result = ask(subject, name, lines)
+        broken = name == "gradient" and not subject.takes(subject.inputs(), True)
+        yield result
+
+
+def _checks(request: dict[str, Any], text: str) -> Any:
+    load("verified_op", request["op"])
+    return load("verified_checks", text)
+
+
+def named(place: Sequence[str]) -> Any:
+    """What a file has by a name."""
+    module, file, root, name = place
+    return attrgetter(name)(import_file(module, file, root))

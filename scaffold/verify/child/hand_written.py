@@ -1,0 +1,429 @@
+"""A Function that was written by hand, with inputs that it takes, in the place of an op and its tests.
+
+In: a class, what it is compared with, and modules of checks that declare its inputs in several ways. Out: a `Subject`; shapes with which
+inputs are to be declared; or why it takes nothing.
+Invariant: inputs are those that the Function takes forwards and backwards, if there are such; what is said of it (which outputs
+have a gradient, whether it draws random numbers) was seen in a call.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, wraps
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from scaffold.verify.child.cases import Case, make_inputs, needs_gradient
+from scaffold.verify.child.derivatives import as_tuple, numeric_gradients
+from scaffold.verify.child.diagnosis import Scene
+from scaffold.verify.child.fast_torch import seeded_grad
+from scaffold.verify.child.op_tests import (
+    backpropagating,
+    making,
+    needs_of,
+    prepared,
+    recording,
+)
+from scaffold.verify.child.refusals import raised
+from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
+
+BASE = Case("base", {})
+DTYPES = (torch.double, torch.float32)
+SEARCHED = 2.0  # seconds for the shapes of one way to declare the inputs
+WAYS = 4  # of these, for which shapes are searched
+DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # of what differences of it tell
+SINGLE = {"rtol": 2e-2, "atol": 2e-2}
+SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
+STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
+NOTICED = 1e-9  # the part of a value that double precision tells apart
+ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
+Weights = Callable[[Tensor], Tensor]
+
+
+class Asked(NamedTuple):
+    """What is known of the Function besides its code."""
+
+    names: tuple[str, ...]  # of its inputs, in the order of forward
+    source: str  # its file
+    dirty: tuple[str, ...] = ()  # inputs that it marks as changed in place
+    numbers: tuple[float, ...] = ()  # those that its text names
+    said: bool = False  # that its gradient is no derivative
+    declared: bool = False  # the user said what its inputs are
+    compile: bool = False
+
+
+class Refused(NamedTuple):
+    """Why no inputs were found."""
+
+    words: str
+    tried: tuple[str, ...] = ()
+
+
+class Subject:
+    """The Function, its inputs, and what was seen of it."""
+
+    def __init__(
+        self, checks: Any, function: Any, reference: Any, asked: Asked
+    ) -> None:
+        self.checks, self.function, self.asked = checks, function, asked
+        self.dirty = asked.dirty
+        self.names: tuple[str, ...] = ()
+        self.notes: list[str] = []
+        self.stage = "forward"  # in which a call is, or ended
+        self.dtype = torch.double
+        self.surrogate = False
+        self._stand_in(reference)
+
+    def _stand_in(self, reference: Any) -> None:
+        """Let the checks ask the Function in the place of an op, with inputs in the order of its forward."""
+        checks, tests = self.checks, self.checks.TESTS
+        made, usual = tests.make, [*checks.NAMES]
+        keys = [*made()]  # `tensors[0]`, `tensors[1]` for `*tensors`
+        self.names = tuple(
+            key
+            for name in self.asked.names
+            for key in keys
+            if key.partition("[")[0] == name.removeprefix("*")
+        )
+
+        @wraps(made)
+        def make(**arguments: Any) -> dict[str, Any]:
+            values = made(**arguments)
+            return {name: self._typed(values[name]) for name in self.names}
+
+        tests.make = staticmethod(make)
+        tests.function = self.function
+        tests.op = staticmethod(_tensors_of(self.function.apply))
+        tests.changed_in_place = self.dirty
+        tests.reference = staticmethod(reference) if reference else None
+        self._settle()
+        checks.NAMES = self.names
+        checks.ATTRIBUTES = {
+            self.names.index(usual[at]): x for at, x in checks.ATTRIBUTES.items()
+        }
+        checks.BROADCAST = {}
+        checks.FORWARD = checks.OWN_FORWARD = checks.OWN_GRADIENT = None
+        checks.VALUES, checks.SCALED, checks.ASKED_MORE = {}, (), False
+
+    def _settle(self) -> None:
+        """Make again what follows from the class of tests."""
+        checks, tests = self.checks, self.checks.TESTS
+        checks.make = making(tests)
+        checks.gradients = backpropagating(tests, attached=True)
+        checks.call_recorder = recording(tests, None, False)
+        checks.OPERATOR = prepared(tests, tests.op)
+        checks.REFERENCE = prepared(tests, tests.reference)
+        checks.DIFFERENTIABLE = tests.differentiable
+        checks.NEEDS = needs_of(tests)
+
+    def _typed(self, value: Any) -> Any:
+        real = isinstance(value, Tensor) and value.is_floating_point()
+        return value.to(self.dtype) if real else value
+
+    # --- Calls.
+
+    def inputs(self, seed: int = 0) -> tuple[Any, ...]:
+        """The inputs of the base case."""
+        return make_inputs(
+            self.checks, Case("base", {"seed": seed} if seed else {}), None
+        )
+
+    def needed(self, inputs: Sequence[Any]) -> list[str]:
+        """The inputs of a call that need gradients."""
+        pairs = zip(self.names, inputs, strict=False)
+        return [name for name, value in pairs if needs_gradient(value)]
+
+    def call(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """The outputs that are tensors."""
+        self.stage = "forward"
+        found = as_tuple(self.checks.OPERATOR(*inputs))
+        self.stage = "backward"
+        return found
+
+    def ends(self, outputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs that have a gradient."""
+        return [outputs[at] for at in self.positions]
+
+    def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
+        """Whether a call runs, and its backward."""
+        try:
+            outputs = self.call(inputs)
+            if backward:
+                backpropagate(outputs, inputs)
+        except Exception:  # noqa: BLE001 (whatever the user's code raises)
+            return False
+        return bool(outputs) and all(bool(x.isfinite().all()) for x in outputs)
+
+    # --- What was seen of it.
+
+    def look(self) -> None:
+        """See in a call which inputs and outputs have gradients, and whether it draws random numbers."""
+        tests = self.checks.TESTS
+        torch.manual_seed(11)
+        first = self.call(self.inputs())
+        torch.manual_seed(12)
+        second = self.call(self.inputs())
+        tests.random = any(
+            x.shape == y.shape and not torch.equal(x.nan_to_num(), y.nan_to_num())
+            for x, y in zip(first, second, strict=True)
+        )
+        tests.differentiable = self._with_gradients()
+        known = bool(tests.differentiable)
+        some = [at for at, x in enumerate(first) if x.requires_grad and known]
+        self.positions = tuple(some)
+        tests.ends = self.positions if len(some) < len(first) else ()
+        tests.has_gradient = self.checks.HAS_GRADIENT = bool(some)
+        self._settle()
+        self.checks.VALUES = {
+            at: self.asked.numbers
+            for at, name in enumerate(self.names)
+            if name in tests.differentiable
+        }
+        self.checks.SCALED = tuple(self.checks.VALUES)
+
+    def _with_gradients(self) -> tuple[str, ...]:
+        """The inputs for which backward has gradients: for those that it never has, it returns None."""
+        inputs = self.inputs()
+        returned: list[Any] = []
+        function: Any = self.function
+
+        def backward(ctx: Any, *grads: Any) -> Any:
+            found = function.backward(ctx, *grads)
+            returned[:] = found if isinstance(found, tuple | list) else (found,)
+            return found
+
+        recorder = type("Recorder", (function,), {"backward": staticmethod(backward)})
+        try:
+            backpropagate(
+                as_tuple(_tensors_of(recorder.apply)(*_copied(inputs))), inputs
+            )
+        except Exception:  # noqa: BLE001 (which is told of the check of gradients)
+            returned.clear()
+        pairs = zip(self.needed(inputs), _needed_of(returned, inputs), strict=False)
+        absent = [name for name, gradient in pairs if gradient is None]
+        if returned and absent:
+            self.note(f"no gradient of {', '.join(absent)}")
+        if returned:
+            return tuple(name for name in self.needed(inputs) if name not in absent)
+        return tuple(self.needed(inputs))
+
+    def note(self, words: str) -> None:
+        """Note something that is no fault."""
+        if words not in self.notes:
+            self.notes.append(words)
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether it computes in float32, whatever its inputs are."""
+        inputs = self.inputs()
+        near = [
+            (x.detach() * (1 + NOTICED)) if needs_gradient(x) else x for x in inputs
+        ]
+        one, two = self.call(inputs), self.call(near)
+        ends = [*zip(self.ends(one), self.ends(two), strict=True)]
+        if any(x.dtype != torch.double for x, _ in ends):
+            return True
+        return all(torch.equal(x, y) for x, y in ends)
+
+    @cached_property
+    def hands_on(self) -> bool:
+        """Whether its outputs are its inputs, so that only the gradient may be another one."""
+        inputs = [x.detach() for x in self.inputs() if needs_gradient(x)]
+        return all(
+            any(x.shape == y.shape and torch.equal(x, y) for x in inputs)
+            for y in self.ends(self.call(self.inputs()))
+        )
+
+    @property
+    def transforms(self) -> bool:
+        """Whether torch.func may call it."""
+        return self.function.setup_context is not Function.setup_context
+
+    @property
+    def maps(self) -> bool:
+        own = self.function.vmap is not Function.vmap
+        return own or bool(self.function.generate_vmap_rule)
+
+    @property
+    def tolerance(self) -> dict[str, float]:
+        """Of what is computed twice."""
+        return SAME_SINGLE if self.single else SAME
+
+    @property
+    def cases(self) -> Iterator[Case]:
+        """Those that it takes of what a generated test has: with and without optional inputs, of two sizes."""
+        for name, arguments in self.checks.CASES.items():
+            case = Case(name, dict(arguments))
+            if name == "base" or self.takes(make_inputs(self.checks, case, None)):
+                yield case
+
+    def scene(self, name: str, inputs: Sequence[Any], exact: bool = True) -> Scene:
+        """What a gradient is compared with."""
+        rough = SINGLE if self.single else DOUBLE
+        return Scene(
+            f"grad_{name}",
+            value=inputs[self.names.index(name)].detach(),
+            factors={
+                n: x.detach()
+                for n, x in zip(self.names, inputs, strict=False)
+                if needs_gradient(x)
+            },
+            tolerance=self.tolerance if exact else rough,
+        )
+
+    def expected(
+        self, inputs: Sequence[Any], weights: Weights, alone: int | None = None
+    ) -> list[Tensor]:
+        """The gradients of the reference, or differences; NaN where these tell nothing."""
+        chosen = self.positions if alone is None else (self.positions[alone],)
+
+        def ends(function: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
+            return lambda *given: tuple(as_tuple(function(*given))[at] for at in chosen)
+
+        if self.checks.REFERENCE is not None:
+            outputs = ends(self.checks.REFERENCE)(*inputs)
+            return [*backpropagate(outputs, inputs, weights)]
+        seen = SimpleNamespace(
+            OPERATOR=ends(self.checks.OPERATOR),
+            gradients=lambda _, leaves: tuple(weights(x.detach()) for x in leaves),
+        )
+        if not self.single:
+            return numeric_gradients(seen, inputs)
+        one, two = (numeric_gradients(seen, inputs, step) for step in STEPS_OF_SINGLE)
+        return [
+            x.where(torch.isclose(x, y, **SINGLE), torch.nan)
+            for x, y in zip(one, two, strict=True)
+        ]
+
+    def is_surrogate(self, expected: Sequence[Tensor]) -> bool:
+        """Whether a gradient that is not the derivative may be meant; it is noted."""
+        if self.checks.REFERENCE is not None:
+            return False
+        flat = any(one.numel() and not one.nan_to_num().any() for one in expected)
+        why = "the forward hands its input on" if self.hands_on else ""
+        why = "the derivative is 0" if flat else why
+        if not (why or self.asked.said):
+            return False
+        self.surrogate = True
+        why = f" ({why})" if why else ""
+        self.note(
+            f"the gradient is not that of the forward{why}; if it is meant, --reference says of what it is"
+        )
+        return True
+
+
+def backpropagate(
+    outputs: Sequence[Tensor], inputs: Sequence[Any], weights: Weights = torch.ones_like
+) -> tuple[Tensor, ...]:
+    """The gradients of the inputs that need them, by all outputs that have one."""
+    ends = [x for x in outputs if x.requires_grad]
+    needed = [x for x in inputs if needs_gradient(x)]
+    if not ends:
+        return tuple(map(torch.zeros_like, needed))
+    given = [weights(x.detach()) for x in ends]
+    found: tuple[Tensor, ...] = seeded_grad(ends, needed, given, materialize_grads=True)
+    return found
+
+
+def _tensors_of(apply: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
+    """The outputs of a call that are tensors: a Function may return other values."""
+
+    def call(*inputs: Any) -> tuple[Tensor, ...]:
+        outputs = apply(*inputs)
+        several = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        return tuple(x for x in several if isinstance(x, Tensor))
+
+    return call
+
+
+def _copied(inputs: Sequence[Any]) -> list[Any]:
+    """Tensors that may be changed in place."""
+    return [x.clone() if isinstance(x, Tensor) else x for x in inputs]
+
+
+def _needed_of(returned: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    return [g for g, x in zip(returned, inputs, strict=False) if needs_gradient(x)]
+
+
+def as_reference(found: Any) -> Callable[..., Any]:
+    """A function, or a module in double precision; of a class of modules one of them."""
+    made = (
+        found() if isinstance(found, type) and issubclass(found, nn.Module) else found
+    )
+    return made.double() if isinstance(made, nn.Module) else made
+
+
+# --- Inputs that it takes.
+
+
+def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
+    """The first that takes its inputs, or shapes for it: those that the backward takes before those that the forward alone does."""
+    first = ""
+    for backward in (True, False):
+        for dtype, (at, subject) in product(DTYPES, enumerate(subjects)):
+            subject.dtype = dtype
+            try:
+                outputs = subject.call(subject.inputs())
+                if backward:
+                    backpropagate(outputs, subject.inputs())
+            except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+                first = first or raised(error)
+                if not (subject.stage == "backward" and _is_of_code(error)):
+                    continue
+                backward = False  # no other inputs mend it
+            if subject.takes(subject.inputs(), backward):
+                subject.look()
+                return at, subject
+        for dtype, (at, subject) in product(DTYPES, [*enumerate(subjects)][:WAYS]):
+            subject.dtype = dtype
+            found = _shapes(subject, backward)
+            if isinstance(found, Shapes):
+                return at, found
+            tried = found.tried if found else ()
+    return 0, Refused(first, tried)
+
+
+OF_CODE = (
+    "number of gradients",
+    "expected Variable or None",
+    "must implement",
+    "non-static",
+)
+
+
+def _is_of_code(error: Exception) -> bool:
+    """Whether a backward raises whatever its inputs are."""
+    return any(words in str(error) for words in OF_CODE)
+
+
+def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
+    """Shapes of undeclared inputs that it takes."""
+
+    def run(*inputs: Any) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            given = [
+                (
+                    x.detach().requires_grad_(x.is_floating_point())
+                    if isinstance(x, Tensor)
+                    else x
+                )
+                for x in inputs
+            ]
+            outputs = subject.call(given)
+            if backward:
+                backpropagate(outputs, given)
+        return outputs
+
+    checks = subject.checks
+    seen = SimpleNamespace(
+        OWN_FORWARD=run,
+        FORWARD=None,
+        OPERATOR=run,
+        NAMES=subject.names,
+        INPUT_SHAPES=checks.INPUT_SHAPES,
+        make=checks.make,
+    )
+    return shapes_taken(seen, seconds=SEARCHED, source=subject.asked.source)
