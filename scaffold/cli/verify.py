@@ -132,7 +132,7 @@ TEST_LIMIT, FUNCTION_LIMIT = 600, 60  # seconds
 
 def names_functions(name: str) -> bool:
     """Whether an argument names Functions: of a class, a directory, or a file that holds some and is no test."""
-    path, _, last = name.rpartition(":")
+    path = name.rpartition(":")[0]
     if path.endswith(".py") or Path(name).is_dir():
         return True
     test = re.search(r"(^|/)test_[^/]*$|_test\.py$", name)

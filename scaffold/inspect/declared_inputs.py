@@ -91,7 +91,9 @@ def numbers_in(facts: Facts) -> tuple[float, ...]:
     values = {
         abs(float(node.value))
         for node in nodes
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, int | float)
+        and not isinstance(node.value, bool)
     }
     some = sorted(x for x in values if 1e-3 < x < 1e3)
     return tuple(y for x in some for y in (x, -x, 2 * x, -2 * x, x / 2, -x / 2))

@@ -55,16 +55,12 @@ class Judge:
         self._asked: Question | None = None
         self._again = False
         self.result: Verdict | None = None
+        self.deadline = 0.0  # of the request that is being worked on
 
     @property
     def process(self) -> ChildProcess | None:
         """Where it works."""
         return self._prover.process
-
-    @property
-    def deadline(self) -> float:
-        """Of the request that is being worked on."""
-        return self._prover.deadline
 
     def ask(self, question: Question) -> None:
         """Begin with a Function."""
@@ -79,7 +75,7 @@ class Judge:
         self._take()
 
     def _take(self) -> None:
-        found = self._prover.result
+        found, self.deadline = self._prover.result, self._prover.deadline
         if found is None or self._asked is None:
             return
         if not found.shapes or self._again:
@@ -88,6 +84,7 @@ class Judge:
         self._again = True
         text = _joined(_ways(self._asked)[found.chosen], found.shapes)
         self._prover.ask(_request(self._asked, [text], found.conditions))
+        self.deadline = self._prover.deadline
 
     def close(self) -> None:
         """End the process."""

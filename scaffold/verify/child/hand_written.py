@@ -195,7 +195,9 @@ class Subject:
             returned[:] = found if isinstance(found, tuple | list) else (found,)
             return found
 
-        recorder = type("Recorder", (function,), {"backward": staticmethod(backward)})
+        recorder: Any = type(
+            "Recorder", (function,), {"backward": staticmethod(backward)}
+        )
         try:
             backpropagate(
                 as_tuple(_tensors_of(recorder.apply)(*_copied(inputs))), inputs
@@ -294,7 +296,7 @@ class Subject:
             return numeric_gradients(seen, inputs)
         one, two = (numeric_gradients(seen, inputs, step) for step in STEPS_OF_SINGLE)
         return [
-            x.where(torch.isclose(x, y, **SINGLE), torch.nan)
+            x.where(torch.isclose(x, y, rtol=2e-2, atol=2e-2), torch.nan)
             for x, y in zip(one, two, strict=True)
         ]
 
@@ -366,9 +368,10 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
         for dtype, (at, subject) in product(DTYPES, enumerate(subjects)):
             subject.dtype = dtype
             try:
-                outputs = subject.call(subject.inputs())
+                inputs = subject.inputs()
+                outputs = subject.call(inputs)
                 if backward:
-                    backpropagate(outputs, subject.inputs())
+                    backpropagate(outputs, inputs)
             except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
                 first = first or raised(error)
                 if not (subject.stage == "backward" and _is_of_code(error)):
