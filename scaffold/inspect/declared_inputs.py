@@ -31,8 +31,8 @@ class Entry(NamedTuple):
         """The entry, with the dims of its shape."""
         if self.value:
             return f"{self.name} = {self.value}"
-        inner = "; ".join(filter(None, (dims or "..." * bool(self.trait), self.trait)))
-        shape = f"[{inner}]" if inner else ""
+        trait = f"; {self.trait}" if self.trait else ""
+        shape = f"[{dims}{trait}]" if dims or trait else ""
         return f"{'*' * self.variadic}{self.name}{shape}{'?' * self.optional}"
 
 
@@ -58,8 +58,10 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
     elif _is_constant(facts, item, stated):
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
         values = [Entry(item.name, value=value) for value in VALUES]
-        known = stated.kind == "constant" or "Tensor" in _annotation(item)
-        yield from (*kinds, *values) if known else (*kinds[:1], *values, *kinds[1:])
+        plain = stated.kind != "constant" and "Tensor" not in _annotation(item)
+        if plain and kinds[0].trait == "const":
+            kinds, values = values, kinds
+        yield from (*kinds, *values)
     else:
         yield Entry(item.name)
         yield from (Entry(item.name, value=value) for value in VALUES)

@@ -8,6 +8,7 @@ that is strided) is compared with the same numbers without it, so that a gradien
 import gc
 import os
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -42,6 +43,7 @@ from scaffold.verify.child.modules import load
 from scaffold.verify.child.op_tests import permuted
 from scaffold.verify.child.original import import_file
 from scaffold.verify.child.refusals import first_line, raised
+from scaffold.verify.child.shape_search import OF_SHAPES
 
 BASE = Case("base", {})
 Weights = Callable[[Tensor], Tensor]
@@ -444,11 +446,12 @@ def check_second(subject: Subject) -> None:
 
 
 def _seconds(first: Sequence[Tensor], needed: Sequence[Tensor]) -> Iterator[Tensor]:
+    """The derivatives of the gradients; `backward` meets what was marked once_differentiable, which `grad` passes by."""
     end = _mixed(first)
-    if not end.requires_grad:
-        yield from map(torch.zeros_like, needed)
-        return
-    yield from torch.autograd.grad(end, needed, materialize_grads=True)
+    if end.requires_grad:
+        end.backward()  # type: ignore[no-untyped-call]
+    for leaf in needed:
+        yield torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
 
 
 def _mixed(first: Sequence[Tensor]) -> Tensor:
@@ -542,11 +545,14 @@ def check_sizes(subject: Subject) -> None:
 
 
 def check_ranks(subject: Subject) -> None:
-    """Data with one more leading dim, all sizes equal: a gradient may be refused, not be silently wrong."""
-    if subject.asked.declared:
-        raise Unasked("the shapes are declared")
+    """Data with more dims, all sizes equal: a gradient may be refused, not be silently wrong; of indices and weights nobody knows what they mean there."""
     usual = subject.inputs()
     tensors = [x for x in usual if isinstance(x, Tensor)]
+    alike = len({x.shape for x in tensors}) == 1
+    if not alike or len(subject.needed(usual)) < len(tensors):
+        raise Unasked("its tensors are not alike")
+    if subject.asked.declared:
+        raise Unasked("the shapes are declared")
     rank = max(x.ndim for x in tensors)
     tried = False
     for further in (1, 2):
@@ -559,8 +565,10 @@ def check_ranks(subject: Subject) -> None:
             )
             for x in usual
         ]
-        if not subject.takes(inputs) or not subject.takes(inputs, backward=True):
-            continue
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", OF_SHAPES)
+            if not subject.takes(inputs, backward=True):
+                continue
         tried = True
         _derivative(subject, inputs, f" of {describe(subject.names, inputs)}")
     if not tried:
@@ -581,7 +589,7 @@ def _drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 def check_broadcast(subject: Subject) -> None:
     """An input with a dim of 1, or fewer dims, where nobody declared its shape."""
     usual = subject.inputs()
-    if subject.asked.declared or len(subject.checks.DIFFERENTIABLE) < 2:
+    if not subject.checks.LOOSE or len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("the shapes are declared, or there is one input")
     for name in subject.needed(usual):
         at = subject.names.index(name)
