@@ -17,6 +17,8 @@ from scaffold.inspect.trial_inputs import Argument, guessed
 MOST = 12  # ways
 VALUES = ("0.5", "2", "True")  # of an argument of which nothing is known
 
+LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
+
 
 class Entry(NamedTuple):
     """One input, as `--inputs` has it."""
@@ -98,4 +100,5 @@ def numbers_in(facts: Facts) -> tuple[float, ...]:
         and not isinstance(node.value, bool)
     }
     some = sorted(x for x in values if 1e-3 < x < 1e3)
-    return tuple(y for x in some for y in (x, -x, 2 * x, -2 * x, x / 2, -x / 2))
+    named = (y for x in some for y in (x, -x, 2 * x, -2 * x, x / 2, -x / 2))
+    return (*LARGE, *named)

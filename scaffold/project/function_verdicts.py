@@ -197,6 +197,9 @@ def _lines(facts: Facts) -> Iterator[tuple[str, int]]:
         ("backward", function.backward),
     ):
         yield name, method.node.lineno if method else line
+        changes = facts.changes(method) if method else ()
+        if changes:
+            yield f"{name} changes", getattr(changes[0].node, "lineno", line)
     saver = function.saver
     if saver is not None and saver.ctx is not None:
         saved = [item.step.statement for item in facts.kept(saver)]

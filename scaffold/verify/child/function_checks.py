@@ -330,7 +330,7 @@ def check_inputs_stay(subject: Subject) -> None:
             continue
         outputs = subject.call(inputs)
         _unchanged(subject, inputs, before, "forward")
-        with suppress(Exception):  # which is told elsewhere
+        with suppress(Exception):  # which the check of gradients tells
             gradients(subject, inputs, outputs=outputs)
         _unchanged(subject, inputs, before, "backward")
 
@@ -344,7 +344,9 @@ def _unchanged(
         ):
             kind = f" of {str(one.dtype)[6:]}" if one.dtype != subject.dtype else ""
             words = f"{method} changes {name}{kind} in place"
-            raise Wrong(words, method, f"clone it first, or ctx.mark_dirty({name})")
+            raise Wrong(
+                words, f"{method} changes", f"clone it first, or mark_dirty({name})"
+            )
 
 
 def check_grad_output_stays(subject: Subject) -> None:
@@ -356,9 +358,14 @@ def check_grad_output_stays(subject: Subject) -> None:
         kept.append((weight, weight.clone()))
         return weight
 
-    gradients(subject, inputs, noted)
+    with suppress(Exception):  # which the check of gradients tells
+        gradients(subject, inputs, noted)
     if not all(torch.equal(one, two) for one, two in kept):
-        raise Wrong("backward changes grad_output in place", hint="clone it first")
+        raise Wrong(
+            "backward changes grad_output in place",
+            "backward changes",
+            "clone it first",
+        )
 
 
 def check_freed(subject: Subject) -> None:
@@ -772,6 +779,9 @@ def check_compile(subject: Subject) -> None:
 
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
+    # These two first: the others are asked of copies where they fail.
+    "inputs stay as they are": check_inputs_stay,
+    "grad_output stays as it is": check_grad_output_stays,
     "outputs": check_outputs,
     "gradient": check_gradient,
     "gradient of a scaled grad_output": check_scaled,
@@ -783,8 +793,6 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "shapes that backward returns": check_contract,
     "two calls before one backward": check_two_calls,
     "backward twice, with retain_graph": check_backward_twice,
-    "inputs stay as they are": check_inputs_stay,
-    "grad_output stays as it is": check_grad_output_stays,
     "outputs are freed": check_freed,
     "input changed after the forward": check_changed_input,
     "second derivative": check_second,
@@ -803,11 +811,16 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "vmap of torch.func.grad": check_vmap_of_grad,
     "torch.compile": check_compile,
 }
+# A gradient that is wrong is so of these, too; random numbers depend on the layout and the type.
+DERIVED = ("other sizes", "other ranks", "inputs that broadcast", "other values")
+DERIVED += ("second derivative",)
+OF_NO_CHANCE = ("strided inputs", "float32", "bfloat16", "autocast")
+OF_NO_CHANCE += ("vmap", "vmap of torch.func.grad", "torch.compile")
+OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_output")
 
 
 # --- All of them.
 
-PLACES = ("forward", "backward", "saves")
 CLAIMED = ("vmap", "vmap of torch.func.grad", "torch.func.grad")
 
 
@@ -816,7 +829,8 @@ def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
     try:
         CHECKS[name](subject)
     except Wrong as wrong:
-        place = lines.get(wrong.place) or lines["backward"]
+        method = wrong.place.partition(" ")[0]
+        place = lines.get(wrong.place) or lines.get(method) or lines["backward"]
         return Result(name, "failed", wrong.words, place, wrong.hint)
     except Unasked as reason:
         return Result(name, "skipped", str(reason))
@@ -888,18 +902,33 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
-    """Each check; where the gradient itself raises, all others would say the same."""
+    """Each check, but those that would say again what another one has said."""
     if not subject.positions:
         yield Result("gradient", "skipped", "no output has a gradient")
         return
-    broken = False
+    why = dict.fromkeys(OF_NO_CHANCE, "it is random") if subject.random else {}
     for name in CHECKS:
-        if broken:
-            yield Result(name, "skipped", "the gradient raises")
+        if name in why:
+            yield Result(name, "skipped", why[name])
             continue
         result = ask(subject, name, lines)
-        broken = name == "gradient" and not subject.takes(subject.inputs(), True)
         yield result
+        if result.status == "failed":
+            why |= dict.fromkeys(*_told_again(subject, name))
+
+
+def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
+    """The checks that would say the same as one that has failed."""
+    if failed == "inputs stay as they are":
+        subject.copy_inputs()
+        return ("input changed after the forward",), "inputs are changed"
+    if failed == "grad_output stays as it is":
+        return OF_LAYOUT, "grad_output is changed"
+    if failed != "gradient":
+        return (), ""
+    if subject.takes(subject.inputs(), backward=True):
+        return DERIVED, "the gradient is wrong"
+    return tuple(CHECKS), "the gradient raises"
 
 
 def _checks(request: dict[str, Any], text: str) -> Any:

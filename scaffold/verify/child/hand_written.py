@@ -7,7 +7,7 @@ have a gradient, whether it draws random numbers) was seen in a call.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ class Subject:
         self.notes: list[str] = []
         self.stage = "forward"  # in which a call is, or ended
         self.dtype = torch.double
-        self.surrogate = False
+        self.surrogate = self.random = False
         self._stand_in(reference)
 
     def _stand_in(self, reference: Any) -> None:
@@ -113,7 +113,7 @@ class Subject:
         """Make again what follows from the class of tests."""
         checks, tests = self.checks, self.checks.TESTS
         checks.make = making(tests)
-        checks.gradients = backpropagating(tests, attached=True)
+        checks.gradients = partial(backpropagating(tests, True), laid=torch.clone)
         checks.call_recorder = recording(tests, None, False)
         checks.OPERATOR = prepared(tests, tests.op)
         checks.REFERENCE = prepared(tests, tests.reference)
@@ -168,7 +168,7 @@ class Subject:
         first = self.call(one)
         torch.manual_seed(12)
         second = self.call(two)
-        tests.random = any(
+        self.random = tests.random = any(
             x.shape == y.shape and not torch.equal(x.nan_to_num(), y.nan_to_num())
             for x, y in zip(first, second, strict=True)
         )
@@ -213,6 +213,11 @@ class Subject:
         if returned:
             return tuple(name for name in self.needed(inputs) if name not in absent)
         return tuple(self.needed(inputs))
+
+    def copy_inputs(self) -> None:
+        """Give every call copies of its inputs, since they are changed."""
+        self.checks.TESTS.changed_in_place = self.names
+        self._settle()
 
     def note(self, words: str) -> None:
         """Note something that is no fault."""
