@@ -19,6 +19,8 @@ from scaffold.inspect.surrogates import says_so
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import Meant, dotted
 from scaffold.project.specification import read_options
+from scaffold.render.file_style import PLAIN
+from scaffold.render.op_testing import op_testing_draft
 from scaffold.render.verification import Verification, verification
 from scaffold.spec.build import build
 from scaffold.spec.signature import parse_inputs
@@ -131,6 +133,7 @@ def _request(
         said=says_so(facts),
         declared=stated.inputs is not None,
         compile=stated.compile,
+        questions=op_testing_draft(PLAIN),
     )
     beside = os.path.dirname(os.path.abspath(path))
     return Request(rendered[0].op, "", path=(beside,), function=known)

@@ -112,6 +112,7 @@ class HandWritten(NamedTuple):
     said: bool  # by its text: the gradient is no derivative
     declared: bool  # its inputs are as the user says
     compile: bool
+    questions: str  # the text of op_testing.py, of which some are asked
 
 
 def import_path(root: Path, source: Path) -> tuple[str, ...]:

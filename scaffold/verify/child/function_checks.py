@@ -5,21 +5,24 @@ Invariant: a call that the forward refuses says nothing of the Function. The pro
 that is strided) is compared with the same numbers without it, so that a gradient that is no derivative is held to it too.
 """
 
-import gc
 import os
 import traceback
 import warnings
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from scaffold.verify.child.cases import Case, describe, make_inputs, shape_of
+from scaffold.verify.child.cases import (
+    Case,
+    describe,
+    make_inputs,
+    needs_gradient,
+    shape_of,
+)
 from scaffold.verify.child.derivatives import as_tuple, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
 from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
@@ -44,6 +47,7 @@ from scaffold.verify.child.op_tests import permuted
 from scaffold.verify.child.original import import_file
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shape_search import OF_SHAPES
+from scaffold.verify.child.shared_questions import questions_of
 
 BASE = Case("base", {})
 Weights = Callable[[Tensor], Tensor]
@@ -58,6 +62,9 @@ class Result(NamedTuple):
     words: str = ""
     line: int = 0
     hint: str = ""
+
+
+Check = Callable[[Subject], None]
 
 
 class Wrong(Exception):
@@ -199,19 +206,6 @@ def check_each_alone(subject: Subject) -> None:
         found = gradients(subject, inputs)
         words = f"{{}}, where {name} alone requires grad"
         compare(subject, inputs, found, [every[name]], words)
-
-
-def check_recorded(subject: Subject) -> None:
-    """create_graph changes no gradient."""
-    inputs = subject.inputs()
-    expected = gradients(subject, inputs)
-    try:
-        found = gradients(subject, inputs, create_graph=True)
-    except RuntimeError as error:
-        if _refuses_twice(error):
-            return
-        raise
-    compare(subject, inputs, found, expected, "{} with create_graph=True")
 
 
 def check_contract(subject: Subject) -> None:
@@ -368,41 +362,17 @@ def check_grad_output_stays(subject: Subject) -> None:
         )
 
 
-def check_freed(subject: Subject) -> None:
-    """An output that ctx holds is in a reference cycle with it."""
-    gc.disable()
-    try:
-        outputs = subject.call(subject.inputs())
-        alive = [weakref.ref(output) for output in outputs]
-        del outputs
-        if any(output() is not None for output in alive):
-            words = "an output stays in memory: it is kept on ctx, in a reference cycle"
-            raise Wrong(words, "saves", "ctx.save_for_backward(...)")
-    finally:
-        gc.enable()
-
-
 def check_changed_input(subject: Subject) -> None:
     """Backward refuses an input that was changed since, or gives the old gradient."""
-    inputs = subject.inputs()
-    expected = gradients(subject, inputs)
     for at, name in enumerate(subject.names):
-        inputs = subject.inputs()
-        outputs = subject.call(inputs)
-        changed = inputs[at]
-        if not isinstance(changed, Tensor) or name in subject.dirty:
-            continue
-        with torch.no_grad():
-            changed.copy_(changed == 0)
-        try:
-            found = gradients(subject, inputs, outputs=outputs)
-        except RuntimeError as error:
-            if "inplace" not in str(error):
-                raise
+        if name in subject.dirty:
             continue
         words = f"silently wrong where {name} is changed after the forward: it is kept on ctx as it is"
-        hint = f"ctx.save_for_backward({name}) notices"
-        compare(subject, inputs, found, expected, words, hint)
+        wrong = Wrong(words, "saves", f"ctx.save_for_backward({name}) notices")
+        _answer(
+            lambda at=at: _questions(subject).check_changed(lambda given, _: given[at]),
+            wrong,
+        )
 
 
 TWICE = "mark it once_differentiable, or save inputs and outputs alone"
@@ -690,95 +660,79 @@ def check_autocast(subject: Subject) -> None:
     _roughly(subject, inputs, outputs, exact, "autocast")
 
 
-def check_checkpoint(subject: Subject) -> None:
-    from torch.utils.checkpoint import checkpoint
+# --- The questions that generated tests ask in the same way.
 
-    inputs = subject.inputs()
-    expected = gradients(subject, inputs)
-
-    def call(*given: Any) -> Any:
-        return subject.call(given)
-
-    outputs: Any = checkpoint(call, *inputs, use_reentrant=False)
-    found = gradients(subject, inputs, outputs=outputs)
-    compare(subject, inputs, found, expected, "{} under checkpoint")
+CYCLE = "an output stays in memory: it is kept on ctx, in a reference cycle"
 
 
-# --- The transforms of torch.func, of a Function that has setup_context.
+def _questions(subject: Subject) -> Any:
+    try:
+        return questions_of(subject, subject.asked.questions)
+    except ImportError as error:
+        raise Unasked(f"not asked: {first_line(error)}") from None
 
 
-def _needs_transforms(subject: Subject, mapped: bool) -> tuple[int, ...]:
+def _asking(
+    question: str, words: str, place: str = "backward", hint: str = ""
+) -> Check:
+    """A question of `op_testing.py`, and what it says if the answer is no."""
+
+    def check(subject: Subject) -> None:
+        _answer(getattr(_questions(subject), question), Wrong(words, place, hint))
+
+    return check
+
+
+def _answer(question: Callable[[], None], wrong: Wrong) -> None:
+    try:
+        question()
+    except AssertionError as error:
+        raise wrong from error
+    except BaseException as error:
+        if type(error).__name__ != "Skipped":  # by pytest
+            raise
+        raise Unasked(str(error)) from None
+
+
+def _needs_transforms(subject: Subject, mapped: bool) -> None:
     if not subject.transforms:
         raise Unasked("not supported: forward takes ctx")
     if mapped and not subject.maps:
         raise Unasked("not supported: no vmap, nor generate_vmap_rule")
     if subject.dirty:
         raise Unasked("not supported: it changes an input in place")
-    named = subject.needed(subject.inputs())
-    return tuple(at for at, name in enumerate(subject.names) if name in named)
 
 
-def _loss(subject: Subject, *inputs: Any) -> Tensor:
-    """A number that depends on every output, of which no gradient is constant."""
-    ends = subject.call(inputs)
-    some = [ends[at] for at in subject.positions]
-    return torch.stack([(x * contiguous(x)).sum() + (x * x).sum() for x in some]).sum()
+def _mapping(question: str, words: str) -> Check:
+    """A question about torch.func.vmap, of a Function that supports it."""
+
+    def check(subject: Subject) -> None:
+        _needs_transforms(subject, mapped=True)
+        _asking(question, words)(subject)
+
+    return check
 
 
 def check_func_grad(subject: Subject) -> None:
-    argnums = _needs_transforms(subject, mapped=False)
+    """The transform of torch.func, which calls setup_context, gives autograd's gradient."""
+    _needs_transforms(subject, mapped=False)
+    asked = _questions(subject)
     inputs = subject.inputs()
-    needed = [inputs[at] for at in argnums]
-    expected = torch.autograd.grad(_loss(subject, *inputs), needed)
+    expected = torch.autograd.grad(
+        asked.loss(*inputs), [x for x in inputs if needs_gradient(x)]
+    )
     given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
-    found = torch.func.grad(partial(_loss, subject), argnums=argnums)(*given)
+    found = torch.func.grad(asked.loss, argnums=asked.argnums(given))(*given)
     compare(subject, inputs, found, expected, "{} in torch.func.grad")
-
-
-def _batch(subject: Subject) -> tuple[list[list[Any]], list[Any], tuple[Any, ...]]:
-    """Three calls, and all of them as one."""
-    samples = [
-        [x.detach() if isinstance(x, Tensor) else x for x in subject.inputs(seed=seed)]
-        for seed in range(3)
-    ]
-    dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
-    columns = zip(*samples, strict=True)
-    batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
-    return samples, batch, dims
-
-
-def check_vmap(subject: Subject) -> None:
-    _needs_transforms(subject, mapped=True)
-    samples, batch, dims = _batch(subject)
-    found = torch.func.vmap(lambda *x: subject.call(x), dims, randomness="same")(*batch)
-    each = zip(*(subject.call(sample) for sample in samples), strict=True)
-    _same_outputs(subject, found, [torch.stack(values) for values in each], "mapped")
-
-
-def check_vmap_of_grad(subject: Subject) -> None:
-    argnums = _needs_transforms(subject, mapped=True)
-    samples, batch, dims = _batch(subject)
-    gradient = torch.func.grad(partial(_loss, subject), argnums=argnums)
-    found = torch.func.vmap(gradient, dims, randomness="same")(*batch)
-    each = zip(*(gradient(*sample) for sample in samples), strict=True)
-    expected = [torch.stack(values) for values in each]
-    names = subject.needed(subject.inputs())
-    for name, one, two in zip(names, found, expected, strict=True):
-        told = diagnose(one, two, Scene(name, tolerance=subject.tolerance))
-        if told is not None:
-            raise Wrong(f"grad_{name}: {told}, mapped", f"grad_{name}")
 
 
 def check_compile(subject: Subject) -> None:
     if not subject.asked.compile:
         raise Unasked("say --compile")
-    inputs = subject.inputs()
-    compiled = torch.compile(subject.function.apply, backend="aot_eager")
-    found = gradients(subject, inputs, outputs=as_tuple(compiled(*inputs)))
-    compare(subject, inputs, found, gradients(subject, inputs), "{} when compiled")
+    _asking("test_compile", "torch.compile gives another result")(subject)
 
 
-CHECKS: dict[str, Callable[[Subject], None]] = {
+CHECKS: dict[str, Check] = {
     # These two first: the others are asked of copies where they fail.
     "inputs stay as they are": check_inputs_stay,
     "grad_output stays as it is": check_grad_output_stays,
@@ -789,11 +743,15 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "gradient of an expanded grad_output": check_expanded,
     "gradient of one output alone": check_one_output,
     "gradient of each input alone": check_each_alone,
-    "gradient with create_graph": check_recorded,
+    "gradient with create_graph": _asking(
+        "test_recorded_gradients", "another one with create_graph=True"
+    ),
     "shapes that backward returns": check_contract,
     "two calls before one backward": check_two_calls,
     "backward twice, with retain_graph": check_backward_twice,
-    "outputs are freed": check_freed,
+    "outputs are freed": _asking(
+        "test_output_is_freed_without_gc", CYCLE, "saves", "ctx.save_for_backward(...)"
+    ),
     "input changed after the forward": check_changed_input,
     "second derivative": check_second,
     "strided inputs": check_strided_inputs,
@@ -805,23 +763,29 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "float32": check_float32,
     "bfloat16": check_bfloat16,
     "autocast": check_autocast,
-    "checkpoint": check_checkpoint,
+    "checkpoint": _asking("test_checkpoint", "another gradient under checkpoint"),
     "torch.func.grad": check_func_grad,
-    "vmap": check_vmap,
-    "vmap of torch.func.grad": check_vmap_of_grad,
+    "torch.func.jacrev": _mapping("test_jacrev", "another gradient than autograd's"),
+    "vmap of torch.func.grad": _mapping(
+        "test_vmap_of_grad", "another gradient than of each sample"
+    ),
     "torch.compile": check_compile,
 }
 # A gradient that is wrong is so of these, too; random numbers depend on the layout and the type.
-DERIVED = ("other sizes", "other ranks", "inputs that broadcast", "other values")
-DERIVED += ("second derivative",)
-OF_NO_CHANCE = ("strided inputs", "float32", "bfloat16", "autocast")
-OF_NO_CHANCE += ("vmap", "vmap of torch.func.grad", "torch.compile")
+DERIVED = (
+    *("second derivative", "other sizes", "other ranks"),
+    *("inputs that broadcast", "other values"),
+)
+OF_NO_CHANCE = (
+    *("strided inputs", "float32", "bfloat16", "autocast"),
+    *("torch.func.jacrev", "vmap of torch.func.grad", "torch.compile"),
+)
 OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_output")
 
 
 # --- All of them.
 
-CLAIMED = ("vmap", "vmap of torch.func.grad", "torch.func.grad")
+CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
 
 
 def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
@@ -869,7 +833,7 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
         os.path.realpath(given["place"][1]),
         tuple(given["dirty"]),
         tuple(given["numbers"]),
-        *(given[key] for key in ("said", "declared", "compile")),
+        *(given[key] for key in ("said", "declared", "compile", "questions")),
     )
     try:
         function = named(given["place"])

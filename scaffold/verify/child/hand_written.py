@@ -54,6 +54,7 @@ class Asked(NamedTuple):
     said: bool = False  # that its gradient is no derivative
     declared: bool = False  # the user said what its inputs are
     compile: bool = False
+    questions: str = ""  # the text of op_testing.py
 
 
 class Refused(NamedTuple):

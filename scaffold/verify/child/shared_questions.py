@@ -1,0 +1,48 @@
+"""The questions of `op_testing.py`, the file that generated tests share, asked of one subject without pytest's run.
+
+In: the text of the file, as it is rendered; a `Subject`. Out: an object whose methods are the questions.
+Invariant: a question is the one that every generated op is asked, but its grad_outputs lie in memory in order: how a gradient depends
+on that is a check of its own.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
+from scaffold.verify.child.hand_written import Subject
+from scaffold.verify.child.modules import load
+
+MODULE = "op_testing"
+# Of the class of tests: what a question reads.
+ATTRIBUTES = ("op", "function", "make", "reference", "differentiable", "ends")
+ATTRIBUTES += ("random", "changed_in_place", "has_gradient")
+
+
+def questions_of(subject: Subject, text: str) -> Any:
+    """The questions, with the inputs of the subject; an ImportError where there is no pytest."""
+    module = _module(text)
+    tests = vars(subject.checks.TESTS)
+    stated = {name: tests[name] for name in ATTRIBUTES if name in tests}
+    return type("Asked", (module.OpTests,), stated)()
+
+
+@cache
+def _module(text: str) -> Any:
+    module: Any = load(MODULE, text)
+    module.gradients = _gradients
+    return module
+
+
+def _gradients(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+    """As `op_testing.gradients`, of grad_outputs that are contiguous."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    seed_generator(1)
+    weights = [torch.randn_like(x.detach().contiguous()) for x in outputs]
+    found: tuple[Tensor, ...] = seeded_grad(
+        outputs, needed, weights, materialize_grads=True
+    )
+    return found
