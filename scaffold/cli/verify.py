@@ -116,11 +116,11 @@ def verify(
         show_notes(interpreter.note("run"))
     used = interpreter.path
     if functions:
-        from scaffold.cli.verify_functions import show_verdicts
+        from scaffold.cli.verify_functions import Run, show_verdicts
 
         seconds = FUNCTION_LIMIT if limit is None else limit
-        asked = Asked(used, jobs, seconds, for_programs)
-        show_verdicts(functions, {**said, "compile": compile_}, asked, format_)
+        stated = {**said, "compiled": compile_}
+        show_verdicts(functions, stated, Run(used, jobs, seconds), format_)
         return
     seconds = TEST_LIMIT if limit is None else limit
     found = find_tests(names)

@@ -14,7 +14,6 @@ import typer
 
 from scaffold.annotations import annotation
 from scaffold.cli.output import TERMINAL, say_hint, show_notes, show_object
-from scaffold.cli.verify import Asked
 from scaffold.errors import ConflictError, ScaffoldError
 from scaffold.project.function_verdicts import Question, Stated, judge
 from scaffold.project.hand_written import find_functions
@@ -22,6 +21,10 @@ from scaffold.verify import Verdict, processes_for
 from scaffold.verify.prover import Checked
 
 STATUSES = ("passed", "failed", "not judged")
+SUBJECTS = {
+    "inputs": "takes no inputs that were tried: ",
+    "module": "its module ",
+}
 DECLARE = "say what it takes: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
 
 
@@ -57,9 +60,8 @@ class Judged(NamedTuple):
         """The same in words."""
         failure = self.verdict.failure
         if failure is not None:
-            known = {"inputs": "takes no inputs that were tried", "process": "it is"}
-            subject = known.get(failure.subject, "its module")
-            return f"not judged: {subject}: {failure.words}".replace("it is: ", "")
+            subject = SUBJECTS.get(failure.subject, "")
+            return f"not judged: {subject}{failure.words}"
         if not self.verdict.cases:
             return "no output has a gradient"
         if not self.failed:
@@ -67,10 +69,18 @@ class Judged(NamedTuple):
         return f"{len(self.failed)} of {self.verdict.cases} checks fail"
 
 
+class Run(NamedTuple):
+    """How the processes are run."""
+
+    python: str
+    jobs: int | None
+    limit: int
+
+
 def show_verdicts(
-    names: Sequence[str], said: Mapping[str, Any], asked: Asked, format_: str
+    names: Sequence[str], said: Mapping[str, Any], run: Run, format_: str
 ) -> None:
-    """Judge all that is named and say what came of it; exit with 1 where a check failed, with 2 where something could not be asked."""
+    """Judge all that is named and say what came of it; exit with 1 where a check failed, with 2 where something could not be run."""
     targets = tuple(_target(name) for name in names)
     found = find_functions(targets)
     stated = Stated(**said)
@@ -80,8 +90,8 @@ def show_verdicts(
         for function in meant.functions
         if not function.nested
     ]
-    processes = asked.jobs or processes_for(len(questions))
-    verdicts = judge(questions, asked.python, asked.limit, processes)
+    processes = run.jobs or processes_for(len(questions))
+    verdicts = judge(questions, run.python, run.limit, processes)
     judged = []
     for one in _each(questions, verdicts):
         judged.append(one)

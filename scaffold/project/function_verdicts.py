@@ -38,7 +38,7 @@ class Stated(NamedTuple):
     inputs: str | None = None
     reference: str | None = None
     samples: str | None = None
-    compile: bool = False
+    compiled: bool = False  # torch.compile is asked about, too
 
 
 class Question(NamedTuple):
@@ -131,8 +131,8 @@ def _request(
         dirty=tuple(sorted(facts.marked("mark_dirty") or ())),
         numbers=numbers_in(facts),
         said=says_so(facts),
-        declared=stated.inputs is not None,
-        compile=stated.compile,
+        declared=bool(stated.inputs or stated.samples),
+        compiled=stated.compiled,
         questions=op_testing_draft(PLAIN),
     )
     beside = os.path.dirname(os.path.abspath(path))

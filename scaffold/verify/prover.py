@@ -111,7 +111,7 @@ class HandWritten(NamedTuple):
     numbers: tuple[float, ...]  # those that its text names
     said: bool  # by its text: the gradient is no derivative
     declared: bool  # its inputs are as the user says
-    compile: bool
+    compiled: bool
     questions: str  # the text of op_testing.py, of which some are asked
 
 

@@ -6,10 +6,12 @@ that is strided) is compared with the same numbers without it, so that a gradien
 """
 
 import os
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from scaffold.verify.child.cases import (
     Case,
+    SamplesError,
     describe,
     make_inputs,
     needs_gradient,
@@ -40,6 +43,7 @@ from scaffold.verify.child.hand_written import (
     Refused,
     Subject,
     as_reference,
+    samples_of,
     with_inputs,
 )
 from scaffold.verify.child.modules import load
@@ -364,15 +368,17 @@ def check_grad_output_stays(subject: Subject) -> None:
 
 def check_changed_input(subject: Subject) -> None:
     """Backward refuses an input that was changed since, or gives the old gradient."""
+    asked = _questions(subject)
     for at, name in enumerate(subject.names):
         if name in subject.dirty:
             continue
         words = f"silently wrong where {name} is changed after the forward: it is kept on ctx as it is"
-        wrong = Wrong(words, "saves", f"ctx.save_for_backward({name}) notices")
-        _answer(
-            lambda at=at: _questions(subject).check_changed(lambda given, _: given[at]),
-            wrong,
-        )
+        hint = f"ctx.save_for_backward({name}) notices"
+
+        def pick(inputs: Sequence[Any], _: Any, at: int = at) -> Any:
+            return inputs[at]
+
+        _answer(partial(asked.check_changed, pick), Wrong(words, "saves", hint))
 
 
 TWICE = "mark it once_differentiable, or save inputs and outputs alone"
@@ -497,7 +503,7 @@ def check_empty(subject: Subject) -> None:
             found = gradients(subject, inputs, outputs=outputs)
         except Exception as error:  # noqa: BLE001 (it may refuse them)
             if subject.stage == "backward":
-                subject.note(f"raises of empty inputs: {first_line(error)}")
+                subject.note(f"raises of empty inputs: {_sentence(first_line(error))}")
             continue
         tried = True
         for one, at in zip(found, subject.needed(inputs), strict=True):
@@ -570,10 +576,9 @@ def check_broadcast(subject: Subject) -> None:
         raise Unasked("the shapes are declared, or there is one input")
     for name in subject.needed(usual):
         at = subject.names.index(name)
-        for smaller in (lambda x: x[:1], lambda x: x[0]):
-            if not usual[at].ndim:
-                continue
-            value = smaller(usual[at].detach()).clone().requires_grad_()
+        whole = usual[at].detach()
+        for smaller in (whole[:1], whole[0]) if whole.ndim else ():
+            value = smaller.clone().requires_grad_()
             inputs = [*usual[:at], value, *usual[at + 1 :]]
             if not subject.takes(inputs, backward=True):
                 continue
@@ -640,7 +645,7 @@ def check_bfloat16(subject: Subject) -> None:
     try:
         _check_dtype(subject, torch.bfloat16)
     except RuntimeError as error:
-        raise Unasked(f"not in bfloat16: {first_line(error)}") from None
+        raise Unasked(f"not in bfloat16: {_sentence(first_line(error))}") from None
 
 
 def check_autocast(subject: Subject) -> None:
@@ -653,7 +658,9 @@ def check_autocast(subject: Subject) -> None:
             outputs = subject.call(inputs)
         gradients(subject, inputs, outputs=outputs)
     except Exception as error:  # noqa: BLE001 (it may refuse that)
-        subject.note(f"not under autocast: {first_line(error)}; custom_fwd casts")
+        subject.note(
+            f"not under autocast: {_sentence(first_line(error))}; custom_fwd casts"
+        )
         raise Unasked("it raises under autocast") from None
     with torch.autocast("cpu", torch.bfloat16):
         outputs = subject.call(inputs)
@@ -669,7 +676,7 @@ def _questions(subject: Subject) -> Any:
     try:
         return questions_of(subject, subject.asked.questions)
     except ImportError as error:
-        raise Unasked(f"not asked: {first_line(error)}") from None
+        raise Unasked(f"not asked: {_sentence(first_line(error))}") from None
 
 
 def _asking(
@@ -722,12 +729,13 @@ def check_func_grad(subject: Subject) -> None:
         asked.loss(*inputs), [x for x in inputs if needs_gradient(x)]
     )
     given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
-    found = torch.func.grad(asked.loss, argnums=asked.argnums(given))(*given)
+    argnums = asked.argnums(given)
+    found = torch.func.grad(asked.loss, argnums)(*given)
     compare(subject, inputs, found, expected, "{} in torch.func.grad")
 
 
 def check_compile(subject: Subject) -> None:
-    if not subject.asked.compile:
+    if not subject.asked.compiled:
         raise Unasked("say --compile")
     _asking("test_compile", "torch.compile gives another result")(subject)
 
@@ -809,10 +817,19 @@ def _of_error(
     """That it raises: a forward may refuse a call, a backward may not."""
     refused = subject.stage == "forward" and name not in CLAIMED
     if refused:
-        return Result(name, "skipped", f"refused: {first_line(error)}")
-    words = " ".join([raised(error), *getattr(error, "__notes__", ())])
+        return Result(name, "skipped", f"refused: {_sentence(first_line(error))}")
+    words = ", ".join([_sentence(raised(error)), *getattr(error, "__notes__", ())])
     line = line_of(error, subject.asked.source) or lines["backward"]
     return Result(name, "failed", words, line)
+
+
+LONG = 140  # letters of what an error says
+
+
+def _sentence(text: str) -> str:
+    """The first sentence, if that is not too long."""
+    first = re.split(r"(?<=[a-z)])[.;] ", text)[0].removesuffix(".")
+    return first if len(first) <= LONG else f"{first[:LONG]}..."
 
 
 def line_of(error: BaseException, source: str) -> int:
@@ -828,41 +845,61 @@ NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": 
 def judged(request: dict[str, Any]) -> dict[str, Any]:
     """The results of all checks of a Function, or shapes that it takes, or why there are none."""
     given = request["function"]
-    asked = Asked(
-        tuple(given["names"]),
-        os.path.realpath(given["place"][1]),
-        tuple(given["dirty"]),
-        tuple(given["numbers"]),
-        *(given[key] for key in ("said", "declared", "compile", "questions")),
-    )
     try:
-        function = named(given["place"])
-        reference = given["reference"] and as_reference(named(given["reference"]))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
-        words = f"cannot be imported: {type(error).__name__}: {first_line(error)}"
-        return {**NOTHING, "failure": {"subject": "module", "words": words}}
-    subjects = [
-        Subject(_checks(request, text), function, reference, asked)
-        for text in given["candidates"]
-    ]
-    at, found = with_inputs(subjects)
+        at, found = with_inputs([*_subjects(request)])
+    except SamplesError as error:
+        told = {"subject": "samples", "words": error.words, "hint": error.hint}
+        return NOTHING | {"failure": told}
+    except NotLoadedError as error:
+        return NOTHING | {"failure": {"subject": "module", "words": str(error)}}
     if isinstance(found, Refused):
-        failure = {"subject": "inputs", "words": found.words, "tried": found.tried}
-        return {**NOTHING, "failure": failure}
+        return NOTHING | {"failure": {"subject": "inputs", **found._asdict()}}
     if not isinstance(found, Subject):
         return {**NOTHING, "chosen": at, **found._asdict()}
     results = [*_results(found, given["lines"])]
-    call = describe(found.names, found.inputs())
     return {
         "cases": sum(one.status != "skipped" for one in results),
         "failure": None,
         "notes": found.notes,
         "skipped": [],
         "checks": [one._asdict() for one in results],
-        "call": call,
+        "call": describe(found.names, found.inputs()),
     }
+
+
+def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
+    """The Function with its inputs as each module of checks declares them."""
+    given = request["function"]
+    asked = Asked(
+        tuple(given["names"]),
+        os.path.realpath(given["place"][1]),
+        tuple(given["dirty"]),
+        tuple(given["numbers"]),
+        *(given[key] for key in ("said", "declared", "compiled", "questions")),
+    )
+    function = named(given["place"])
+    reference = given["reference"] and as_reference(named(given["reference"]))
+    samples = given["samples"] and samples_of(named(given["samples"]), asked.names)
+    for text in given["candidates"]:
+        load("verified_op", request["op"])
+        checks = load("verified_checks", text)
+        yield Subject(checks, function, asked, reference, samples)
+
+
+class NotLoadedError(Exception):
+    """A file cannot be imported, or has nothing of that name."""
+
+
+def named(place: Sequence[str]) -> Any:
+    """What a file has by a name."""
+    module, file, root, name = place
+    try:
+        return attrgetter(name)(import_file(module, file, root))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
+        words = f"{type(error).__name__}: {first_line(error)}"
+        raise NotLoadedError(f"cannot be imported: {words}") from None
 
 
 def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
@@ -893,14 +930,3 @@ def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
     if subject.takes(subject.inputs(), backward=True):
         return DERIVED, "the gradient is wrong"
     return tuple(CHECKS), "the gradient raises"
-
-
-def _checks(request: dict[str, Any], text: str) -> Any:
-    load("verified_op", request["op"])
-    return load("verified_checks", text)
-
-
-def named(place: Sequence[str]) -> Any:
-    """What a file has by a name."""
-    module, file, root, name = place
-    return attrgetter(name)(import_file(module, file, root))

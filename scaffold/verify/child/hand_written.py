@@ -16,7 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from scaffold.verify.child.cases import Case, make_inputs, needs_gradient
+from scaffold.verify.child.cases import (
+    Case,
+    make_inputs,
+    needs_gradient,
+    sampled,
+)
 from scaffold.verify.child.derivatives import as_tuple, numeric_gradients
 from scaffold.verify.child.diagnosis import Scene
 from scaffold.verify.child.fast_torch import seeded_grad
@@ -53,7 +58,7 @@ class Asked(NamedTuple):
     numbers: tuple[float, ...] = ()  # those that its text names
     said: bool = False  # that its gradient is no derivative
     declared: bool = False  # the user said what its inputs are
-    compile: bool = False
+    compiled: bool = False
     questions: str = ""  # the text of op_testing.py
 
 
@@ -68,7 +73,12 @@ class Subject:
     """The Function, its inputs, and what was seen of it."""
 
     def __init__(
-        self, checks: Any, function: Any, reference: Any, asked: Asked
+        self,
+        checks: Any,
+        function: Any,
+        asked: Asked,
+        reference: Any = None,
+        samples: "Samples | None" = None,
     ) -> None:
         self.checks, self.function, self.asked = checks, function, asked
         self.dirty = asked.dirty
@@ -77,6 +87,8 @@ class Subject:
         self.stage = "forward"  # in which a call is, or ended
         self.dtype = torch.double
         self.surrogate = self.random = False
+        if samples:
+            _take_samples(checks, samples)
         self._stand_in(reference)
 
     def _stand_in(self, reference: Any) -> None:
@@ -366,6 +378,46 @@ def as_reference(found: Any) -> Callable[..., Any]:
         found() if isinstance(found, type) and issubclass(found, nn.Module) else found
     )
     return made.double() if isinstance(made, nn.Module) else made
+
+
+Samples = list[dict[str, Any]]  # calls: the inputs by name
+
+
+def samples_of(function: Callable[[], Any], names: Sequence[str]) -> Samples:
+    """The calls that the user's function gives: a list of them, or the values of one."""
+
+    @wraps(function)
+    def calls() -> Any:
+        found = function()
+        one = isinstance(found, tuple) and any(isinstance(x, Tensor) for x in found)
+        return [found] if one else found
+
+    return [_by_name(call, names) for call in sampled(calls, names)()]
+
+
+def _by_name(values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """The values of a call; those of `*tensors` are `tensors[0]` and so on."""
+    keys = [name for name in names if not name.startswith("*")]
+    rest = range(len(values) - len(keys))
+    keys += [f"{name[1:]}[{n}]" for name in names if name[0] == "*" for n in rest]
+    return dict(zip(keys, values, strict=True))
+
+
+def _take_samples(checks: Any, samples: Samples) -> None:
+    """Let the inputs be the user's, and nothing else."""
+
+    def make(*, sample: int = 0) -> dict[str, Any]:
+        return {name: _detached(value) for name, value in samples[sample].items()}
+
+    checks.TESTS.make = staticmethod(make)
+    further = {f"sample {at}": {"sample": at} for at in range(1, len(samples))}
+    checks.CASES = {"base": {}, **further}
+    checks.EMPTY_CASES, checks.FURTHER_CASES, checks.ATTRIBUTES = {}, {}, {}
+    checks.LOOSE = False
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 # --- Inputs that it takes.

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 
@@ -24,7 +25,10 @@ def main() -> None:
     _write_line(answers, _loaded())
     sys.dont_write_bytecode = True  # what follows is the user's
     for line in sys.stdin:
-        _write_line(answers, _in_its_process(json.loads(line)))
+        request = json.loads(line)
+        if request["function"]:
+            _load_questions()
+        _write_line(answers, _in_its_process(request))
 
 
 def _write_line(stream: Any, answer: dict[str, Any]) -> None:
@@ -42,6 +46,14 @@ def _loaded() -> dict[str, str]:
         return {"lacks": f"{type(error).__name__}: {error}"}
     torch.set_num_threads(1)
     return {"torch": str(torch.__version__)}
+
+
+def _load_questions() -> None:
+    """Import once what the judgement of a Function needs."""
+    import scaffold.verify.child.function_checks  # noqa: F401
+
+    with suppress(ImportError):  # then it is said of each question
+        import pytest  # noqa: F401
 
 
 def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from scaffold.verify.child.modules import load
 
 MODULE = "op_testing"
 # Of the class of tests: what a question reads.
-ATTRIBUTES = ("op", "function", "make", "reference", "differentiable", "ends")
-ATTRIBUTES += ("random", "changed_in_place", "has_gradient")
+ATTRIBUTES = (
+    *("op", "function", "make", "reference", "differentiable", "ends"),
+    *("random", "changed_in_place", "has_gradient"),
+)
 
 
 def questions_of(subject: Subject, text: str) -> Any:
