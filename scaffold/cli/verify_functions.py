@@ -28,6 +28,9 @@ SUBJECTS = {
 DECLARE = "say what it takes: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
 
 
+NESTED = "passed over: {}, which is defined inside a function"
+
+
 class Judged(NamedTuple):
     """A Function and its verdict."""
 
@@ -63,7 +66,7 @@ class Judged(NamedTuple):
             subject = SUBJECTS.get(failure.subject, "")
             return f"not judged: {subject}{failure.words}"
         if not self.verdict.cases:
-            return "no output has a gradient"
+            return self.verdict.checks[0].words
         if not self.failed:
             return f"{self.verdict.cases} checks pass"
         return f"{len(self.failed)} of {self.verdict.cases} checks fail"
@@ -84,12 +87,12 @@ def show_verdicts(
     targets = tuple(_target(name) for name in names)
     found = find_functions(targets)
     stated = Stated(**said)
-    questions = [
-        Question(meant, function, stated)
-        for meant in found.meant
-        for function in meant.functions
-        if not function.nested
-    ]
+    every = [Question(x, each, stated) for x in found.meant for each in x.functions]
+    questions = [one for one in every if not one.function.nested]
+    notes = (
+        *found.notes,
+        *(NESTED.format(x.function.qualname) for x in every if x.function.nested),
+    )
     processes = run.jobs or processes_for(len(questions))
     verdicts = judge(questions, run.python, run.limit, processes)
     judged = []
@@ -103,7 +106,7 @@ def show_verdicts(
         for line in _annotations(judged):
             typer.echo(line)
     else:
-        _show_rest(judged, found.notes)
+        _show_rest(judged, notes)
     _exit(judged)
 
 

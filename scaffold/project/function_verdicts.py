@@ -24,7 +24,7 @@ from scaffold.render.op_testing import op_testing_draft
 from scaffold.render.verification import Verification, verification
 from scaffold.spec.build import build
 from scaffold.spec.signature import parse_inputs
-from scaffold.verify import Request, Verdict
+from scaffold.verify import Failure, Request, Verdict
 from scaffold.verify.processes import ChildProcess, work_through
 from scaffold.verify.prover import HandWritten, Place, Prover
 
@@ -67,6 +67,10 @@ class Judge:
     def ask(self, question: Question) -> None:
         """Begin with a Function."""
         self._asked, self._again, self.result = question, False, None
+        if question.function.forward is None:
+            failure = Failure("inputs", "its forward is inherited from another file")
+            self.result = Verdict(0, failure)
+            return
         texts = [question.stated.inputs] if question.stated.inputs is not None else None
         self._prover.ask(_request(question, texts or [*map(_joined, _ways(question))]))
         self._take()

@@ -5,6 +5,7 @@ Invariant: a call that the forward refuses says nothing of the Function. The pro
 that is strided) is compared with the same numbers without it, so that a gradient that is no derivative is held to it too.
 """
 
+import linecache
 import os
 import re
 import traceback
@@ -908,6 +909,10 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
         yield Result("gradient", "skipped", "no output has a gradient")
         return
     why = dict.fromkeys(OF_NO_CHANCE, "it is random") if subject.random else {}
+    refusal = _refuses(subject)
+    if refusal:
+        yield Result("gradient", "skipped", f"backward refuses: {refusal}")
+        return
     for name in CHECKS:
         if name in why:
             yield Result(name, "skipped", why[name])
@@ -916,6 +921,17 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
         yield result
         if result.status == "failed":
             why |= dict.fromkeys(*_told_again(subject, name))
+
+
+def _refuses(subject: Subject) -> str:
+    """What a backward says that raises on purpose, whatever it is given."""
+    try:
+        gradients(subject, subject.inputs())
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        line = line_of(error, subject.asked.source)
+        code = linecache.getline(subject.asked.source, line).strip()
+        return first_line(error) if code.startswith("raise") else ""
+    return ""
 
 
 def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:

@@ -36,7 +36,13 @@ from scaffold.verify.child.refusals import raised
 from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 
 BASE = Case("base", {})
-DTYPES = (torch.double, torch.float32)
+# Of the inputs: their type, and whether they lie between 0.1 and 0.9.
+KINDS = (
+    (torch.double, False),
+    (torch.double, True),
+    (torch.float32, False),
+    (torch.float32, True),
+)
 SEARCHED = 2.0  # seconds for the shapes of one way to declare the inputs
 WAYS = 4  # of these, for which shapes are searched
 DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # of what differences of it tell
@@ -45,6 +51,7 @@ SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
 NOTICED = 1e-9  # the part of a value that double precision tells apart
 ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
+NOT_FINITE = "what it returns is not finite"
 ABSENT = {"absent"}  # what a case says that has the shapes of the base
 Weights = Callable[[Tensor], Tensor]
 
@@ -85,7 +92,7 @@ class Subject:
         self.names: tuple[str, ...] = ()
         self.notes: list[str] = []
         self.stage = "forward"  # in which a call is, or ended
-        self.dtype = torch.double
+        self.dtype, self.inside = KINDS[0]
         self.surrogate = self.random = False
         if samples:
             _take_samples(checks, samples)
@@ -134,8 +141,10 @@ class Subject:
         checks.NEEDS = needs_of(tests)
 
     def _typed(self, value: Any) -> Any:
-        real = isinstance(value, Tensor) and value.is_floating_point()
-        return value.to(self.dtype) if real else value
+        if not (isinstance(value, Tensor) and value.is_floating_point()):
+            return value
+        inside = 0.1 + 0.8 * value.sigmoid() if self.inside else value
+        return inside.to(self.dtype)
 
     # --- Calls.
 
@@ -427,8 +436,8 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     """The first that takes its inputs, or shapes for it: those that the backward takes before those that the forward alone does."""
     first = ""
     for backward in (True, False):
-        for dtype, (at, subject) in product(DTYPES, enumerate(subjects)):
-            subject.dtype = dtype
+        for kind, (at, subject) in product(KINDS, enumerate(subjects)):
+            subject.dtype, subject.inside = kind
             try:
                 inputs = subject.inputs()
                 outputs = subject.call(inputs)
@@ -442,8 +451,10 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             if subject.takes(subject.inputs(), backward):
                 subject.look()
                 return at, subject
-        for dtype, (at, subject) in product(DTYPES, [*enumerate(subjects)][:WAYS]):
-            subject.dtype = dtype
+            first = first or NOT_FINITE
+        likely = [*enumerate(subjects)][:WAYS]
+        for kind, (at, subject) in product(KINDS[::2], likely):
+            subject.dtype, subject.inside = kind
             found = _shapes(subject, backward)
             if isinstance(found, Shapes):
                 return at, found
