@@ -105,10 +105,13 @@ def verify(
     names = tuple(ops or ())
     functions = tuple(name for name in names if names_functions(name))
     said = {"inputs": inputs, "reference": reference, "samples": samples}
+    options = {**said, "compile": compile_}
     words = (*FORMATS, "github") if functions else FORMATS
     problems = check_choice("--format", format_, words)
     problems += _numbers(1 if limit is None else limit, jobs)
-    problems += _mixed(names, functions, [key for key, text in said.items() if text])
+    problems += _mixed(
+        names, functions, [key for key, value in options.items() if value]
+    )
     raise_all(problems)
     for_programs = format_ != "text"
     interpreter = _interpreter(python)

@@ -5,7 +5,6 @@ Invariant: a call that the forward refuses says nothing of the Function. The pro
 that is strided) is compared with the same numbers without it, so that a gradient that is no derivative is held to it too.
 """
 
-import linecache
 import os
 import re
 import traceback
@@ -13,15 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import (
     Case,
-    SamplesError,
     describe,
     make_inputs,
     needs_gradient,
@@ -40,48 +37,51 @@ from scaffold.verify.child.further_questions import (
 )
 from scaffold.verify.child.hand_written import (
     ONCE,
-    Asked,
-    Refused,
     Subject,
-    as_reference,
-    samples_of,
-    with_inputs,
 )
-from scaffold.verify.child.modules import load
 from scaffold.verify.child.op_tests import permuted
-from scaffold.verify.child.original import import_file
 from scaffold.verify.child.refusals import first_line, raised
 from scaffold.verify.child.shape_search import OF_SHAPES
 from scaffold.verify.child.shared_questions import questions_of
 
 BASE = Case("base", {})
 Weights = Callable[[Tensor], Tensor]
-Status = Literal["passed", "failed", "skipped"]
-
-
-class Result(NamedTuple):
-    """What became of a check."""
-
-    name: str
-    status: Status
-    words: str = ""
-    line: int = 0
-    hint: str = ""
-
-
 Check = Callable[[Subject], None]
 
 
 class Wrong(Exception):
-    """What a check finds, and where: a method of the Function, or the input whose gradient it is."""
+    """What a check finds, and where: a line, a method of the Function, or the gradient of an input."""
 
-    def __init__(self, words: str, place: str = "backward", hint: str = "") -> None:
+    def __init__(
+        self, words: str, place: str | int = "backward", hint: str = ""
+    ) -> None:
         super().__init__(words)
         self.words, self.place, self.hint = words, place, hint
 
 
 class Unasked(Exception):
     """Why a check says nothing of this Function."""
+
+
+LONG = 180  # letters of what an error says
+
+
+def sentence(text: str) -> str:
+    """The first sentence, if that is not too long."""
+    first = re.split(r"(?<=[a-z)])[.;] ", text)[0].removesuffix(".")
+    return first if len(first) <= LONG else f"{first[:LONG]}..."
+
+
+def raised_briefly(error: Exception) -> str:
+    """An error in a sentence."""
+    return sentence(raised(error))
+
+
+def line_of(error: BaseException, source: str) -> int:
+    """The line of a file in which an error was raised; 0 where it was elsewhere."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [x.lineno or 0 for x in frames if os.path.realpath(x.filename) == source]
+    return lines[-1] if lines else 0
 
 
 def contiguous(end: Tensor) -> Tensor:
@@ -259,6 +259,8 @@ def check_expanded(subject: Subject) -> None:
 
 def check_scaled(subject: Subject) -> None:
     """Backward is linear in grad_output."""
+    if subject.hands_on:
+        raise Unasked("the forward hands its input on: a gradient may be clipped")
     inputs = subject.inputs()
     usual = gradients(subject, inputs)
     found = gradients(subject, inputs, lambda end: 2 * contiguous(end))
@@ -268,11 +270,7 @@ def check_scaled(subject: Subject) -> None:
             words = f"grad_{name}: grad_output is ignored: the same for twice as much"
             raise Wrong(words, f"grad_{name}", hint)
     expected = [2 * one for one in usual]
-    try:
-        compare(subject, inputs, found, expected, "{} for twice the grad_output")
-    except Wrong:
-        if not subject.hands_on:  # a gradient that is clipped is
-            raise
+    compare(subject, inputs, found, expected, "{} for twice the grad_output")
 
 
 UNMARKED = "add it, or ctx.mark_non_differentiable(...) the output"
@@ -311,12 +309,12 @@ def check_backward_twice(subject: Subject) -> None:
     outputs = subject.call(inputs)
     first = gradients(subject, inputs, outputs=outputs, retain_graph=True)
     first = tuple(one.clone() for one in first)
+    words = "{} in a second backward, with retain_graph=True"
     try:
         again = gradients(subject, inputs, outputs=outputs, retain_graph=True)
     except Exception as error:
-        error.add_note("in a second backward, with retain_graph=True")
-        raise
-    words = "{} in a second backward, with retain_graph=True"
+        line = line_of(error, subject.asked.source)
+        raise Wrong(words.format(raised_briefly(error)), line or "backward") from error
     compare(subject, inputs, again, first, words, "leave what is saved as it is")
 
 
@@ -504,7 +502,7 @@ def check_empty(subject: Subject) -> None:
             found = gradients(subject, inputs, outputs=outputs)
         except Exception as error:  # noqa: BLE001 (it may refuse them)
             if subject.stage == "backward":
-                subject.note(f"raises of empty inputs: {_sentence(first_line(error))}")
+                subject.note(f"raises of empty inputs: {sentence(first_line(error))}")
             continue
         tried = True
         for one, at in zip(found, subject.needed(inputs), strict=True):
@@ -646,7 +644,7 @@ def check_bfloat16(subject: Subject) -> None:
     try:
         _check_dtype(subject, torch.bfloat16)
     except RuntimeError as error:
-        raise Unasked(f"not in bfloat16: {_sentence(first_line(error))}") from None
+        raise Unasked(f"not in bfloat16: {sentence(first_line(error))}") from None
 
 
 def check_autocast(subject: Subject) -> None:
@@ -660,7 +658,7 @@ def check_autocast(subject: Subject) -> None:
         gradients(subject, inputs, outputs=outputs)
     except Exception as error:  # noqa: BLE001 (it may refuse that)
         subject.note(
-            f"not under autocast: {_sentence(first_line(error))}; custom_fwd casts"
+            f"not under autocast: {sentence(first_line(error))}; custom_fwd casts"
         )
         raise Unasked("it raises under autocast") from None
     with torch.autocast("cpu", torch.bfloat16):
@@ -677,7 +675,7 @@ def _questions(subject: Subject) -> Any:
     try:
         return questions_of(subject, subject.asked.questions)
     except ImportError as error:
-        raise Unasked(f"not asked: {_sentence(first_line(error))}") from None
+        raise Unasked(f"not asked: {sentence(first_line(error))}") from None
 
 
 def _asking(
@@ -780,169 +778,3 @@ CHECKS: dict[str, Check] = {
     ),
     "torch.compile": check_compile,
 }
-# A gradient that is wrong is so of these, too; random numbers depend on the layout and the type.
-DERIVED = (
-    *("second derivative", "other sizes", "other ranks"),
-    *("inputs that broadcast", "other values"),
-)
-OF_NO_CHANCE = (
-    *("strided inputs", "float32", "bfloat16", "autocast"),
-    *("torch.func.jacrev", "vmap of torch.func.grad", "torch.compile"),
-)
-OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_output")
-
-
-# --- All of them.
-
-CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
-
-
-def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
-    """What becomes of a check."""
-    try:
-        CHECKS[name](subject)
-    except Wrong as wrong:
-        method = wrong.place.partition(" ")[0]
-        place = lines.get(wrong.place) or lines.get(method) or lines["backward"]
-        return Result(name, "failed", wrong.words, place, wrong.hint)
-    except Unasked as reason:
-        return Result(name, "skipped", str(reason))
-    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        return _of_error(subject, name, error, lines)
-    return Result(name, "passed")
-
-
-def _of_error(
-    subject: Subject, name: str, error: Exception, lines: dict[str, int]
-) -> Result:
-    """That it raises: a forward may refuse a call, a backward may not."""
-    refused = subject.stage == "forward" and name not in CLAIMED
-    if refused:
-        return Result(name, "skipped", f"refused: {_sentence(first_line(error))}")
-    words = ", ".join([_sentence(raised(error)), *getattr(error, "__notes__", ())])
-    line = line_of(error, subject.asked.source) or lines["backward"]
-    return Result(name, "failed", words, line)
-
-
-LONG = 140  # letters of what an error says
-
-
-def _sentence(text: str) -> str:
-    """The first sentence, if that is not too long."""
-    first = re.split(r"(?<=[a-z)])[.;] ", text)[0].removesuffix(".")
-    return first if len(first) <= LONG else f"{first[:LONG]}..."
-
-
-def line_of(error: BaseException, source: str) -> int:
-    """The line of a file in which an error was raised; 0 where it was elsewhere."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [x.lineno or 0 for x in frames if os.path.realpath(x.filename) == source]
-    return lines[-1] if lines else 0
-
-
-NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": []}
-
-
-def judged(request: dict[str, Any]) -> dict[str, Any]:
-    """The results of all checks of a Function, or shapes that it takes, or why there are none."""
-    given = request["function"]
-    try:
-        at, found = with_inputs([*_subjects(request)])
-    except SamplesError as error:
-        told = {"subject": "samples", "words": error.words, "hint": error.hint}
-        return NOTHING | {"failure": told}
-    except NotLoadedError as error:
-        return NOTHING | {"failure": {"subject": "module", "words": str(error)}}
-    if isinstance(found, Refused):
-        return NOTHING | {"failure": {"subject": "inputs", **found._asdict()}}
-    if not isinstance(found, Subject):
-        return {**NOTHING, "chosen": at, **found._asdict()}
-    results = [*_results(found, given["lines"])]
-    return {
-        "cases": sum(one.status != "skipped" for one in results),
-        "failure": None,
-        "notes": found.notes,
-        "skipped": [],
-        "checks": [one._asdict() for one in results],
-        "call": describe(found.names, found.inputs()),
-    }
-
-
-def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
-    """The Function with its inputs as each module of checks declares them."""
-    given = request["function"]
-    asked = Asked(
-        tuple(given["names"]),
-        os.path.realpath(given["place"][1]),
-        tuple(given["dirty"]),
-        tuple(given["numbers"]),
-        *(given[key] for key in ("said", "declared", "compiled", "questions")),
-    )
-    function = named(given["place"])
-    reference = given["reference"] and as_reference(named(given["reference"]))
-    samples = given["samples"] and samples_of(named(given["samples"]), asked.names)
-    for text in given["candidates"]:
-        load("verified_op", request["op"])
-        checks = load("verified_checks", text)
-        yield Subject(checks, function, asked, reference, samples)
-
-
-class NotLoadedError(Exception):
-    """A file cannot be imported, or has nothing of that name."""
-
-
-def named(place: Sequence[str]) -> Any:
-    """What a file has by a name."""
-    module, file, root, name = place
-    try:
-        return attrgetter(name)(import_file(module, file, root))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
-        words = f"{type(error).__name__}: {first_line(error)}"
-        raise NotLoadedError(f"cannot be imported: {words}") from None
-
-
-def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
-    """Each check, but those that would say again what another one has said."""
-    if not subject.positions:
-        yield Result("gradient", "skipped", "no output has a gradient")
-        return
-    why = dict.fromkeys(OF_NO_CHANCE, "it is random") if subject.random else {}
-    refusal = _refuses(subject)
-    if refusal:
-        yield Result("gradient", "skipped", f"backward refuses: {refusal}")
-        return
-    for name in CHECKS:
-        if name in why:
-            yield Result(name, "skipped", why[name])
-            continue
-        result = ask(subject, name, lines)
-        yield result
-        if result.status == "failed":
-            why |= dict.fromkeys(*_told_again(subject, name))
-
-
-def _refuses(subject: Subject) -> str:
-    """What a backward says that raises on purpose, whatever it is given."""
-    try:
-        gradients(subject, subject.inputs())
-    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        line = line_of(error, subject.asked.source)
-        code = linecache.getline(subject.asked.source, line).strip()
-        return first_line(error) if code.startswith("raise") else ""
-    return ""
-
-
-def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
-    """The checks that would say the same as one that has failed."""
-    if failed == "inputs stay as they are":
-        subject.copy_inputs()
-        return ("input changed after the forward",), "inputs are changed"
-    if failed == "grad_output stays as it is":
-        return OF_LAYOUT, "grad_output is changed"
-    if failed != "gradient":
-        return (), ""
-    if subject.takes(subject.inputs(), backward=True):
-        return DERIVED, "the gradient is wrong"
-    return tuple(CHECKS), "the gradient raises"

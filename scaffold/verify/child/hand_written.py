@@ -51,6 +51,7 @@ SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
 NOTICED = 1e-9  # the part of a value that double precision tells apart
 ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
+LARGE = 100  # times the usual inputs: what is clipped is another one
 NOT_FINITE = "what it returns is not finite"
 ABSENT = {"absent"}  # what a case says that has the shapes of the base
 Weights = Callable[[Tensor], Tensor]
@@ -262,10 +263,17 @@ class Subject:
     @cached_property
     def hands_on(self) -> bool:
         """Whether its outputs are its inputs, so that only the gradient may be another one."""
-        inputs = [x.detach() for x in self.inputs() if needs_gradient(x)]
+        return all(self._hands_on(times) for times in (1, LARGE))
+
+    def _hands_on(self, times: float) -> bool:
+        inputs = [
+            (times * x.detach()).requires_grad_() if needs_gradient(x) else x
+            for x in self.inputs()
+        ]
+        given = [x for x in inputs if needs_gradient(x)]
         return all(
-            any(x.shape == y.shape and torch.equal(x, y) for x in inputs)
-            for y in self.ends(self.call(self.inputs()))
+            any(x.shape == y.shape and torch.equal(x, y) for x in given)
+            for y in self.ends(self.call(inputs))
         )
 
     @property

@@ -50,7 +50,7 @@ def _loaded() -> dict[str, str]:
 
 def _load_questions() -> None:
     """Import once what the judgement of a Function needs."""
-    import scaffold.verify.child.function_checks  # noqa: F401
+    import scaffold.verify.child.judging  # noqa: F401
 
     with suppress(ImportError):  # then it is said of each question
         import pytest  # noqa: F401
@@ -129,7 +129,7 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
 
     sys.path.extend(request["path"])
     if request["function"]:
-        from scaffold.verify.child.function_checks import judged
+        from scaffold.verify.child.judging import judged
 
         return judged(request)
     if request["original"]:

@@ -1,0 +1,202 @@
+"""The verdict on a Function that was written by hand: all its checks, one after the other.
+
+In: a request: where the Function is, how its inputs may be declared, what it is compared with. Out: the fields of a `Verdict`: a `Result`
+for each check; shapes with which the inputs are to be declared first; or why nothing could be asked.
+Invariant: a check that would say again what another one has said is skipped, with the reason.
+"""
+
+import linecache
+import os
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+from scaffold.verify.child.cases import SamplesError, describe
+from scaffold.verify.child.function_checks import (
+    CHECKS,
+    Unasked,
+    Wrong,
+    gradients,
+    line_of,
+    raised_briefly,
+    sentence,
+)
+from scaffold.verify.child.hand_written import (
+    Asked,
+    Refused,
+    Subject,
+    as_reference,
+    samples_of,
+    with_inputs,
+)
+from scaffold.verify.child.modules import load
+from scaffold.verify.child.original import import_file
+from scaffold.verify.child.refusals import first_line
+
+Status = Literal["passed", "failed", "skipped"]
+
+
+class Result(NamedTuple):
+    """What became of a check."""
+
+    name: str
+    status: Status
+    words: str = ""
+    line: int = 0
+    hint: str = ""
+
+
+# A gradient that is wrong is so of these, too; random numbers depend on the layout and the type.
+DERIVED = (
+    *("second derivative", "other sizes", "other ranks"),
+    *("inputs that broadcast", "other values"),
+)
+OF_NO_CHANCE = (
+    *("strided inputs", "float32", "bfloat16", "autocast"),
+    *("torch.func.jacrev", "vmap of torch.func.grad", "torch.compile"),
+)
+OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_output")
+
+CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
+
+
+def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
+    """What becomes of a check."""
+    try:
+        CHECKS[name](subject)
+    except Wrong as wrong:
+        return Result(
+            name, "failed", wrong.words, _line(wrong.place, lines), wrong.hint
+        )
+    except Unasked as reason:
+        return Result(name, "skipped", str(reason))
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        return _of_error(subject, name, error, lines)
+    return Result(name, "passed")
+
+
+def _line(place: str | int, lines: dict[str, int]) -> int:
+    """The line of a place, or of the method that it is in."""
+    if isinstance(place, int):
+        return place
+    method = place.partition(" ")[0]
+    return lines.get(place) or lines.get(method) or lines["backward"]
+
+
+def _of_error(
+    subject: Subject, name: str, error: Exception, lines: dict[str, int]
+) -> Result:
+    """That it raises: a forward may refuse a call, a backward may not."""
+    refused = subject.stage == "forward" and name not in CLAIMED
+    if refused:
+        return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
+    line = line_of(error, subject.asked.source) or lines["backward"]
+    return Result(name, "failed", raised_briefly(error), line)
+
+
+NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": []}
+
+
+def judged(request: dict[str, Any]) -> dict[str, Any]:
+    """The results of all checks of a Function, or shapes that it takes, or why there are none."""
+    given = request["function"]
+    try:
+        at, found = with_inputs([*_subjects(request)])
+    except SamplesError as error:
+        told = {"subject": "samples", "words": error.words, "hint": error.hint}
+        return NOTHING | {"failure": told}
+    except NotLoadedError as error:
+        return NOTHING | {"failure": {"subject": "module", "words": str(error)}}
+    if isinstance(found, Refused):
+        return NOTHING | {"failure": {"subject": "inputs", **found._asdict()}}
+    if not isinstance(found, Subject):
+        return {**NOTHING, "chosen": at, **found._asdict()}
+    results = [*_results(found, given["lines"])]
+    return {
+        "cases": sum(one.status != "skipped" for one in results),
+        "failure": None,
+        "notes": found.notes,
+        "skipped": [],
+        "checks": [one._asdict() for one in results],
+        "call": describe(found.names, found.inputs()),
+    }
+
+
+def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
+    """The Function with its inputs as each module of checks declares them."""
+    given = request["function"]
+    asked = Asked(
+        tuple(given["names"]),
+        os.path.realpath(given["place"][1]),
+        tuple(given["dirty"]),
+        tuple(given["numbers"]),
+        *(given[key] for key in ("said", "declared", "compiled", "questions")),
+    )
+    function = named(given["place"])
+    reference = given["reference"] and as_reference(named(given["reference"]))
+    samples = given["samples"] and samples_of(named(given["samples"]), asked.names)
+    for text in given["candidates"]:
+        load("verified_op", request["op"])
+        checks = load("verified_checks", text)
+        yield Subject(checks, function, asked, reference, samples)
+
+
+class NotLoadedError(Exception):
+    """A file cannot be imported, or has nothing of that name."""
+
+
+def named(place: Sequence[str]) -> Any:
+    """What a file has by a name."""
+    module, file, root, name = place
+    try:
+        return attrgetter(name)(import_file(module, file, root))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
+        words = f"{type(error).__name__}: {first_line(error)}"
+        raise NotLoadedError(f"cannot be imported: {words}") from None
+
+
+def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
+    """Each check, but those that would say again what another one has said."""
+    if not subject.positions:
+        yield Result("gradient", "skipped", "no output has a gradient")
+        return
+    why = dict.fromkeys(OF_NO_CHANCE, "it is random") if subject.random else {}
+    refusal = _refuses(subject)
+    if refusal:
+        yield Result("gradient", "skipped", f"backward refuses: {refusal}")
+        return
+    for name in CHECKS:
+        if name in why:
+            yield Result(name, "skipped", why[name])
+            continue
+        result = ask(subject, name, lines)
+        yield result
+        if result.status == "failed":
+            why |= dict.fromkeys(*_told_again(subject, name))
+
+
+def _refuses(subject: Subject) -> str:
+    """What a backward says that raises on purpose, whatever it is given."""
+    try:
+        gradients(subject, subject.inputs())
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        line = line_of(error, subject.asked.source)
+        code = linecache.getline(subject.asked.source, line).strip()
+        return first_line(error) if code.startswith("raise") else ""
+    return ""
+
+
+def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
+    """The checks that would say the same as one that has failed."""
+    if failed == "inputs stay as they are":
+        subject.copy_inputs()
+        return ("input changed after the forward",), "inputs are changed"
+    if failed == "grad_output stays as it is":
+        return OF_LAYOUT, "grad_output is changed"
+    if failed != "gradient":
+        return (), ""
+    if subject.takes(subject.inputs(), backward=True):
+        return DERIVED, "the gradient is wrong"
+    return tuple(CHECKS), "the gradient raises"

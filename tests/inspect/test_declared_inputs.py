@@ -1,0 +1,62 @@
+"""How inputs are declared for a trial, as the text of a Function tells."""
+
+import pytest
+
+from scaffold.inspect import inspect_text
+from scaffold.inspect.declared_inputs import numbers_in, ways_to_declare
+from scaffold.inspect.facts import Facts
+
+TEXT = """
+import torch
+from torch.autograd import Function
+
+class Op(Function):
+    @staticmethod
+    def forward(ctx, {parameters}):
+        ctx.save_for_backward(x)
+        return {forward}
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return {backward}
+"""
+
+
+def facts(parameters: str, forward: str, backward: str) -> Facts:
+    text = TEXT.format(parameters=parameters, forward=forward, backward=backward)
+    module = inspect_text(text, "op.py")
+    return Facts(module.functions[0], module)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "forward", "backward", "expected"),
+    [
+        ("x", "x * 2", "grad_output", "x"),
+        ("x, w=None", "x * w", "grad_output, grad_output * x", "x, w?"),
+        ("x, eps=1e-6", "x + eps", "grad_output, None", "x, eps = 1e-06"),
+        ("x, dim", "x.sum(dim)", "grad_output, None", "x, dim = -1"),
+        ("x, limit", "x.clamp(max=limit)", "grad_output, None", "x, limit = 0.5"),
+        ("x, index", "x[index]", "grad_output, None", "x, index[; int]"),
+        ("x, mask", "x.masked_fill(mask, 0)", "grad_output, None", "x, mask[; bool]"),
+        ("x, *more", "torch.cat([x, *more])", "(grad_output,) * 3", "x, *more"),
+    ],
+)
+def test_the_likeliest_way(
+    parameters: str, forward: str, backward: str, expected: str
+) -> None:
+    first, *_ = ways_to_declare(facts(parameters, forward, backward))
+    assert ", ".join(entry.text() for entry in first) == expected
+
+
+def test_what_the_text_does_not_tell_is_tried_in_several_ways() -> None:
+    found = ways_to_declare(facts("x, rate", "x * rate", "grad_output, None"))
+    assert [way[1].text() for way in found][:4] == [
+        *("rate = 0.5", "rate = 2", "rate = True", "rate[; const]"),
+    ]
+    assert found[3][1].text("N, D") == "rate[N, D; const]"
+
+
+def test_numbers_of_the_text_are_values_to_try() -> None:
+    found = numbers_in(facts("x", "x.clamp(-3, 6)", "grad_output * 0.5"))
+    assert {3.0, -3.0, 6.0, 12.0, 0.5, 1000.0} <= {*found}
