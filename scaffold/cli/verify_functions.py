@@ -14,8 +14,8 @@ import typer
 
 from scaffold.annotations import annotation
 from scaffold.cli.output import TERMINAL, say_hint, show_notes, show_object
-from scaffold.errors import ConflictError, ScaffoldError
-from scaffold.project.function_verdicts import Question, Stated, judge
+from scaffold.errors import ConflictError, ScaffoldError, raise_all
+from scaffold.project.function_verdicts import Question, Stated, judge, unnamed
 from scaffold.project.hand_written import find_functions
 from scaffold.verify import Verdict, processes_for
 from scaffold.verify.prover import Checked
@@ -84,9 +84,9 @@ def show_verdicts(
     names: Sequence[str], said: Mapping[str, Any], run: Run, format_: str
 ) -> None:
     """Judge all that is named and say what came of it; exit with 1 where a check failed, with 2 where something could not be run."""
-    targets = tuple(_target(name) for name in names)
-    found = find_functions(targets)
     stated = Stated(**said)
+    raise_all(unnamed(stated))
+    found = find_functions(tuple(_target(name) for name in names))
     every = [Question(x, each, stated) for x in found.meant for each in x.functions]
     questions = [one for one in every if not one.function.nested]
     notes = (

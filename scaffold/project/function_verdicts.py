@@ -30,6 +30,7 @@ from scaffold.verify.prover import HandWritten, Place, Prover
 
 NAME = "verified"
 INPUTS = Location("--inputs")
+NAMED = re.compile(r"@?.+:[A-Za-z_][\w.]*")
 
 
 class Stated(NamedTuple):
@@ -129,8 +130,8 @@ def _request(
         place=place,
         names=names,
         candidates=tuple(one.checks for one in rendered),
-        reference=_named(stated.reference, "--reference"),
-        samples=_named((stated.samples or "").removeprefix("@"), "--samples"),
+        reference=_named(stated.reference),
+        samples=_named(stated.samples),
         lines=lines_of(facts),
         dirty=tuple(sorted(facts.marked("mark_dirty") or ())),
         numbers=numbers_in(facts),
@@ -179,14 +180,30 @@ def _place(path: str, name: str) -> Place:
     return Place(module, os.path.abspath(path), str(root), name)
 
 
-def _named(text: str | None, option: str) -> Place | None:
+def unnamed(stated: Stated) -> list[ScaffoldError]:
+    """The problems with options that are to name something in a file."""
+    said = {"--reference": stated.reference, "--samples": stated.samples}
+    problems = []
+    for option, text in said.items():
+        if text and not NAMED.fullmatch(text):
+            hint = (
+                f"write it as in: {option} {'@' * (option == '--samples')}file.py:name"
+            )
+            message = f"'{text}' is no file and a name in it"
+            problems.append(ScaffoldError(message, Location(option), hint))
+        elif text and not os.path.isfile(text.rpartition(":")[0].removeprefix("@")):
+            path = text.rpartition(":")[0].removeprefix("@")
+            problems.append(
+                ScaffoldError(f"there is no file '{path}'", Location(option))
+            )
+    return problems
+
+
+def _named(text: str | None) -> Place | None:
     """What `FILE:name` names."""
     if not text:
         return None
-    path, _, name = text.rpartition(":")
-    if not os.path.isfile(path) or not re.fullmatch(r"[\w.]+", name):
-        hint = f"write it as in: {option} {'@' * (option == '--samples')}file.py:name"
-        raise ScaffoldError(f"no file and name in '{text}'", Location(option), hint)
+    path, _, name = text.removeprefix("@").rpartition(":")
     return _place(path, name)
 
 

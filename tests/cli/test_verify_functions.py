@@ -116,8 +116,11 @@ def test_github_shows_faults_beside_their_lines(layers: Path) -> None:
         (("linear", "--compile"), "--compile: this is said of a Function"),
         (("layers.py", "--inputs", "x["), "--inputs:1:2: '[' is never closed"),
         (("layers.py", "--inputs", "x, y"), "--inputs: 2 inputs, forward has 1"),
-        (("layers.py", "--reference", "a.py:f"), "--reference: no file and name in"),
-        (("layers.py", "--samples", "@a.py:f"), "--samples: no file and name in"),
+        (
+            ("layers.py", "--reference", "a.py:f"),
+            "--reference: there is no file 'a.py'",
+        ),
+        (("layers.py", "--samples", "@a.py"), "--samples: '@a.py' is no file"),
         (("--format", "github"), "--format: unknown value 'github'"),
     ],
 )
