@@ -28,6 +28,7 @@ SUBJECTS = {
 DECLARE = "say what it takes: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
 
 
+UNCALLED = "not judged"
 NESTED = "passed over: {}, which is defined inside a function"
 
 
@@ -66,7 +67,7 @@ class Judged(NamedTuple):
             subject = SUBJECTS.get(failure.subject, "")
             return f"not judged: {subject}{failure.words}"
         if not self.verdict.cases:
-            return self.verdict.checks[0].words
+            return self.verdict.checks[0].words if self.verdict.checks else UNCALLED
         if not self.failed:
             return f"{self.verdict.cases} checks pass"
         return f"{len(self.failed)} of {self.verdict.cases} checks fail"
@@ -164,9 +165,11 @@ def _show_rest(judged: Sequence[Judged], notes: Sequence[str]) -> None:
         typer.echo("\n" + ", ".join(counts))
     show_notes(notes)
     refused = [one.verdict.failure for one in judged if one.verdict.failure]
-    for failure in refused[:1]:
-        show_notes(failure.lines)
-        say_hint(failure.hint or DECLARE)
+    if len(judged) == 1 and refused:
+        show_notes(refused[0].lines)
+    hints = (x.hint or DECLARE * (x.subject == "inputs") for x in refused)
+    for hint in filter(None, dict.fromkeys(hints)):
+        say_hint(hint)
 
 
 def _as_object(one: Judged) -> dict[str, Any]:

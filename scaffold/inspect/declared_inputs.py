@@ -5,6 +5,7 @@ Invariant: what the text states is in every way; only what it does not tell is t
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import islice, product
 from typing import NamedTuple
@@ -15,7 +16,10 @@ from scaffold.inspect.functions import Parameter
 from scaffold.inspect.trial_inputs import Argument, guessed
 
 MOST = 12  # ways
-VALUES = ("0.5", "2", "True")  # of an argument of which nothing is known
+# Of an argument of which nothing, or the type alone, is known.
+VALUES = ("0.5", "2", "True")
+TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
+VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # of data with one more dim
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
 
@@ -28,13 +32,15 @@ class Entry(NamedTuple):
     optional: bool = False
     value: str = ""  # of one that is no tensor
     variadic: bool = False
+    dims: str | None = None
 
-    def text(self, dims: str = "") -> str:
-        """The entry, with the dims of its shape."""
+    def text(self, dims: str | None = None) -> str:
+        """The entry, with dims of its shape, if some are known."""
         if self.value:
             return f"{self.name} = {self.value}"
+        dims = self.dims if dims is None else dims
         trait = f"; {self.trait}" if self.trait else ""
-        shape = f"[{dims}{trait}]" if dims or trait else ""
+        shape = f"[{dims or ''}{trait}]" if dims is not None or trait else ""
         return f"{'*' * self.variadic}{self.name}{shape}{'?' * self.optional}"
 
 
@@ -45,7 +51,22 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
         item for item in facts.inputs if item.passing in ("positional", "variadic")
     ]
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
-    return tuple(islice(product(*choices), MOST))
+    ways = [*islice(product(*choices), MOST)]
+    return (*filter(None, [_with_vectors(ways[0])]), *ways)
+
+
+def _with_vectors(way: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """The way in which parameters, by their names, are vectors and data are matrices; nothing where it has not both."""
+    tensors = [one for one in way if not one.value]
+    named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
+    plain = not any(one.trait or one.variadic for one in tensors)
+    if not plain or all(named) or not any(named):
+        return ()
+    dims = {True: "D", False: "N, D"}
+    return tuple(
+        one if one.value else one._replace(dims=dims[bool(VECTOR.fullmatch(one.name))])
+        for one in way
+    )
 
 
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
@@ -59,7 +80,8 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         yield Entry(item.name, value=stated.text)
     elif _is_constant(facts, item, stated):
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
-        values = [Entry(item.name, value=value) for value in VALUES]
+        typed = TYPED.get(_annotation(item), VALUES)
+        values = [Entry(item.name, value=value) for value in typed]
         plain = stated.kind != "constant" and "Tensor" not in _annotation(item)
         if plain and kinds[0].trait == "const":
             kinds, values = values, kinds

@@ -90,7 +90,8 @@ class Judge:
             return
         self._again = True
         text = _joined(_ways(self._asked)[found.chosen], found.shapes)
-        self._prover.ask(_request(self._asked, [text], found.conditions))
+        request = _request(self._asked, [text], found.conditions, searched=True)
+        self._prover.ask(request)
         self.deadline = self._prover.deadline
 
     def close(self) -> None:
@@ -110,7 +111,11 @@ def _ways(question: Question) -> tuple[tuple[Entry, ...], ...]:
 
 
 def _request(
-    question: Question, texts: Sequence[str], conditions: Sequence[str] = ()
+    question: Question,
+    texts: Sequence[str],
+    conditions: Sequence[str] = (),
+    *,
+    searched: bool = False,
 ) -> Request:
     """What the process is told; an error where the inputs that the user declared are none."""
     meant, function, stated = question
@@ -136,6 +141,7 @@ def _request(
         dirty=tuple(sorted(facts.marked("mark_dirty") or ())),
         numbers=numbers_in(facts),
         said=says_so(facts),
+        searched=searched,
         declared=bool(stated.inputs or stated.samples),
         compiled=stated.compiled,
         questions=op_testing_draft(PLAIN),
@@ -172,7 +178,7 @@ def _rendered(text: str, conditions: Sequence[str]) -> Verification:
 def _joined(entries: Sequence[Entry], shapes: Mapping[str, str] | None = None) -> str:
     """The inputs as text; those with a value go last, as the grammar wants them."""
     ordered = sorted(entries, key=lambda one: (bool(one.value), one.variadic))
-    return ", ".join(one.text((shapes or {}).get(one.name, "")) for one in ordered)
+    return ", ".join(one.text((shapes or {}).get(one.name)) for one in ordered)
 
 
 def _place(path: str, name: str) -> Place:

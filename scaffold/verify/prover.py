@@ -111,6 +111,7 @@ class HandWritten(NamedTuple):
     numbers: tuple[float, ...]  # those that its text names
     said: bool  # by its text: the gradient is no derivative
     declared: bool  # its inputs are as the user says
+    searched: bool  # the shapes of its inputs were found by running it
     compiled: bool
     questions: str  # the text of op_testing.py, of which some are asked
 

@@ -43,7 +43,7 @@ KINDS = (
     (torch.float32, False),
     (torch.float32, True),
 )
-SEARCHED = 2.0  # seconds for the shapes of one way to declare the inputs
+SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
 WAYS = 4  # of these, for which shapes are searched
 DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # of what differences of it tell
 SINGLE = {"rtol": 2e-2, "atol": 2e-2}
@@ -53,7 +53,8 @@ NOTICED = 1e-9  # the part of a value that double precision tells apart
 ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
 LARGE = 100  # times the usual inputs: what is clipped is another one
 NOT_FINITE = "what it returns is not finite"
-ABSENT = {"absent"}  # what a case says that has the shapes of the base
+SEEDS = (1, 2)  # of other numbers: indices above all
+ABSENT = {"absent", "seed"}  # what a case says that has the shapes of the base
 Weights = Callable[[Tensor], Tensor]
 
 
@@ -66,6 +67,7 @@ class Asked(NamedTuple):
     numbers: tuple[float, ...] = ()  # those that its text names
     said: bool = False  # that its gradient is no derivative
     declared: bool = False  # the user said what its inputs are
+    searched: bool = False  # their shapes were found by running it
     compiled: bool = False
     questions: str = ""  # the text of op_testing.py
 
@@ -93,8 +95,10 @@ class Subject:
         self.names: tuple[str, ...] = ()
         self.notes: list[str] = []
         self.stage = "forward"  # in which a call is, or ended
+        self.ran = False  # whether the forward has taken anything
         self.dtype, self.inside = KINDS[0]
         self.surrogate = self.random = False
+        self.symmetric = False  # its gradient is that of a symmetric matrix
         if samples:
             _take_samples(checks, samples)
         self._stand_in(reference)
@@ -164,7 +168,7 @@ class Subject:
         """The outputs that are tensors."""
         self.stage = "forward"
         found = as_tuple(self.checks.OPERATOR(*inputs))
-        self.stage = "backward"
+        self.stage, self.ran = "backward", True
         return found
 
     def ends(self, outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -263,13 +267,18 @@ class Subject:
     @cached_property
     def hands_on(self) -> bool:
         """Whether its outputs are its inputs, so that only the gradient may be another one."""
-        return all(self._hands_on(times) for times in (1, LARGE))
-
-    def _hands_on(self, times: float) -> bool:
-        inputs = [
-            (times * x.detach()).requires_grad_() if needs_gradient(x) else x
-            for x in self.inputs()
+        usual = self.inputs()
+        large = [
+            (LARGE * x.detach()).requires_grad_() if needs_gradient(x) else x
+            for x in usual
         ]
+        further = (Case(name, dict(x)) for name, x in self.checks.FURTHER_CASES.items())
+        others = (make_inputs(self.checks, case, None) for case in further)
+        return self._is_handed_on(usual) and all(
+            self._is_handed_on(x) for x in (large, *others) if self.takes(x)
+        )
+
+    def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
         given = [x for x in inputs if needs_gradient(x)]
         return all(
             any(x.shape == y.shape and torch.equal(x, y) for x in given)
@@ -293,12 +302,13 @@ class Subject:
 
     @property
     def cases(self) -> Iterator[Case]:
-        """Those that it takes of what a generated test has: with and without optional inputs, of two sizes."""
-        for name, arguments in self.checks.CASES.items():
+        """Those that it takes of what a generated test has: with and without optional inputs, of two sizes; and other numbers."""
+        further = {f"seed {seed}": {"seed": seed} for seed in SEEDS}
+        for name, arguments in (self.checks.CASES | further).items():
             case = Case(name, dict(arguments))
             if "count" in arguments or self.checks.LOOSE and {*arguments} - ABSENT:
                 continue  # shapes that nobody has declared
-            if name == "base" or self.takes(make_inputs(self.checks, case, None)):
+            if self.takes(make_inputs(self.checks, case, None)):
                 yield case
 
     def scene(self, name: str, inputs: Sequence[Any], exact: bool = True) -> Scene:
@@ -442,7 +452,7 @@ def _detached(value: Any) -> Any:
 
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
     """The first that takes its inputs, or shapes for it: those that the backward takes before those that the forward alone does."""
-    first = ""
+    first, tried = "", tuple[str, ...]()
     for backward in (True, False):
         for kind, (at, subject) in product(KINDS, enumerate(subjects)):
             subject.dtype, subject.inside = kind
@@ -453,6 +463,9 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
                     backpropagate(outputs, inputs)
             except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
                 first = first or raised(error)
+                if IN_PLACE in str(error):
+                    subject.dirty = subject.names
+                    subject.copy_inputs()
                 if not (subject.stage == "backward" and _is_of_code(error)):
                     continue
                 backward = False  # no other inputs mend it
@@ -460,6 +473,8 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
                 subject.look()
                 return at, subject
             first = first or NOT_FINITE
+        if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
+            continue
         likely = [*enumerate(subjects)][:WAYS]
         for kind, (at, subject) in product(KINDS[::2], likely):
             subject.dtype, subject.inside = kind
@@ -470,8 +485,10 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     return 0, Refused(first, tried)
 
 
+IN_PLACE = "a leaf Variable that requires grad"
 OF_CODE = (
     "number of gradients",
+    "invalid gradient",
     "expected Variable or None",
     "must implement",
     "non-static",

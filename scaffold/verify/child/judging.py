@@ -87,8 +87,8 @@ def _of_error(
     subject: Subject, name: str, error: Exception, lines: dict[str, int]
 ) -> Result:
     """That it raises: a forward may refuse a call, a backward may not."""
-    refused = subject.stage == "forward" and name not in CLAIMED
-    if refused:
+    refused = subject.stage == "forward" and not (subject.maps and name in CLAIMED)
+    if refused or name in CLAIMED and not subject.maps:
         return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
     line = line_of(error, subject.asked.source) or lines["backward"]
     return Result(name, "failed", raised_briefly(error), line)
@@ -130,7 +130,10 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
         os.path.realpath(given["place"][1]),
         tuple(given["dirty"]),
         tuple(given["numbers"]),
-        *(given[key] for key in ("said", "declared", "compiled", "questions")),
+        *(
+            given[key]
+            for key in ("said", "declared", "searched", "compiled", "questions")
+        ),
     )
     function = named(given["place"])
     reference = given["reference"] and as_reference(named(given["reference"]))
@@ -173,6 +176,8 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
             continue
         result = ask(subject, name, lines)
         yield result
+        if subject.symmetric:
+            why |= dict.fromkeys(DERIVED, "its input is symmetric")
         if result.status == "failed":
             why |= dict.fromkeys(*_told_again(subject, name))
 
