@@ -766,12 +766,12 @@ CHECKS: dict[str, Check] = {
     "gradient of an expanded grad_output": check_expanded,
     "gradient of one output alone": check_one_output,
     "gradient of each input alone": check_each_alone,
-    "gradient with create_graph": _asking(
-        "test_recorded_gradients", "another one with create_graph=True"
-    ),
     "shapes that backward returns": check_contract,
     "two calls before one backward": check_two_calls,
     "backward twice, with retain_graph": check_backward_twice,
+    "gradient with create_graph": _asking(
+        "test_recorded_gradients", "another one with create_graph=True"
+    ),
     "outputs are freed": _asking(
         "test_output_is_freed_without_gc", CYCLE, "saves", "ctx.save_for_backward(...)"
     ),

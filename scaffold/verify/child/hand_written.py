@@ -488,7 +488,6 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
 IN_PLACE = "a leaf Variable that requires grad"
 OF_CODE = (
     "number of gradients",
-    "invalid gradient",
     "expected Variable or None",
     "must implement",
     "non-static",
@@ -504,6 +503,9 @@ def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
     """Shapes of undeclared inputs that it takes."""
 
     def run(*inputs: Any) -> tuple[Tensor, ...]:
+        tensors = [x for x in inputs if isinstance(x, Tensor)]
+        if min(max(tensors, key=Tensor.numel).shape, default=1) == 1:
+            raise RuntimeError("of one element, whose gradient has any shape")
         with torch.enable_grad():
             given = [
                 (

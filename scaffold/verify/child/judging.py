@@ -200,6 +200,8 @@ def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
         return ("input changed after the forward",), "inputs are changed"
     if failed == "grad_output stays as it is":
         return OF_LAYOUT, "grad_output is changed"
+    if failed == "backward twice, with retain_graph":
+        return ("gradient with create_graph",), "the second of two backwards is wrong"
     if failed != "gradient":
         return (), ""
     if subject.takes(subject.inputs(), backward=True):
