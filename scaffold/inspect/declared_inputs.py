@@ -6,9 +6,9 @@ Invariant: what the text states is in every way; only what it does not tell is t
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaffold.inspect.declarations import kinds_of
 from scaffold.inspect.facts import Facts
@@ -109,6 +109,33 @@ def _is_literal(text: str) -> bool:
     except (ValueError, SyntaxError):
         return False
     return True
+
+
+BRANCHES = {"dim": [0], "axis": [0], "reduction": ["sum", "mean", "none"]}
+
+
+def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
+    """Other values of arguments that choose a branch: of a bool, a dim, a string that the text compares with another one."""
+    found: dict[str, list[Any]] = {}
+    for one in way:
+        if one.value and one.name in BRANCHES:
+            found[one.name] = BRANCHES[one.name]
+        elif one.value in ("True", "False"):
+            found[one.name] = [one.value == "False"]
+        elif one.value.startswith(("'", '"')):
+            found[one.name] = [*_compared(facts, one.name)]
+    return found
+
+
+def _compared(facts: Facts, name: str) -> Iterator[str]:
+    """The strings that an argument is compared with."""
+    forward = facts.function.forward
+    for node in ast.walk(forward.node) if forward else ():
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        if any(isinstance(x, ast.Name) and x.id == name for x in sides):
+            for inner in (y for x in sides for y in ast.walk(x)):
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    yield inner.value
 
 
 def numbers_in(facts: Facts) -> tuple[float, ...]:

@@ -13,7 +13,12 @@ from typing import NamedTuple
 from scaffold.derive import derive
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.inspect import Function
-from scaffold.inspect.declared_inputs import Entry, numbers_in, ways_to_declare
+from scaffold.inspect.declared_inputs import (
+    Entry,
+    numbers_in,
+    other_arguments,
+    ways_to_declare,
+)
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.surrogates import says_so
 from scaffold.project.configuration import configuration_here
@@ -140,6 +145,7 @@ def _request(
         lines=lines_of(facts),
         dirty=tuple(sorted(facts.marked("mark_dirty") or ())),
         numbers=numbers_in(facts),
+        arguments=other_arguments(facts, ways_to_declare(facts)[-1]),
         said=says_so(facts),
         searched=searched,
         declared=bool(stated.inputs or stated.samples),

@@ -109,6 +109,7 @@ class HandWritten(NamedTuple):
     lines: Mapping[str, int]  # at which faults are told
     dirty: tuple[str, ...]  # inputs that it marks as changed in place
     numbers: tuple[float, ...]  # those that its text names
+    arguments: Mapping[str, Sequence[Any]]  # other values, which choose a branch
     said: bool  # by its text: the gradient is no derivative
     declared: bool  # its inputs are as the user says
     searched: bool  # the shapes of its inputs were found by running it

@@ -3,7 +3,11 @@
 import pytest
 
 from scaffold.inspect import inspect_text
-from scaffold.inspect.declared_inputs import numbers_in, ways_to_declare
+from scaffold.inspect.declared_inputs import (
+    numbers_in,
+    other_arguments,
+    ways_to_declare,
+)
 from scaffold.inspect.facts import Facts
 
 TEXT = """
@@ -60,3 +64,23 @@ def test_what_the_text_does_not_tell_is_tried_in_several_ways() -> None:
 def test_numbers_of_the_text_are_values_to_try() -> None:
     found = numbers_in(facts("x", "x.clamp(-3, 6)", "grad_output * 0.5"))
     assert {3.0, -3.0, 6.0, 12.0, 0.5, 1000.0} <= {*found}
+
+
+def test_arguments_that_choose_a_branch_have_other_values() -> None:
+    found = facts(
+        "x, dim, mode='a', training=True",
+        "x.sum(dim) if mode == 'b' or mode in ('c',) else x",
+        "grad_output, None, None, None",
+    )
+    assert other_arguments(found, ways_to_declare(found)[0]) == {
+        "dim": [0],
+        "mode": ["b", "c"],
+        "training": [False],
+    }
+
+
+def test_parameters_are_vectors_by_their_names() -> None:
+    found = facts("x, weight", "x * weight", "grad_output, grad_output")
+    first, second = ways_to_declare(found)
+    assert [one.text() for one in first] == ["x[N, D]", "weight[D]"]
+    assert [one.text() for one in second] == ["x", "weight"]

@@ -537,9 +537,31 @@ def check_sizes(subject: Subject) -> None:
             continue
         tried = True
         call = describe(subject.names, inputs)
-        _derivative(subject, inputs, f" of {call}")
+        try:
+            _derivative(subject, inputs, f" of {call}")
+        except Wrong as wrong:
+            whole = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
+            if whole or not subject.asked.searched:
+                raise
+            subject.note(wrong.words)  # of indices there may be fewer than rows
     if not tried:
         raise Unasked("it takes no other sizes")
+
+
+def check_arguments(subject: Subject) -> None:
+    """The other values of arguments that choose a branch."""
+    tried = False
+    for name, values in subject.asked.arguments.items():
+        for value in values if name in subject.names else ():
+            at = subject.names.index(name)
+            case = Case(name, {}, attributes=((at, value),))
+            inputs = make_inputs(subject.checks, case, None)
+            if isinstance(inputs[at], Tensor) or not subject.takes(inputs):
+                continue
+            tried = True
+            _derivative(subject, inputs, f" of {name}={value!r}")
+    if not tried:
+        raise Unasked("no argument chooses a branch")
 
 
 def check_ranks(subject: Subject) -> None:
@@ -781,6 +803,7 @@ CHECKS: dict[str, Check] = {
     "empty inputs": check_empty,
     "other sizes": check_sizes,
     "other ranks": check_ranks,
+    "other arguments": check_arguments,
     "inputs that broadcast": check_broadcast,
     "other values": check_values,
     "float32": check_float32,

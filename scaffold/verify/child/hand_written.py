@@ -6,7 +6,7 @@ Invariant: inputs are those that the Function takes forwards and backwards, if t
 have a gradient, whether it draws random numbers) was seen in a call.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from itertools import product
 from types import SimpleNamespace
@@ -65,6 +65,7 @@ class Asked(NamedTuple):
     source: str  # its file
     dirty: tuple[str, ...] = ()  # inputs that it marks as changed in place
     numbers: tuple[float, ...] = ()  # those that its text names
+    arguments: Mapping[str, Sequence[Any]] = {}  # other values, which choose a branch
     said: bool = False  # that its gradient is no derivative
     declared: bool = False  # the user said what its inputs are
     searched: bool = False  # their shapes were found by running it

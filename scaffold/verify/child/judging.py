@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
 # A gradient that is wrong is so of these, too; random numbers depend on the layout and the type.
 DERIVED = (
-    *("second derivative", "other sizes", "other ranks"),
+    *("second derivative", "other sizes", "other ranks", "other arguments"),
     *("inputs that broadcast", "other values"),
 )
 OF_NO_CHANCE = (
@@ -130,6 +130,7 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
         os.path.realpath(given["place"][1]),
         tuple(given["dirty"]),
         tuple(given["numbers"]),
+        given["arguments"],
         *(
             given[key]
             for key in ("said", "declared", "searched", "compiled", "questions")

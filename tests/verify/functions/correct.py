@@ -316,6 +316,7 @@ class Dropout(Function):
     @staticmethod
     def forward(ctx, x, p=0.5, training=True):
         if not training:
+            ctx.save_for_backward(torch.ones_like(x))
             return x.clone()
         mask = (torch.rand_like(x) > p).to(x.dtype) / (1 - p)
         ctx.save_for_backward(mask)
