@@ -62,12 +62,13 @@ def test_faults_are_told_and_nothing_else() -> None:
     check((*CORRECT, *FAULTY))
 
 
-@pytest.mark.each_commit
+@pytest.mark.exhaustive
 def test_every_fault_is_told_and_nothing_else() -> None:
     if os.environ.get("SCAFFOLD_REGENERATE"):
         every = [told(name, verdict) for name, verdict in verdicts()]
         GOLDEN.write_text("\n".join(text for text in every if "\n  " in text))
-    check()
+    else:
+        check()
 
 
 def test_the_golden_file_has_every_faulty_function() -> None:

@@ -4,10 +4,12 @@
 # ruff: noqa: RUF059
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -461,3 +463,626 @@ class Quantize(Function):
     def backward(ctx, g):
         (inside,) = ctx.saved_tensors
         return g * inside, None, None, None, None
+
+
+class SwishMemoryEfficient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, i):
+        ctx.save_for_backward(i)
+        return i * torch.sigmoid(i)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        i = ctx.saved_tensors[0]
+        sigmoid_i = torch.sigmoid(i)
+        return grad_output * (sigmoid_i * (1 + i * (1 - sigmoid_i)))
+
+
+class MishJit(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.mul(torch.tanh(F.softplus(x)))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x = ctx.saved_tensors[0]
+        x_sigmoid = torch.sigmoid(x)
+        x_tanh_sp = F.softplus(x).tanh()
+        return grad_output.mul(x_tanh_sp + x * x_sigmoid * (1 - x_tanh_sp * x_tanh_sp))
+
+
+class GumbelHard(Function):
+    """Straight-through one-hot."""
+
+    @staticmethod
+    def forward(ctx, logits):
+        index = logits.argmax(-1, keepdim=True)
+        return torch.zeros_like(logits).scatter_(-1, index, 1.0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+
+
+class SpikeATan(Function):
+    @staticmethod
+    def forward(ctx, x, alpha=2.0):
+        ctx.save_for_backward(x)
+        ctx.alpha = alpha
+        return (x >= 0).to(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return ctx.alpha / 2 / (1 + (torch.pi / 2 * ctx.alpha * x).pow(2)) * g, None
+
+
+class ScaleGrad(Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.scale, None
+
+
+class VQ(Function):
+    @staticmethod
+    def forward(ctx, inputs, codebook):
+        with torch.no_grad():
+            distances = torch.cdist(inputs, codebook)
+            indices = distances.argmin(-1)
+            ctx.save_for_backward(indices, codebook)
+            ctx.mark_non_differentiable(indices)
+            return codebook[indices], indices
+
+    @staticmethod
+    def backward(ctx, grad_output, grad_indices):
+        grad_inputs = grad_codebook = None
+        if ctx.needs_input_grad[0]:
+            grad_inputs = grad_output.clone()
+        if ctx.needs_input_grad[1]:
+            indices, codebook = ctx.saved_tensors
+            flat = grad_output.contiguous().view(-1, codebook.size(1))
+            grad_codebook = torch.zeros_like(codebook)
+            grad_codebook.index_add_(0, indices.reshape(-1), flat)
+        return grad_inputs, grad_codebook
+
+
+class LogSumExp(Function):
+    @staticmethod
+    def forward(ctx, x, dim: int = -1):
+        out = torch.logsumexp(x, dim)
+        ctx.save_for_backward(x, out)
+        ctx.dim = dim
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        x, out = ctx.saved_tensors
+        return (x - out.unsqueeze(ctx.dim)).exp() * g.unsqueeze(ctx.dim), None
+
+
+class Embedding(Function):
+    @staticmethod
+    def forward(ctx, weight, indices, padding_idx=-1):
+        ctx.save_for_backward(indices)
+        ctx.num = weight.size(0)
+        ctx.padding_idx = padding_idx
+        return F.embedding(indices, weight)
+
+    @staticmethod
+    def backward(ctx, g):
+        (indices,) = ctx.saved_tensors
+        grad = torch.zeros(ctx.num, g.size(-1), dtype=g.dtype, device=g.device)
+        grad.index_add_(0, indices.reshape(-1), g.reshape(-1, g.size(-1)))
+        return grad, None, None
+
+
+class ScatterSum(Function):
+    @staticmethod
+    def forward(ctx, src: Tensor, index: Tensor, dim_size: int):
+        ctx.save_for_backward(index)
+        out = src.new_zeros(dim_size, src.size(1))
+        return out.index_add_(0, index, src)
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        (index,) = ctx.saved_tensors
+        return grad_out.index_select(0, index), None, None
+
+
+class RMSNorm(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, eps: float):
+        rstd = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+        return x * rstd * weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, eps = inputs
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor):
+        x, w = ctx.saved_tensors
+        rstd = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + ctx.eps)
+        xhat = x * rstd
+        wdy = w * dy
+        dx = (wdy - xhat * (xhat * wdy).mean(-1, keepdim=True)) * rstd
+        dw = (dy * xhat).reshape(-1, w.shape[0]).sum(0)
+        return dx, dw, None
+
+
+class SwiGLU(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return F.silu(a) * b
+
+    @staticmethod
+    def backward(ctx, dc):
+        a, b = ctx.saved_tensors
+        s = torch.sigmoid(a)
+        silu = a * s
+        return dc * (silu * (1 - s) + s) * b, dc * silu
+
+
+class AllReduceIdentity(Function):
+    """Copy to the region: the identity forward, a sum backward."""
+
+    @staticmethod
+    def forward(ctx, input_):
+        return input_.view_as(input_)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output.clone()
+
+
+class Checkpointed(Function):
+    @staticmethod
+    def forward(ctx, x, w1, w2):
+        ctx.save_for_backward(x, w1, w2)
+        return torch.tanh(x @ w1) @ w2
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w1, w2 = ctx.saved_tensors
+        h = torch.tanh(x @ w1)
+        gh = (g @ w2.t()) * (1 - h * h)
+        return gh @ w1.t(), x.t() @ gh, h.t() @ g
+
+
+class Cholesky(Function):
+    @staticmethod
+    def forward(ctx, a):
+        l = torch.linalg.cholesky(a)
+        ctx.save_for_backward(l)
+        return l
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (l,) = ctx.saved_tensors
+        linv = l.inverse()
+        inner = torch.tril(torch.mm(l.t(), grad_output)) * torch.tril(
+            1.0 - l.new_full((l.size(1),), 0.5).diag()
+        )
+        s = torch.mm(linv.t(), torch.mm(inner, linv))
+        return (s + s.t()) / 2.0
+
+
+class Inverse(Function):
+    @staticmethod
+    def forward(ctx, a):
+        out = torch.linalg.inv(a)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        (inv,) = ctx.saved_tensors
+        return -inv.mT @ g @ inv.mT
+
+
+class UpFirDown(Function):
+    @staticmethod
+    def forward(ctx, x, kernel):
+        ctx.save_for_backward(kernel)
+        ctx.in_size = x.shape
+        n, c, h, w = x.shape
+        return F.conv2d(
+            x.reshape(n * c, 1, h, w), kernel[None, None], padding=1
+        ).reshape(n, c, *F.conv2d(x[:1, :1], kernel[None, None], padding=1).shape[-2:])
+
+    @staticmethod
+    def backward(ctx, g):
+        (kernel,) = ctx.saved_tensors
+        n, c, h, w = ctx.in_size
+        gx = F.conv_transpose2d(
+            g.reshape(n * c, 1, *g.shape[-2:]), kernel[None, None], padding=1
+        )
+        return gx.reshape(ctx.in_size), None
+
+
+class ChannelShuffle(Function):
+    @staticmethod
+    def forward(ctx, x, groups: int):
+        ctx.groups = groups
+        n, c, h, w = x.shape
+        return x.view(n, groups, c // groups, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+    @staticmethod
+    def backward(ctx, g):
+        n, c, h, w = g.shape
+        return (
+            g.reshape(n, c // ctx.groups, ctx.groups, h, w)
+            .transpose(1, 2)
+            .reshape(n, c, h, w),
+            None,
+        )
+
+
+class FocalLoss(Function):
+    @staticmethod
+    def forward(ctx, logits, targets, alpha: float, gamma: float):
+        p = torch.sigmoid(logits)
+        ctx.save_for_backward(logits, targets)
+        ctx.alpha, ctx.gamma = alpha, gamma
+        ce = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        pt = p * targets + (1 - p) * (1 - targets)
+        return (alpha * (1 - pt) ** gamma * ce).sum()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        logits, targets = ctx.saved_tensors
+        with torch.enable_grad():
+            z = logits.detach().requires_grad_()
+            p = torch.sigmoid(z)
+            ce = F.binary_cross_entropy_with_logits(z, targets, reduction="none")
+            pt = p * targets + (1 - p) * (1 - targets)
+            loss = (ctx.alpha * (1 - pt) ** ctx.gamma * ce).sum()
+        (grad,) = torch.autograd.grad(loss, z)
+        return grad * g, None, None, None
+
+
+class SegmentedCumsum(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.cumsum(-1)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.flip(-1).cumsum(-1).flip(-1)
+
+
+class SoftThreshold(Function):
+    @staticmethod
+    def forward(ctx, x, lambd=0.5):
+        ctx.save_for_backward(x)
+        ctx.lambd = lambd
+        return F.softshrink(x, lambd)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (x.abs() > ctx.lambd), None
+
+
+class SplitHalf(Function):
+    @staticmethod
+    def forward(ctx, x):
+        a, b = x.chunk(2, dim=-1)
+        return a.clone(), b.clone()
+
+    @staticmethod
+    def backward(ctx, ga, gb):
+        return torch.cat([ga, gb], dim=-1)
+
+
+class BilinearForm(Function):
+    @staticmethod
+    def forward(ctx, x, A, y):
+        ctx.save_for_backward(x, A, y)
+        return torch.einsum("bi,ij,bj->b", x, A, y)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, A, y = ctx.saved_tensors
+        gx = torch.einsum("b,ij,bj->bi", g, A, y)
+        gA = torch.einsum("b,bi,bj->ij", g, x, y)
+        gy = torch.einsum("b,bi,ij->bj", g, x, A)
+        return gx, gA, gy
+
+
+class LSTMCell(Function):
+    @staticmethod
+    def forward(ctx, gates, c):
+        i, f, o, u = gates.chunk(4, -1)
+        ctx.save_for_backward(gates, c)
+        c2 = f.sigmoid() * c + i.sigmoid() * u.tanh()
+        return o.sigmoid() * c2.tanh(), c2
+
+    @staticmethod
+    def backward(ctx, gh, gc):
+        gates, c = ctx.saved_tensors
+        i, f, o, u = gates.chunk(4, -1)
+        i, f, o, u = i.sigmoid(), f.sigmoid(), o.sigmoid(), u.tanh()
+        c2 = f * c + i * u
+        t = c2.tanh()
+        d = gc + gh * o * (1 - t * t)
+        return (
+            torch.cat(
+                [
+                    d * u * i * (1 - i),
+                    d * c * f * (1 - f),
+                    gh * t * o * (1 - o),
+                    d * i * (1 - u * u),
+                ],
+                -1,
+            ),
+            d * f,
+        )
+
+
+class ComplexAbs2(Function):
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return (z * z.conj()).real
+
+    @staticmethod
+    def backward(ctx, g):
+        (z,) = ctx.saved_tensors
+        return 2 * g * z
+
+
+class Reduction(Function):
+    @staticmethod
+    def forward(ctx, x, reduction="mean"):
+        ctx.shape, ctx.reduction = x.shape, reduction
+        return x.mean() if reduction == "mean" else x.sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.expand(ctx.shape)
+        return (g / math.prod(ctx.shape) if ctx.reduction == "mean" else g), None
+
+
+class Pad(Function):
+    @staticmethod
+    def forward(ctx, x, pad=(1, 1)):
+        ctx.pad = pad
+        return F.pad(x, pad)
+
+    @staticmethod
+    def backward(ctx, g):
+        left, right = ctx.pad
+        return g[..., left : g.shape[-1] - right], None
+
+
+class NumpyTanh(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.from_numpy(np.tanh(x.detach().cpu().numpy()))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        gn = g.numpy() * (1 - y.numpy() ** 2)
+        return torch.from_numpy(gn)
+
+
+class TwoDOnly(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        assert x.dim() == 2 and y.dim() == 2, "matrices"
+        ctx.save_for_backward(x, y)
+        return torch.mm(x, y.t())
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g.mm(y), g.t().mm(x)
+
+
+class GroupNorm(Function):
+    @staticmethod
+    def forward(ctx, x, num_groups: int, weight, bias, eps: float):
+        n, c = x.shape[:2]
+        v = x.reshape(n, num_groups, -1)
+        mean = v.mean(-1, keepdim=True)
+        rstd = (v.var(-1, unbiased=False, keepdim=True) + eps).rsqrt()
+        xhat = ((v - mean) * rstd).reshape(x.shape)
+        shape = (1, c) + (1,) * (x.dim() - 2)
+        ctx.save_for_backward(xhat, rstd, weight)
+        ctx.num_groups = num_groups
+        return xhat * weight.reshape(shape) + bias.reshape(shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        xhat, rstd, weight = ctx.saved_tensors
+        n, c = g.shape[:2]
+        shape = (1, c) + (1,) * (g.dim() - 2)
+        dims = [d for d in range(g.dim()) if d != 1]
+        gw, gb = (g * xhat).sum(dims), g.sum(dims)
+        gx = (g * weight.reshape(shape)).reshape(n, ctx.num_groups, -1)
+        xh = xhat.reshape(n, ctx.num_groups, -1)
+        gx = rstd * (
+            gx - gx.mean(-1, keepdim=True) - xh * (gx * xh).mean(-1, keepdim=True)
+        )
+        return gx.reshape(g.shape), None, gw, gb, None
+
+
+class Where(Function):
+    @staticmethod
+    def forward(ctx, cond, a, b):
+        ctx.save_for_backward(cond)
+        return torch.where(cond, a, b)
+
+    @staticmethod
+    def backward(ctx, g):
+        (cond,) = ctx.saved_tensors
+        zero = torch.zeros_like(g)
+        return None, torch.where(cond, g, zero), torch.where(cond, zero, g)
+
+
+class NLL(Function):
+    @staticmethod
+    def forward(ctx, logp, labels):
+        ctx.save_for_backward(labels)
+        ctx.shape = logp.shape
+        return -logp.gather(1, labels[:, None]).squeeze(1).mean()
+
+    @staticmethod
+    def backward(ctx, g):
+        (labels,) = ctx.saved_tensors
+        grad = torch.zeros(ctx.shape, dtype=g.dtype)
+        grad.scatter_(1, labels[:, None], -1.0 / ctx.shape[0])
+        return grad * g, None
+
+
+class TopK(Function):
+    @staticmethod
+    def forward(ctx, x, k: int):
+        values, indices = torch.topk(x, k, dim=-1)
+        ctx.mark_non_differentiable(indices)
+        ctx.save_for_backward(indices)
+        ctx.size = x.shape
+        return values, indices
+
+    @staticmethod
+    def backward(ctx, g, _):
+        (indices,) = ctx.saved_tensors
+        return torch.zeros(ctx.size, dtype=g.dtype).scatter(-1, indices, g), None
+
+
+class Interp(Function):
+    @staticmethod
+    def forward(ctx, a, b, t):
+        ctx.save_for_backward(a, b, t)
+        return a + t * (b - a)
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b, t = ctx.saved_tensors
+        ga = gb = gt = None
+        if ctx.needs_input_grad[0]:
+            ga = (g * (1 - t)).sum_to_size(a.shape)
+        if ctx.needs_input_grad[1]:
+            gb = (g * t).sum_to_size(b.shape)
+        if ctx.needs_input_grad[2]:
+            gt = (g * (b - a)).sum_to_size(t.shape)
+        return ga, gb, gt
+
+
+class Parent(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.cos()
+
+
+class Child(Parent):
+    @staticmethod
+    def forward(ctx, x):
+        return Parent.forward(ctx, x)
+
+
+class Rope(Function):
+    @staticmethod
+    def forward(ctx, x, cos, sin):
+        a, b = x.chunk(2, -1)
+        ctx.save_for_backward(cos, sin)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+    @staticmethod
+    def backward(ctx, g):
+        cos, sin = ctx.saved_tensors
+        ga, gb = g.chunk(2, -1)
+        return torch.cat([ga * cos + gb * sin, gb * cos - ga * sin], -1), None, None
+
+
+class JvpToo(Function):
+    @staticmethod
+    def forward(x, w):
+        return x @ w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, w = inputs
+        ctx.save_for_backward(x, w)
+        ctx.save_for_forward(x, w)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g @ w.mT, x.mT @ g
+
+    @staticmethod
+    def jvp(ctx, dx, dw):
+        x, w = ctx.saved_tensors
+        return dx @ w + x @ dw
+
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        x = x.movedim(in_dims[0], 0) if in_dims[0] is not None else x
+        w = w.movedim(in_dims[1], 0) if in_dims[1] is not None else w
+        return JvpToo.apply(x, w), 0
+
+
+class PairwiseDistance(Function):
+    @staticmethod
+    def forward(ctx, x, y, eps=1e-8):
+        diff = x[:, None] - y[None]
+        dist = (diff.square().sum(-1) + eps).sqrt()
+        ctx.save_for_backward(x, y, dist)
+        return dist
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y, dist = ctx.saved_tensors
+        w = (g / dist)[..., None] * (x[:, None] - y[None])
+        return w.sum(1), -w.sum(0), None
+
+
+class Float16Storage(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x > 0)
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, g):
+        (mask,) = ctx.saved_tensors
+        return g * mask
+
+
+class RandomizedRelu(Function):
+    @staticmethod
+    def forward(ctx, x, lower=0.1, upper=0.3):
+        a = torch.empty_like(x).uniform_(lower, upper)
+        slope = torch.where(x >= 0, torch.ones_like(x), a)
+        ctx.save_for_backward(slope)
+        return x * slope
+
+    @staticmethod
+    def backward(ctx, g):
+        (slope,) = ctx.saved_tensors
+        return g * slope, None, None

@@ -4,9 +4,12 @@
 # ruff: noqa: F821, RUF059
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -508,3 +511,620 @@ class BackwardTypo(Function):
     def backward(ctx, g):
         (y,) = ctx.saved_tensors
         return g * undefined_name
+
+
+class SwishWrong(Function):
+    @staticmethod
+    def forward(ctx, i):
+        ctx.save_for_backward(i)
+        return i * torch.sigmoid(i)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        i = ctx.saved_tensors[0]
+        s = torch.sigmoid(i)
+        return grad_output * (s * (1 + i * s))
+
+
+class EmbeddingNoAccumulate(Function):
+    @staticmethod
+    def forward(ctx, weight, indices):
+        ctx.save_for_backward(indices)
+        ctx.num = weight.size(0)
+        return F.embedding(indices, weight)
+
+    @staticmethod
+    def backward(ctx, g):
+        (indices,) = ctx.saved_tensors
+        grad = torch.zeros(ctx.num, g.size(-1), dtype=g.dtype)
+        grad[indices.reshape(-1)] += g.reshape(-1, g.size(-1))
+        return grad, None
+
+
+class ScatterWrong(Function):
+    @staticmethod
+    def forward(ctx, src: Tensor, index: Tensor, dim_size: int):
+        ctx.save_for_backward(index)
+        out = src.new_zeros(dim_size, src.size(1))
+        return out.index_add_(0, index, src)
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        (index,) = ctx.saved_tensors
+        return grad_out[: index.numel()], None, None
+
+
+class RMSNormWeightNotReduced(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, eps: float):
+        rstd = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+        return x * rstd * weight
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, eps = inputs
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor):
+        x, w = ctx.saved_tensors
+        rstd = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + ctx.eps)
+        xhat = x * rstd
+        wdy = w * dy
+        dx = (wdy - xhat * (xhat * wdy).mean(-1, keepdim=True)) * rstd
+        return dx, dy * xhat, None
+
+
+class RMSNormSum(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        rstd = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        ctx.save_for_backward(x, weight)
+        return x * rstd * weight
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        rstd = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        xhat = x * rstd
+        wdy = w * dy
+        dx = (wdy - xhat * (xhat * wdy).sum(-1, keepdim=True)) * rstd
+        return dx, (dy * xhat).reshape(-1, w.shape[0]).sum(0)
+
+
+class SwiGLUSwapped(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return F.silu(a) * b
+
+    @staticmethod
+    def backward(ctx, dc):
+        a, b = ctx.saved_tensors
+        s = torch.sigmoid(a)
+        silu = a * s
+        return dc * silu, dc * (silu * (1 - s) + s) * b
+
+
+class LSTMDropC(Function):
+    @staticmethod
+    def forward(ctx, gates, c):
+        i, f, o, u = gates.chunk(4, -1)
+        ctx.save_for_backward(gates, c)
+        c2 = f.sigmoid() * c + i.sigmoid() * u.tanh()
+        return o.sigmoid() * c2.tanh(), c2
+
+    @staticmethod
+    def backward(ctx, gh, gc):
+        gates, c = ctx.saved_tensors
+        i, f, o, u = gates.chunk(4, -1)
+        i, f, o, u = i.sigmoid(), f.sigmoid(), o.sigmoid(), u.tanh()
+        c2 = f * c + i * u
+        t = c2.tanh()
+        d = gh * o * (1 - t * t)
+        return (
+            torch.cat(
+                [
+                    d * u * i * (1 - i),
+                    d * c * f * (1 - f),
+                    gh * t * o * (1 - o),
+                    d * i * (1 - u * u),
+                ],
+                -1,
+            ),
+            d * f,
+        )
+
+
+class CumsumNoFlip(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.cumsum(-1)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.cumsum(-1)
+
+
+class InverseNoMinus(Function):
+    @staticmethod
+    def forward(ctx, a):
+        out = torch.linalg.inv(a)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        (inv,) = ctx.saved_tensors
+        return -inv @ g @ inv
+
+
+class SplitSwap(Function):
+    @staticmethod
+    def forward(ctx, x):
+        a, b = x.chunk(2, dim=-1)
+        return a.clone(), b.clone()
+
+    @staticmethod
+    def backward(ctx, ga, gb):
+        return torch.cat([gb, ga], dim=-1)
+
+
+class ShuffleSame(Function):
+    @staticmethod
+    def forward(ctx, x, groups: int):
+        ctx.groups = groups
+        n, c, h, w = x.shape
+        return x.view(n, groups, c // groups, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+    @staticmethod
+    def backward(ctx, g):
+        n, c, h, w = g.shape
+        return (
+            g.view(n, ctx.groups, c // ctx.groups, h, w)
+            .transpose(1, 2)
+            .reshape(n, c, h, w),
+            None,
+        )
+
+
+class ReluGe(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.clamp(min=0)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        g[y <= 0] = 0
+        return g
+
+
+class LossDouble(Function):
+    @staticmethod
+    def forward(ctx, pred, target):
+        diff = pred - target
+        ctx.save_for_backward(diff)
+        return 0.5 * diff.pow(2).sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        (diff,) = ctx.saved_tensors
+        return diff, None
+
+
+class DropoutEvalMask(Function):
+    @staticmethod
+    def forward(ctx, x, p):
+        mask = (torch.rand_like(x) > p).to(x.dtype)
+        ctx.save_for_backward(mask)
+        ctx.p = p
+        return x * mask / (1 - p)
+
+    @staticmethod
+    def backward(ctx, g):
+        (mask,) = ctx.saved_tensors
+        return g * mask, None
+
+
+class DropoutNewMask(Function):
+    @staticmethod
+    def forward(ctx, x, p):
+        ctx.p = p
+        mask = (torch.rand_like(x) > p).to(x.dtype)
+        return x * mask / (1 - p)
+
+    @staticmethod
+    def backward(ctx, g):
+        mask = (torch.rand_like(g) > ctx.p).to(g.dtype)
+        return g * mask / (1 - ctx.p), None
+
+
+class GlobalState(Function):
+    saved = []  # noqa: RUF012
+
+    @staticmethod
+    def forward(ctx, x):
+        GlobalState.saved.append(x.detach().cos())
+        return x.sin()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        return g * GlobalState.saved.pop()
+
+
+class KeepdimLost(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x - x.mean(-1, keepdim=True)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g - g.mean()
+
+
+class VarUnbiased(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.var(-1)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * (x - x.mean(-1, keepdim=True)) / x.shape[-1] * g.unsqueeze(-1)
+
+
+class MaxTies(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.max(-1).values
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return (x == y.max()).to(g.dtype) * g.unsqueeze(-1)
+
+
+class AttentionScale(Function):
+    @staticmethod
+    def forward(q, k, v):
+        p = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1)
+        return p @ v
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v = ctx.saved_tensors
+        s = q.shape[-1] ** -0.5
+        p = torch.softmax(q @ k.mT * s, -1)
+        gp = g @ v.mT
+        ga = p * (gp - (gp * p).sum(-1, keepdim=True))
+        return ga @ k, ga.mT @ q, p.mT @ g
+
+
+class ContextOutput(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        y = torch.tanh(x @ w)
+        ctx.x, ctx.w, ctx.y = x, w, y
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        d = g * (1 - ctx.y**2)
+        return d @ ctx.w.t(), ctx.x.t() @ d
+
+
+class HuberConst(Function):
+    @staticmethod
+    def forward(ctx, x, delta: float = 1.0):
+        ctx.save_for_backward(x)
+        ctx.delta = delta
+        return F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.clamp(-1, 1) * 2, None
+
+
+class SqueezeShape(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sum(0)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class NoneForNeeded(Function):
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        return x * w + b
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        gw = None
+        if ctx.needs_input_grad[0]:
+            gw = g * x
+        return g * w, gw, g
+
+
+class UnstableSigmoid(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        e = torch.exp(x)
+        return g * e / (1 + e) ** 2
+
+
+class HalfCast(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.to(torch.bfloat16))
+        return x**2
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return (2 * x * g).to(g.dtype)
+
+
+class ComplexNoConj(Function):
+    @staticmethod
+    def forward(ctx, z, w):
+        ctx.save_for_backward(z, w)
+        return torch.view_as_real(torch.view_as_complex(z) * torch.view_as_complex(w))
+
+    @staticmethod
+    def backward(ctx, g):
+        z, w = (torch.view_as_complex(t) for t in ctx.saved_tensors)
+        gc = torch.view_as_complex(g)
+        return torch.view_as_real(gc * w), torch.view_as_real(gc * z)
+
+
+class ReductionSumOnly(Function):
+    @staticmethod
+    def forward(ctx, x, reduction="mean"):
+        ctx.shape = x.shape
+        return x.mean() if reduction == "mean" else x.sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.expand(ctx.shape), None
+
+
+class PadWrongSide(Function):
+    @staticmethod
+    def forward(ctx, x, pad=(1, 2)):
+        ctx.pad = pad
+        return F.pad(x, pad)
+
+    @staticmethod
+    def backward(ctx, g):
+        left, right = ctx.pad
+        return g[..., right : g.shape[-1] - left], None
+
+
+class NumpyNoOnce(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.from_numpy(np.tanh(x.detach().cpu().numpy()))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return torch.from_numpy(g.detach().numpy() * (1 - y.detach().numpy() ** 2))
+
+
+class WhereSwapped(Function):
+    @staticmethod
+    def forward(ctx, cond, a, b):
+        ctx.save_for_backward(cond)
+        return torch.where(cond, a, b)
+
+    @staticmethod
+    def backward(ctx, g):
+        (cond,) = ctx.saved_tensors
+        zero = torch.zeros_like(g)
+        return None, torch.where(cond, zero, g), torch.where(cond, g, zero)
+
+
+class NLLNoScale(Function):
+    @staticmethod
+    def forward(ctx, logp, labels):
+        ctx.save_for_backward(labels)
+        ctx.shape = logp.shape
+        return -logp.gather(1, labels[:, None]).squeeze(1).mean()
+
+    @staticmethod
+    def backward(ctx, g):
+        (labels,) = ctx.saved_tensors
+        grad = torch.zeros(ctx.shape, dtype=g.dtype)
+        grad.scatter_(1, labels[:, None], -1.0)
+        return grad * g, None
+
+
+class TopKNoMark(Function):
+    @staticmethod
+    def forward(ctx, x, k: int):
+        values, indices = torch.topk(x, k, dim=-1)
+        ctx.save_for_backward(indices)
+        ctx.size = x.shape
+        return values, indices
+
+    @staticmethod
+    def backward(ctx, g, _):
+        (indices,) = ctx.saved_tensors
+        out = torch.zeros(ctx.size, dtype=g.dtype)
+        out[..., : g.shape[-1]] = g
+        return out, None
+
+
+class InterpT(Function):
+    @staticmethod
+    def forward(ctx, a, b, t):
+        ctx.save_for_backward(a, b, t)
+        return a + t * (b - a)
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b, t = ctx.saved_tensors
+        return g * (1 - t), g * t, g * (a - b)
+
+
+class RopeSign(Function):
+    @staticmethod
+    def forward(ctx, x, cos, sin):
+        a, b = x.chunk(2, -1)
+        ctx.save_for_backward(cos, sin)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+    @staticmethod
+    def backward(ctx, g):
+        cos, sin = ctx.saved_tensors
+        ga, gb = g.chunk(2, -1)
+        return torch.cat([ga * cos - gb * sin, gb * cos + ga * sin], -1), None, None
+
+
+class VmapWrong(Function):
+    @staticmethod
+    def forward(x, w):
+        return x @ w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g @ w.mT, x.mT @ g
+
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        return VmapWrong.apply(x, w[0] if in_dims[1] is not None else w), 0
+
+
+class PairwiseNoEps(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        dist = (x[:, None] - y[None]).square().sum(-1).sqrt()
+        ctx.save_for_backward(x, y, dist)
+        return dist
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y, dist = ctx.saved_tensors
+        w = (g / dist)[..., None] * (x[:, None] - y[None])
+        return w.sum(1), w.sum(0)
+
+
+class DirtyNotReturned(Function):
+    @staticmethod
+    def forward(ctx, x, buf):
+        buf.add_(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2, None
+
+
+class ReturnsSelf(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.w = w
+        ctx.save_for_backward(x)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ctx.w, g * x
+
+
+class FlattenGrad(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.transpose(0, 1).contiguous()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.reshape(ctx.shape)
+
+
+class DtypeBreaks(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        scale = torch.ones(x.shape[-1], x.shape[-1], dtype=torch.float64).triu().tril()
+        return (g * x.exp()) @ scale
+
+
+class BatchStat(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return (x - x.mean(0)) / x.std(0)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g / x.std(0)
+
+
+class RetainInBackward(Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            ctx.inp = x.detach().requires_grad_()
+            ctx.out = ctx.inp.tanh().exp()
+        return ctx.out.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        ctx.out.backward(g)
+        return ctx.inp.grad
+
+
+class SaturatedClip(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(0, 6)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (x > 0)
