@@ -19,6 +19,7 @@ MOST = 12  # ways
 # Of an argument of which nothing, or the type alone, is known.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
+CALLABLE = ": collections.abc.Callable"
 VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # of data with one more dim
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
@@ -31,13 +32,14 @@ class Entry(NamedTuple):
     trait: str = ""  # of a tensor without a gradient: const, int or bool
     optional: bool = False
     value: str = ""  # of one that is no tensor
+    called: bool = False  # it is a function
     variadic: bool = False
     dims: str | None = None
 
     def text(self, dims: str | None = None) -> str:
         """The entry, with dims of its shape, if some are known."""
-        if self.value:
-            return f"{self.name} = {self.value}"
+        if self.value or self.called:
+            return f"{self.name}{f' = {self.value}' if self.value else CALLABLE}"
         dims = self.dims if dims is None else dims
         trait = f"; {self.trait}" if self.trait else ""
         shape = f"[{dims or ''}{trait}]" if dims is not None or trait else ""
@@ -57,21 +59,30 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
 
 def _with_vectors(way: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """The way in which parameters, by their names, are vectors and data are matrices; nothing where it has not both."""
-    tensors = [one for one in way if not one.value]
+    tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
     plain = not any(one.trait or one.variadic for one in tensors)
     if not plain or all(named) or not any(named):
         return ()
     dims = {True: "D", False: "N, D"}
     return tuple(
-        one if one.value else one._replace(dims=dims[bool(VECTOR.fullmatch(one.name))])
+        (
+            one._replace(dims=dims[bool(VECTOR.fullmatch(one.name))])
+            if one in tensors
+            else one
+        )
         for one in way
     )
 
 
 def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]:
+    forward = facts.function.forward
     if item.passing == "variadic":
         yield Entry(item.name, variadic=True)
+    elif "Callable" in _annotation(item) or (
+        forward and any(_is_call(node, item.name) for node in ast.walk(forward.node))
+    ):
+        yield Entry(item.name, called=True)
     elif stated.kind in ("tensor", "optional"):
         yield Entry(item.name, optional=stated.kind == "optional")
     elif stated.kind == "value" and stated.text == "None":
@@ -99,6 +110,11 @@ def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
     )
 
 
+def _is_call(node: ast.AST, name: str) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id == name
+
+
 def _annotation(item: Parameter) -> str:
     return ast.unparse(item.annotation) if item.annotation else ""
 
@@ -111,7 +127,11 @@ def _is_literal(text: str) -> bool:
     return True
 
 
-BRANCHES = {"dim": [0], "axis": [0], "reduction": ["sum", "mean", "none"]}
+BRANCHES: dict[str, list[Any]] = {
+    "dim": [0],
+    "axis": [0],
+    "reduction": ["sum", "mean", "none"],
+}
 
 
 def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:

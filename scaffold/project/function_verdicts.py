@@ -74,12 +74,22 @@ class Judge:
         """Begin with a Function."""
         self._asked, self._again, self.result = question, False, None
         if question.function.forward is None:
-            failure = Failure("inputs", "its forward is inherited from another file")
-            self.result = Verdict(0, failure)
+            self._refuse("its forward is inherited from another file")
             return
-        texts = [question.stated.inputs] if question.stated.inputs is not None else None
-        self._prover.ask(_request(question, texts or [*map(_joined, _ways(question))]))
+        if question.stated.inputs is not None:
+            self._prover.ask(_request(question, [question.stated.inputs]))
+        else:
+            try:
+                request = _request(question, [*map(_joined, _ways(question))])
+            except ScaffoldError as error:  # a name that no input may have
+                self._refuse(error.message)
+                return
+            self._prover.ask(request)
         self._take()
+
+    def _refuse(self, words: str) -> None:
+        """Say why the Function cannot be asked anything."""
+        self.result = Verdict(0, Failure("inputs", words))
 
     def hear(self) -> None:
         """Take in what the process has said."""

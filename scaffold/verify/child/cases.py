@@ -207,7 +207,8 @@ def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
             parts.append(f"{name} absent")
         else:
             bare = type(value) is object  # whose repr is an address
-            parts.append(f"{name}={'object()' if bare else repr(value)}")
+            shown = getattr(value, "__name__", "object()" if bare else repr(value))
+            parts.append(f"{name}={shown}")
     return ", ".join(parts)
 
 

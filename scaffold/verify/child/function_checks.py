@@ -632,8 +632,8 @@ def check_broadcast(subject: Subject) -> None:
 
 def check_values(subject: Subject) -> None:
     """Large values, and those about the numbers that the text names."""
-    if subject.surrogate:
-        raise Unasked("the gradient is not the derivative")
+    if subject.surrogate or subject.single:
+        raise Unasked("differences do not tell its gradient")
     checks = subject.checks
     question = slopes_alone if checks.REFERENCE is None else other_values
     try:
@@ -771,6 +771,18 @@ def check_func_grad(subject: Subject) -> None:
     compare(subject, inputs, found, expected, "{} in torch.func.grad")
 
 
+def check_checkpoint(subject: Subject) -> None:
+    """What raises there is noted: `ctx.saved_tensors` may be read once."""
+    try:
+        _asking("test_checkpoint", "another gradient under checkpoint")(subject)
+    except Wrong as wrong:
+        error = wrong.__cause__ and wrong.__cause__.__context__
+        if not isinstance(error, RuntimeError):
+            raise
+        subject.note(f"not under checkpoint: {sentence(first_line(error))}")
+        raise Unasked("it raises under checkpoint") from None
+
+
 def check_compile(subject: Subject) -> None:
     if not subject.asked.compiled:
         raise Unasked("say --compile")
@@ -809,7 +821,7 @@ CHECKS: dict[str, Check] = {
     "float32": check_float32,
     "bfloat16": check_bfloat16,
     "autocast": check_autocast,
-    "checkpoint": _asking("test_checkpoint", "another gradient under checkpoint"),
+    "checkpoint": check_checkpoint,
     "torch.func.grad": check_func_grad,
     "torch.func.jacrev": _mapping("test_jacrev", "another gradient than autograd's"),
     "vmap of torch.func.grad": _mapping(

@@ -6,6 +6,7 @@ Invariant: inputs are those that the Function takes forwards and backwards, if t
 have a gradient, whether it draws random numbers) was seen in a call.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, wraps
 from itertools import product
@@ -140,7 +141,8 @@ class Subject:
         checks, tests = self.checks, self.checks.TESTS
         checks.make = making(tests)
         checks.gradients = partial(backpropagating(tests, True), laid=torch.clone)
-        checks.call_recorder = recording(tests, None, False)
+        record = recording(tests, None, False)
+        checks.call_recorder = lambda *call: _tensors(record(*call))
         checks.OPERATOR = prepared(tests, tests.op)
         checks.REFERENCE = prepared(tests, tests.reference)
         checks.DIFFERENTIABLE = tests.differentiable
@@ -383,12 +385,12 @@ def backpropagate(
 def _tensors_of(apply: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
     """The outputs of a call that are tensors: a Function may return other values."""
 
-    def call(*inputs: Any) -> tuple[Tensor, ...]:
-        outputs = apply(*inputs)
-        several = outputs if isinstance(outputs, tuple | list) else (outputs,)
-        return tuple(x for x in several if isinstance(x, Tensor))
+    return lambda *inputs: _tensors(apply(*inputs))
 
-    return call
+
+def _tensors(outputs: Any) -> tuple[Tensor, ...]:
+    several = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    return tuple(x for x in several if isinstance(x, Tensor))
 
 
 def _copied(inputs: Sequence[Any]) -> list[Any]:
@@ -471,6 +473,8 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
                     continue
                 backward = False  # no other inputs mend it
             if subject.takes(subject.inputs(), backward):
+                if _is_misguessed(subject):
+                    continue
                 subject.look()
                 return at, subject
             first = first or NOT_FINITE
@@ -498,6 +502,18 @@ OF_CODE = (
 def _is_of_code(error: Exception) -> bool:
     """Whether a backward raises whatever its inputs are."""
     return any(words in str(error) for words in OF_CODE)
+
+
+def _is_misguessed(subject: Subject) -> bool:
+    """Whether the backward, not the forward, tells that an argument is no number."""
+    inputs = subject.inputs()
+    try:
+        backpropagate(subject.call(inputs), inputs)
+    except (AttributeError, TypeError) as error:
+        return bool(re.search(r"'(float|int|bool)' object", str(error)))
+    except Exception:  # noqa: BLE001 (whatever the user's code raises)
+        return False
+    return False
 
 
 def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
