@@ -455,29 +455,15 @@ def _detached(value: Any) -> Any:
 
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
     """The first that takes its inputs, or shapes for it: those that the backward takes before those that the forward alone does."""
-    first, tried = "", tuple[str, ...]()
+    reasons: list[str] = []
+    tried: tuple[str, ...] = ()
     for backward in (True, False):
         for kind, (at, subject) in product(KINDS, enumerate(subjects)):
             subject.dtype, subject.inside = kind
-            try:
-                inputs = subject.inputs()
-                outputs = subject.call(inputs)
-                if backward:
-                    backpropagate(outputs, inputs)
-            except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-                first = first or raised(error)
-                if IN_PLACE in str(error):
-                    subject.dirty = subject.names
-                    subject.copy_inputs()
-                if not (subject.stage == "backward" and _is_of_code(error)):
-                    continue
-                backward = False  # no other inputs mend it
-            if subject.takes(subject.inputs(), backward):
-                if _is_misguessed(subject):
-                    continue
+            reasons.append(_refusal(subject, backward))
+            if not reasons[-1]:
                 subject.look()
                 return at, subject
-            first = first or NOT_FINITE
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
         likely = [*enumerate(subjects)][:WAYS]
@@ -487,33 +473,39 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
             if isinstance(found, Shapes):
                 return at, found
             tried = found.tried if found else ()
-    return 0, Refused(first, tried)
+    return 0, Refused(reasons[0], tried)
 
 
+def _refusal(subject: Subject, backward: bool) -> str:
+    """Why a Function does not take its inputs; nothing where it does, or where no others would mend its backward."""
+    inputs = subject.inputs()
+    try:
+        outputs = subject.call(inputs)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        if IN_PLACE not in str(error) or subject.dirty == subject.names:
+            return raised(error)
+        subject.dirty = subject.names
+        subject.copy_inputs()
+        return _refusal(subject, backward)
+    if not all(bool(x.isfinite().all()) for x in outputs):
+        return NOT_FINITE
+    try:
+        backpropagate(outputs, inputs)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        mended = backward and not any(words in str(error) for words in OF_CODE)
+        return raised(error) if mended or MISGUESSED.search(str(error)) else ""
+    return ""
+
+
+# That an argument which was made up is of another type than it should be.
+MISGUESSED = re.compile(r"'(float|int|bool)' object|'Tensor' object is not callable")
 IN_PLACE = "a leaf Variable that requires grad"
-OF_CODE = (
+OF_CODE = (  # what a backward raises whatever its inputs are
     "number of gradients",
     "expected Variable or None",
     "must implement",
     "non-static",
 )
-
-
-def _is_of_code(error: Exception) -> bool:
-    """Whether a backward raises whatever its inputs are."""
-    return any(words in str(error) for words in OF_CODE)
-
-
-def _is_misguessed(subject: Subject) -> bool:
-    """Whether the backward, not the forward, tells that an argument is no number."""
-    inputs = subject.inputs()
-    try:
-        backpropagate(subject.call(inputs), inputs)
-    except (AttributeError, TypeError) as error:
-        return bool(re.search(r"'(float|int|bool)' object", str(error)))
-    except Exception:  # noqa: BLE001 (whatever the user's code raises)
-        return False
-    return False
 
 
 def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:

@@ -60,6 +60,15 @@ OF_LAYOUT = ("gradient of a strided grad_output", "gradient of an expanded grad_
 CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
 
 
+MENDS = (
+    ("must implement", "or ctx.mark_non_differentiable(...) what it returns"),
+    ("number of gradients", "one for each input of forward, None where it has none"),
+    ("expected Variable or None", "a tensor, or None, for each input"),
+    ("view size is not compatible", ".reshape(...) takes any strides"),
+    ("more than one element of the written-to", "clone it first"),
+)
+
+
 def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
     """What becomes of a check."""
     try:
@@ -91,7 +100,8 @@ def _of_error(
     if refused or name in CLAIMED and not subject.maps:
         return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
     line = line_of(error, subject.asked.source) or lines["backward"]
-    return Result(name, "failed", raised_briefly(error), line)
+    hint = next((hint for part, hint in MENDS if part in str(error)), "")
+    return Result(name, "failed", raised_briefly(error), line, hint)
 
 
 NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": []}
