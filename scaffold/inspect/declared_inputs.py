@@ -130,7 +130,7 @@ def _is_literal(text: str) -> bool:
 BRANCHES: dict[str, list[Any]] = {
     "dim": [0],
     "axis": [0],
-    "reduction": ["sum", "mean", "none"],
+    "reduction": ["sum", "none"],
 }
 
 
