@@ -8,7 +8,8 @@ the same values and the same gradients. Otherwise there is an error that says wh
 import ast
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -24,26 +25,19 @@ from scaffold.cli.options import (
     check_policy,
 )
 from scaffold.cli.output import TERMINAL, Showing, beside, put, tell
-from scaffold.derive import derive
 from scaffold.errors import (
     ConflictError,
     Location,
     ScaffoldError,
     VerificationError,
+    did_you_mean,
     raise_all,
 )
 from scaffold.inspect import Function
-from scaffold.inspect.adopting import (
-    Adopted,
-    Value,
-    Wanted,
-    adopt_bodies,
-    computation_of,
-)
-from scaffold.inspect.adopting import adopt as tables_of
-from scaffold.inspect.declarations import is_constant, kinds_of
+from scaffold.inspect.adopting import Adopted, Value, Wanted
+from scaffold.inspect.adopting import adopt as adopt_text
+from scaffold.inspect.declarations import Unfit, choices_of_kinds
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.method_formulas import Unfit
 from scaffold.inspect.trial_inputs import shapes_for
 from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
@@ -55,12 +49,9 @@ from scaffold.project.proof_errors import untyped
 from scaffold.project.proofs import prove, request_of
 from scaffold.project.rendering import Generated, generate_table
 from scaffold.project.specification import Companion, Given, Merged, Values
-from scaffold.render.files import render
 from scaffold.render.formatting import format_source
-from scaffold.render.layout import Directories
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
-from scaffold.spec.build import build
 from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict
@@ -108,6 +99,18 @@ LIMIT = Annotated[
         metavar="SECONDS",
     ),
 ]
+STYLE = Annotated[
+    str | None,
+    typer.Option(
+        "--style",
+        help="setup-context, library or combined (default: setup-context, or combined where that fails).",
+        metavar="STYLE",
+    ),
+]
+ALL = Annotated[
+    bool,
+    typer.Option("--all", help="Adopt every Function of a file or of a directory."),
+]
 STDOUT = Annotated[
     bool, typer.Option("--stdout", help="Print the specification, write nothing.")
 ]
@@ -115,6 +118,8 @@ STDOUT = Annotated[
 
 def adopt(
     target: TARGET,
+    style: STYLE = None,
+    every: ALL = False,
     name: NAME = None,
     out_dir: OUT_DIR = None,
     verify: VERIFY = True,
@@ -128,34 +133,63 @@ def adopt(
 ) -> None:
     """Write the specification of a hand-written Function, as TOML.
 
-    Its forward and backward become formulas, or functions of a file where formulas have no words for them. The op that this
-    makes is compared with the Function, values and gradients, where that runs: else the run says "not compared".
+    Its forward and backward stay as they are, as functions of a file that the op calls. The op is compared with the Function,
+    values and gradients, where that runs: else the run says "not compared".
 
-    Example: scaffold adopt src/ops.py::ScaleFunction
+    Example: scaffold adopt src/ops.py:ScaleFunction
     """
     check_policy(on_conflict)
     check_format(format_)
+    if style is not None and style not in STYLES:
+        hint = did_you_mean(style, STYLES) or f"one of: {', '.join(STYLES)}"
+        raise ScaffoldError(f"unknown style '{style}'", Location("--style"), hint)
+    if every and name is not None:
+        raise ScaffoldError("--all adopts several ops", Location("--name"))
     joins = configuration_here().project and out_dir is None
-    stated = {"name": name, "python": python, "limit": limit}
+    stated = {"name": name, "python": python, "limit": limit, "style": style}
     stated["out-dir"] = None if joins else out_dir or "."
     settings: Values = {
         key: value for key, value in stated.items() if value is not None
     }
-    found = _adopted(target, settings, verify)
+    sources = _sources(target, every)
+    adoptions, refused = _run(sources, {**settings, "verify": verify}, every)
     showing = Showing(dry_run, diff, stdout, format_)
     if joins and not stdout:
-        _join(found, settings, on_conflict, showing)
-        return
-    where = directory(out_dir)
-    files = _files(found, where.below.as_posix())
-    put(files, where.root, on_conflict, showing, found.notes)
+        for found in adoptions:
+            _join(found, settings, on_conflict, showing)
+    elif adoptions:
+        where, files = directory(out_dir), dict[str, str]()
+        for found in adoptions:
+            files |= _files(found, where.below.as_posix())
+        notes = tuple(note for found in adoptions for note in found.notes)
+        put(files, where.root, on_conflict, showing, notes)
+    raise_all(refused)
 
 
-def _adopted(target: str, settings: "Values", verify: bool) -> "Adoption":
+def _run(
+    sources: "list[Source]", settings: "Values", every: bool
+) -> "tuple[list[Adoption], list[ScaffoldError]]":
+    """Adopt each Function; the errors of those that cannot be."""
+    adoptions: dict[str, Adoption] = {}
+    refused: list[ScaffoldError] = []
     with proving(settings, TERMINAL) as process:
-        if verify:
+        if settings["verify"]:
             raise_all(process.start())
-        return adopted(target, {**settings, "verify": verify}, process)
+        for source in sources:
+            try:
+                found = adopted(source, settings, process)
+            except ScaffoldError as refusal:
+                refused.append(refusal)
+                continue
+            name, notes = found.op.name, found.notes
+            if name in adoptions:
+                message = f"'{source.function.name}' is not adopted: another Function is the op '{name}'"
+                hint = "adopt it alone, with --name NAME"
+                refused.append(ScaffoldError(message, source.place, hint))
+            elif every:
+                notes = tuple(f"{name}: {note}" for note in notes)
+            adoptions.setdefault(name, found._replace(notes=notes))
+    return [*adoptions.values()], refused
 
 
 def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) -> None:
@@ -175,21 +209,12 @@ def _files(found: "Adoption", below: str) -> dict[str, str]:
     return {Path(below, name).as_posix(): text for name, text in texts.items()}
 
 
-GRADIENTS = ("grad", "backward")
+STYLES = ("setup-context", "combined", "library")
 KINDS = 9  # choices of what tensors without a gradient hold that are tried at most
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")
-KEPT = "formulas have no words for all of it: the bodies are functions of {name}"
 SKIP = "write it all the same with --no-verify"
-
-
-class Candidate(NamedTuple):
-    """A table that the Function may be written as."""
-
-    op: Adopted
-    file: str = ""  # of its bodies, where formulas have no words for them
-    text: str = ""
-    same: bool = False  # the op that it makes is the very code that is there
+FREE = ("setup-context", "combined")  # the styles that are tried where none is said
 
 
 class Adoption(NamedTuple):
@@ -197,7 +222,7 @@ class Adoption(NamedTuple):
 
     op: Adopted
     generated: Generated
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 class Source(NamedTuple):
@@ -212,40 +237,59 @@ class Source(NamedTuple):
     def function(self) -> Function:
         return self.facts.function
 
+    @property
+    def place(self) -> Location:
+        node = self.function.node
+        return Location(self.path, node.lineno, node.col_offset + 1)
 
-def adopted(target: str, settings: Values, proving: Proving) -> Adoption:
-    """The first table that holds of those that a Function may be written as."""
-    source = _source(target)
+
+def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
+    """The first op that does as the Function does, of the styles that it may have."""
     reasons: list[Unfit | ScaffoldError] = []
-    uncompared: Adoption | None = None
-    for candidate in _candidates(source, settings, reasons):
+    styles = (settings["style"],) if "style" in settings else FREE
+    for op in itertools.islice(_ops(source, settings, reasons), KINDS):
+        for style in styles:
+            try:
+                return _held(source, op.in_style(style), settings, proving)
+            except ScaffoldError as reason:
+                reasons.append(reason)
+    raise _refusal(source, reasons)
+
+
+def _ops(
+    source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
+) -> Iterator[Adopted]:
+    """The op for each choice of what tensors without a gradient hold, the likeliest first."""
+    package = find_places(configuration_here(), settings).directories.package or ""
+    wanted = Wanted(source.module, package, settings.get("name") or "")
+    for kinds in choices_of_kinds(source.facts):
         try:
-            found, compared = _held(source, candidate, settings, proving)
-        except ScaffoldError as reason:
+            op = adopt_text(source.facts, wanted._replace(kinds=kinds))
+        except (Unfit, ScaffoldError) as reason:
             reasons.append(reason)
-            continue
-        if compared:
-            return found
-        uncompared = uncompared or found
-    if uncompared is None:
-        raise _refusal(source, reasons)
-    return uncompared
+            return
+        yield op._replace(text=format_source(op.text))
 
 
-def _source(target: str) -> Source:
+def _sources(target: str, every: bool) -> list[Source]:
+    """The Functions that a target names: one, or with `every` all that it holds."""
     found = find_functions((target,)).meant
-    every = [(meant, function) for meant in found for function in meant.functions]
-    public = [item for item in every if not item[1].name.startswith("_")]
-    functions = public or every
-    if len(functions) != 1:
+    each = [(meant, function) for meant in found for function in meant.functions]
+    public = [item for item in each if not item[1].name.startswith("_")]
+    functions = each if every else public or each
+    if not every and len(functions) != 1:
         names = ", ".join(function.qualname for _, function in functions)
-        hint = f"one of: {names}"
-        place = Location(target.partition("::")[0])
+        hint = f"one of: {names}; all of them: --all"
+        place = Location(target.partition(":")[0])
         raise ScaffoldError("holds several Functions: name one", place, hint)
-    ((meant, function),) = functions
-    module, root = dotted(meant.path, configuration_here())
-    facts = Facts(computation_of(function), meant.module)
-    return Source(facts, meant.path, module, root)
+    return [
+        Source(
+            Facts(function, meant.module),
+            meant.path,
+            *dotted(meant.path, configuration_here()),
+        )
+        for meant, function in functions
+    ]
 
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
@@ -265,100 +309,22 @@ def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldEr
     return VerificationError(message, place, hint, details)
 
 
-def _candidates(
-    source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
-) -> Iterator[Candidate]:
-    """Formulas, then the bodies as they are; each for what its tensors without a gradient may hold."""
-    for kinds in itertools.islice(_kinds(source.facts), KINDS):
-        wanted = Wanted(settings.get("name") or "", kinds)
-        try:
-            yield from _formulas(source.facts, wanted)
-        except (Unfit, ScaffoldError) as reason:
-            reasons.append(reason)
-        package = _package(settings)
-        try:
-            op, name, text = adopt_bodies(source.facts, source.module, package, wanted)
-            yield Candidate(op, name, format_source(text))
-        except (Unfit, ScaffoldError) as reason:
-            reasons.append(reason)
-
-
-def _package(settings: Values) -> str:
-    return find_places(configuration_here(), settings).directories.package or ""
-
-
-def _kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
-    """Each choice of what the tensors without a gradient hold, the likeliest first."""
-    items = [item for item in facts.inputs if is_constant(facts, item)]
-    choices = itertools.product(*(kinds_of(facts, item) for item in items))
-    for chosen in choices:
-        yield dict(zip((item.name for item in items), chosen, strict=True))
-
-
-def _formulas(facts: Facts, wanted: Wanted) -> Iterator[Candidate]:
-    """The table that leads to the same code, and nothing else; where none does, that of the Function's own statements.
-
-    Formulas of gradients are stated only where what is derived is other code.
-    """
-    last = None
-    for last in tables_of(facts, wanted):
-        derived = last._replace(keys=_without_gradients(last.keys))
-        for table in (derived, last):
-            if _leads_back(table, facts):
-                yield Candidate(table, same=True)
-                return
-    if last is not None:
-        yield Candidate(last)
-
-
-def _without_gradients(keys: Mapping[str, Value]) -> dict[str, Value]:
-    return {key: value for key, value in keys.items() if key not in GRADIENTS}
-
-
-def _spec(op: Adopted) -> OpSpec:
-    (entry,) = read_ops(op.toml(), f"{op.name}.toml")
-    return build(op.name, entry.raw, entry.locate)
-
-
-def _leads_back(op: Adopted, facts: Facts) -> bool:
-    """Whether the op that a table makes has the Function that is there."""
-    try:
-        spec = replace(_spec(op), test=False)
-        (text,) = render(spec, derive(spec), Directories()).values()
-    except ScaffoldError:
-        return False
-    made = {
-        node.name: node
-        for node in ast.parse(text).body
-        if isinstance(node, ast.ClassDef)
-    }
-    name = facts.function.name
-    return name in made and ast.dump(made[name]) == ast.dump(facts.function.node)
-
-
-def _held(
-    source: Source, candidate: Candidate, settings: Values, proving: Proving
-) -> tuple[Adoption, bool]:
-    """What a table leads to, and whether it is known to do as the Function does; an error where it does not."""
-    generated = _generated(source, candidate, settings)
-    notes = (KEPT.format(name=candidate.file),) if candidate.file else ()
-    found = Adoption(candidate.op, generated, notes)
+def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:
+    """What a table leads to; an error where it does not do as the Function does."""
+    found = Adoption(op, _generated(source, op, settings))
     if not settings.get("verify", True):
-        return found, True
-    if candidate.same:
-        return _proven(source, candidate, found, settings, proving), True
-    verdict = _compared(source, generated, proving)
+        return found
+    verdict = _compared(source, found.generated, proving)
     if verdict.failure is not None and verdict.failure.subject not in UNRUN:
-        raise _differs(verdict.failure)
+        why = f"the op differs from it: {verdict.failure.subject}: {verdict.failure.words}"
+        raise VerificationError(why, None, SKIP, details=verdict.failure.lines)
     if verdict.failure is not None or not verdict.cases:
         why = verdict.failure.words if verdict.failure else verdict.notes[0]
         said = f"not compared: {source.function.name} of {source.path} {why}"
-        notes = (*notes, said, *_untold(generated.spec))
-        return found._replace(notes=notes), bool(verdict.failure)
+        return found._replace(notes=(said, *_untold(found.generated.spec)))
     ran = f"{source.function.name} of {source.path}, which was run for it"
     said = f"compared with {ran}: the same values and gradients"
-    found = found._replace(notes=(*notes, said))
-    return _proven(source, candidate, found, settings, proving), True
+    return _proven(source, found._replace(notes=(said,)), settings, proving)
 
 
 def _untold(spec: OpSpec) -> Iterator[str]:
@@ -372,18 +338,15 @@ def _untold(spec: OpSpec) -> Iterator[str]:
         )
 
 
-def _generated(source: Source, candidate: Candidate, settings: Values) -> Generated:
+def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
     """The files of the op that a table makes, as `new-op` makes them."""
-    op = candidate.op
 
     def companions(where: Places) -> tuple[Companion, ...]:
-        if not candidate.file:
-            return ()
-        stem = candidate.file.removesuffix(".py")
+        stem = op.file.removesuffix(".py")
         package = where.directories.package
         module = f"{package}.{stem}" if package else stem
-        path = Path(where.directories.source, candidate.file).as_posix()
-        return (Companion(path, module, candidate.text),)
+        path = Path(where.directories.source, op.file).as_posix()
+        return (Companion(path, module, op.text),)
 
     (entry,) = read_ops(op.toml(), f"{op.name}.toml")
     said = Merged(entry, Given(), _directory(settings))
@@ -391,7 +354,7 @@ def _generated(source: Source, candidate: Candidate, settings: Values) -> Genera
     for path in generated.files:
         place = generated.root / path
         same = place.exists() and os.path.samefile(place, source.path)
-        if same and f"from {source.module} import" in candidate.text:
+        if same and f"from {source.module} import" in op.text:
             hint = "call the op otherwise: --name NAME"
             message = "the op's file would take the place of its own"
             raise ConflictError(message, None, hint)
@@ -448,34 +411,56 @@ def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
         yield verification(tried, generated.derivation, derived).checks
 
 
-def _differs(failure: Failure) -> VerificationError:
-    words = f"the op differs from it: {failure.subject}: {failure.words}"
-    return VerificationError(words, None, SKIP, details=failure.lines)
+# What the op is where it is not proven as the Function stands, and what is then said of it.
+SURROGATE = "its gradient is not the derivative: it is written down as a surrogate"
+ONCE = "its second derivative is not that of its gradient: it is differentiable once"
+LESSER: tuple[tuple[str, Value | None, str], ...] = (
+    ("surrogate", True, SURROGATE),
+    ("once-differentiable", True, ONCE),
+    ("transforms", None, "it does not run under torch.func and vmap"),
+)
 
 
 def _proven(
-    source: Source,
-    candidate: Candidate,
-    found: Adoption,
-    settings: Values,
-    proving: Proving,
+    source: Source, found: Adoption, settings: Values, proving: Proving
 ) -> Adoption:
-    """The op as `new-op` proves it; a gradient that is not the derivative is said to be another one's."""
-    try:
-        return found._replace(generated=prove(found.generated, proving))
-    except VerificationError as refused:
-        first = refused
-    op = candidate.op
-    if not {"surrogate"} & op.keys.keys() and set(GRADIENTS) & op.keys.keys():
-        stated = op._replace(keys={**op.keys, "surrogate": True})
-        again = candidate._replace(op=stated)
-        try:
-            generated = prove(_generated(source, again, settings), proving)
-        except ScaffoldError:
-            pass
-        else:
-            note = f"its gradient is not the derivative ({first.message.split(';')[0]}): it is written down as a surrogate"
-            return Adoption(stated, generated, (*found.notes, note))
-    note = f"new-op wants more of it: {first.message.split(';')[0]}"
-    hint = (first.hint,) if first.hint else ()
+    """The op as `new-op` proves it; else with as little less as it takes."""
+    reasons: list[ScaffoldError] = []
+    stated = bool(found.op.keys.keys() & {"grad", "backward"})
+    for count in range(len(LESSER) * stated + 1):
+        for chosen in itertools.combinations(LESSER, count):
+            op = found.op.stating({key: value for key, value, _ in chosen})
+            if chosen and op == found.op:
+                continue
+            try:
+                generated = prove(_generated(source, op, settings), proving)
+            except ScaffoldError as refused:
+                reasons.append(refused)
+                continue
+            why = reasons[0].message.split(";")[0] if chosen else ""
+            notes = [f"{said} ({why})" for _, _, said in chosen]
+            notes += _gained(source, op)
+            return Adoption(op, generated, (*found.notes, *notes))
+    last = next(r for r in reversed(reasons) if isinstance(r, VerificationError))
+    shapes = re.search(r"test-shapes = '(.+?)'", last.hint or "")
+    if shapes and "test-shapes" not in found.op.keys:
+        op = found.op.stating({"test-shapes": shapes[1]})
+        again = found._replace(op=op, generated=_generated(source, op, settings))
+        return _proven(source, again, settings, proving)
+    note = f"new-op wants more of it: {last.message.split(';')[0]}"
+    hint = (last.hint,) if last.hint else ()
     return found._replace(notes=(*found.notes, note, *hint))
+
+
+def _gained(source: Source, op: Adopted) -> Iterator[str]:
+    """What the op can do that the Function could not."""
+    was = "setup-context" if source.function.setup_context else "combined"
+    if op.keys.get("transforms") and not source.function.generate_vmap_rule:
+        adds = (
+            "vmap"
+            if was == "setup-context"
+            else "torch.func (grad, vjp, jacrev) and vmap"
+        )
+        yield f"style setup-context adds {adds}; torch.compile takes it as before"
+    if op.keys["style"] == "library":
+        yield "style library adds torch.export and torch.library.opcheck; torch.compile takes it as one operator"

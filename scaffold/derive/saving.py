@@ -42,6 +42,7 @@ from scaffold.formula.names import fresh
 from scaffold.primitives.calls import casts_like, rearranges
 from scaffold.primitives.python_values import METADATA
 from scaffold.spec import OpSpec, Output, TensorInput
+from scaffold.spec.maths import NEEDS
 
 # --- Names on ctx: attributes of the op, and what is kept of tensors that backward does not read.
 
@@ -455,6 +456,8 @@ class _Rewriter:
         return line._replace(statement=statement)
 
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
+        if node.kind == "name" and node.label == NEEDS not in self.inputs:
+            return self.graph.node("attribute", NEEDS, (self.graph.name("ctx"),))
         if node.kind == "name" and node.label in self.attributes:
             name = self.names.attribute(node.label)
             self.kept[name] = Kept(name, node.label)

@@ -1,39 +1,435 @@
-"""The bodies of a Function that formulas have no words for, as functions of a file that its specification names.
+"""The forward and the backward of a Function as functions of a file: the author's lines, with values in place of ctx.
 
-In: the facts of a Function, the name of the op and of the module that it stands in. Out: the text of that file with the imports that it
-needs, and what forward and backward hand each other.
-Invariant: the statements are those of the Function, in their order; only what they say to ctx is said by parameters and
-results. What cannot be handed over is a reason, and so is a name that the top level of the file does not have.
+In: the facts of a Function and what ctx hands over. Out: the text of a file of two functions, with the imports that they need.
+Invariant: the statements are those of the Function, in their order, comments included; what they say to ctx is said by parameters and
+results. A name that the top level of the Function's file does not have is a reason.
 """
 
 import ast
 import builtins
 import copy
-import re
 import symtable
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeGuard
+from keyword import iskeyword
+from typing import NamedTuple, TypeVar
 
-from scaffold.inspect.backward_reads import Read, handed, is_steady
+from scaffold.formula.names import fresh
+from scaffold.inspect.context import NEEDS, Handed
+from scaffold.inspect.declarations import Unfit, output_kinds
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.flow import Step
+from scaffold.inspect.flow import blocks as parts_of
 from scaffold.inspect.functions import Method
-from scaffold.inspect.gradients import gradients_by_input
-from scaffold.inspect.method_formulas import (
-    CONTEXT,
-    Replaced,
-    Unfit,
-    comments_above,
-    rebound,
-    text_of,
-)
+
+CALLS = {
+    *("save_for_backward", "save_for_forward", "mark_dirty", "set_materialize_grads"),
+    "mark_non_differentiable",
+}
+
+
+class Body(NamedTuple):
+    """A function of the file, and what the op calls it with beside the inputs and gradients."""
+
+    text: str
+    given: tuple[str, ...] = ()
+
+
+def forward_body(
+    facts: Facts, name: str, passed: Sequence[Handed], outputs: int
+) -> Body:
+    """The forward, which also returns the locals that backward reads."""
+    forward = facts.function.forward
+    assert forward is not None
+    text = _Text(facts, forward)
+    own = facts.function.saver is forward
+    locals_ = {item.attribute: item.local for item in passed if item.local}
+    made = [item.local for item in passed if item.local]
+    if own:
+        _rewrite_context(facts, text, passed, locals_)
+    for step in forward.flow.returns:
+        assert isinstance(step.statement, ast.Return)
+        if made:
+            text.return_more(step.statement, made, outputs)
+    needs = ", ".join("True" for _ in forward.positional)
+    text.replace_attributes({NEEDS: f"({needs},)", **locals_})
+    return Body(text.function(name, _parameters(forward), _unset(facts, passed)))
+
+
+def backward_body(
+    facts: Facts, name: str, passed: Sequence[Handed], outputs: int
+) -> Body:
+    """The backward: its parameters are the gradients, what was saved, and what was set on ctx, as far as it reads them."""
+    backward = facts.function.backward
+    assert backward is not None
+    text = _Text(facts, backward)
+    gradients = _gradients(facts, backward, outputs)
+    taken = {*backward.flow.bindings, *(n.id for n in text.nodes(ast.Name))}
+    taken |= {item.strip("*") for item in gradients}
+    saved = [item for item in passed if not item.attribute]
+    names = _unpacked(text, backward, len(saved))
+    if names is None:
+        names = [
+            _parameter(text, backward, f"saved_tensors[{at}]", item.given, taken)
+            for at, item in enumerate(saved)
+        ]
+        text.replace_elements(names)
+    pairs = list(zip(names, (item.given for item in saved), strict=True))
+    known = {"saved_tensors": f"({''.join(f'{name}, ' for name in names)})"}
+    read = [node.attr for node in text.attributes()]
+    for item in passed:
+        if not item.attribute or item.attribute not in read:
+            continue
+        constant = _reads_nothing(facts, item.given)
+        value = f"({item.given})"
+        if not constant:
+            value = _parameter(text, backward, item.attribute, item.attribute, taken)
+            pairs.append((value, item.given))
+        known[item.attribute] = value
+    if NEEDS in read:
+        known[NEEDS] = _free(NEEDS, taken)
+        pairs.append((known[NEEDS], NEEDS))
+    text.replace_attributes(known)
+    parameters = [*(item for item in gradients if item[0] != "*")]
+    parameters += [parameter for parameter, _ in pairs]
+    parameters += [item for item in gradients if item[0] == "*"]
+    if any(item[0] == "*" for item in gradients) and pairs:
+        raise Unfit(backward.node, "backward takes any number of gradients")
+    function = text.function(name, ", ".join(parameters))
+    return Body(function, tuple(given for _, given in pairs))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    found = name if name not in taken else fresh(name, taken)
+    taken.add(found)
+    return found
+
+
+def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
+    """The parameters of backward for the outputs that have a gradient."""
+    positional = [item.name for item in backward.positional]
+    if backward.variadic is not None:
+        positional = positional[:outputs]
+    kinds = output_kinds(facts, outputs)
+    if len(positional) > outputs and not facts.is_trivial:
+        message = f"backward takes {len(positional)} gradients, and forward gives {outputs} outputs"
+        raise Unfit(backward.node, message)
+    read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
+    found = []
+    for name, kind in zip(positional, kinds, strict=False):
+        if kind and name in read:
+            raise Unfit(backward.node, f"'{name}' is of an output without a gradient")
+        found += [] if kind else [name]
+    rest = len(positional) < outputs and backward.variadic
+    return (
+        [*found, f"*{backward.variadic.name}"] if rest and backward.variadic else found
+    )
+
+
+def _reads_nothing(facts: Facts, given: str) -> bool:
+    """Whether an expression reads names of the module alone."""
+    names = {n.id for n in ast.walk(ast.parse(given)) if isinstance(n, ast.Name)}
+    known = names <= module_names(facts) | set(dir(builtins))
+    return known and not names & {NEEDS, *(item.name for item in facts.inputs)}
+
+
+def _parameter(
+    text: "_Text", method: Method, attribute: str, usual: str, taken: set[str]
+) -> str:
+    """The parameter for what ctx holds: the name that one statement gives it (`eps = ctx.eps`), which then goes, else the usual one."""
+    for name, bounds in method.flow.bindings.items():
+        statement = method.flow.steps[bounds[0].order].statement
+        given = f"{name} = {method.ctx}.{attribute}"
+        if (
+            len(bounds) == 1
+            and not bounds[0].guards
+            and ast.unparse(statement) == given
+        ):
+            text.remove(statement)
+            return name
+    plain = usual.isidentifier() and not iskeyword(usual)
+    return _free(usual if plain else "saved", taken)
+
+
+def _unpacked(text: "_Text", backward: Method, count: int) -> list[str] | None:
+    """The names that the saved tensors are unpacked to, where one statement alone reads them; it goes."""
+    reads = [n for n in text.attributes() if n.attr == "saved_tensors"]
+    for step in backward.flow.steps:
+        statement = step.statement
+        if step.guards or len(reads) != 1 or not isinstance(statement, ast.Assign):
+            continue
+        target = statement.targets[0]
+        if statement.value not in reads or len(statement.targets) > 1:
+            continue
+        elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        names = [item.id for item in elements if isinstance(item, ast.Name)]
+        if len(names) == len(elements) == len(set(names)) == count:
+            text.remove(statement)
+            return names
+    return None
+
+
+def _parameters(method: Method) -> str:
+    """The parameters of a method without ctx, annotations, and defaults that the op has."""
+    arguments = copy.deepcopy(method.node.args)
+    for item in ast.walk(arguments):
+        if isinstance(item, ast.arg):
+            item.annotation = None
+    plain = [*arguments.posonlyargs, *arguments.args]
+    first = len(plain) - len(method.positional)
+    arguments.posonlyargs, arguments.args = [], plain[first:]
+    arguments.defaults = []
+    return ast.unparse(arguments)
+
+
+def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
+    """The lines that say of locals that some branches do not set that they are None."""
+    given = {item.name for item in facts.inputs}
+    return [
+        f"{item.local} = None"
+        for item in passed
+        if item.guarded and item.local and item.local not in given
+    ]
+
+
+def _rewrite_context(
+    facts: Facts, text: "_Text", passed: Sequence[Handed], locals_: dict[str, str]
+) -> None:
+    """Take out what is said to ctx; a value that has no name that stays gets one."""
+    method = text.method
+    captured = [
+        f"{item.local} = {text.source(item.kept)}"
+        for item in passed
+        if item.kept is not None and not item.attribute
+    ]
+    loads = {n.attr for n in text.attributes() if isinstance(n.ctx, ast.Load)}
+    for step in method.flow.steps:
+        statement = step.statement
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            called = statement.value.func
+            if isinstance(called, ast.Attribute) and called.attr in CALLS:
+                saves = called.attr == "save_for_backward"
+                text.remove(statement, captured if saves else ())
+        elif isinstance(statement, ast.Assign):
+            names = [
+                target.attr
+                for target in statement.targets
+                if isinstance(target, ast.Attribute) and text.is_ctx(target)
+            ]
+            same = [locals_[name] for name in names if name in locals_]
+            gone = not set(names) & loads and set(same) <= {
+                ast.unparse(statement.value)
+            }
+            if len(names) == len(statement.targets) and gone:
+                text.remove(statement)
+    for node in text.attributes():
+        if isinstance(node.ctx, ast.Store):
+            locals_.setdefault(node.attr, fresh(node.attr, text.names))
+
+
+Place = tuple[int, int]  # a line and a column in bytes, from 1 and 0
+
+
+Kind = TypeVar("Kind", bound=ast.AST)
+
+
+class _Text:
+    """The lines of a method, and what takes the place of parts of them."""
+
+    def __init__(self, facts: Facts, method: Method) -> None:
+        self.facts, self.method = facts, method
+        body = method.node.body
+        first = body[0]
+        documented = isinstance(first, ast.Expr) and isinstance(
+            first.value, ast.Constant
+        )
+        self.body = body[1:] if documented else body
+        self.lines = facts.module.text.split("\n")
+        self.edits: list[tuple[Place, Place, str]] = []
+        self.removed: list[ast.stmt] = []
+        self.replaced: set[int] = set()  # attributes of ctx
+
+    @property
+    def names(self) -> set[str]:
+        return {node.id for node in self.nodes(ast.Name)} | set(
+            self.method.flow.parameters
+        )
+
+    def nodes(self, kind: type[Kind]) -> list[Kind]:
+        every = (node for item in self.body for node in ast.walk(item))
+        return [node for node in every if isinstance(node, kind)]
+
+    def is_ctx(self, node: ast.Attribute) -> bool:
+        return isinstance(node.value, ast.Name) and node.value.id == self.method.ctx
+
+    def attributes(self) -> list[ast.Attribute]:
+        """The attributes of ctx, where they stand."""
+        found = (
+            node
+            for node in self.nodes(ast.Attribute)
+            if isinstance(node, ast.Attribute)
+        )
+        return [node for node in found if self.is_ctx(node)]
+
+    def source(self, node: ast.AST) -> str:
+        segment = ast.get_source_segment(self.facts.module.text, node) or ""
+        return f"({segment})" if "\n" in segment else segment
+
+    def remove(self, statement: ast.stmt, instead: Iterable[str] = ()) -> None:
+        """Take a statement out, or put others in its place."""
+        self.removed.append(statement)
+        self._edit(statement, "; ".join(instead))
+
+    def replace_attributes(self, known: dict[str, str]) -> None:
+        """Put values in the place of attributes of ctx; ctx may not be read otherwise."""
+        gone = {id(node) for item in self.removed for node in ast.walk(item)}
+        owners = set()
+        for node in self.attributes():
+            owners.add(id(node.value))
+            if id(node) in gone | self.replaced:
+                continue
+            if (
+                node.attr not in known
+                or self.method is self.facts.function.backward
+                and not isinstance(node.ctx, ast.Load)
+            ):
+                raise Unfit(node, f"ctx.{node.attr} is not set in sight")
+            self._edit(node, known[node.attr])
+        for name in self.nodes(ast.Name):
+            if name.id == self.method.ctx and id(name) not in owners | gone:
+                raise Unfit(name, "ctx itself is handed on")
+        given = self.method.node.args.args
+        if self.method.binding == "class":
+            for name in self.nodes(ast.Name):
+                if name.id == given[0].arg:
+                    self._edit(name, self.facts.function.qualname)
+
+    def replace_elements(self, names: Sequence[str]) -> None:
+        """Put names in the place of `ctx.saved_tensors[0]`."""
+        gone = {id(node) for item in self.removed for node in ast.walk(item)}
+        for node in self.nodes(ast.Subscript):
+            index, value = node.slice, node.value
+            saved = isinstance(value, ast.Attribute) and self.is_ctx(value)
+            if not saved or value.attr != "saved_tensors" or id(node) in gone:  # type: ignore[attr-defined]
+                continue
+            at = index.value if isinstance(index, ast.Constant) else None
+            if isinstance(at, int) and at < len(names):
+                self.replaced.add(id(value))
+                self._edit(node, names[at])
+
+    def return_more(self, statement: ast.Return, more: list[str], outputs: int) -> None:
+        """Return further values behind the outputs."""
+        value = statement.value
+        if value is None:
+            raise Unfit(statement, "forward returns nothing")
+        start, end = _place(statement), _end(statement)
+        after = (start[0], start[1] + len("return"))
+        listed = isinstance(value, ast.Tuple) and self._is_bare(value)
+        if outputs > 1 and not listed or isinstance(value, ast.Tuple) and not listed:
+            self.edits += [(after, after, " *("), (end, end, f"), {', '.join(more)}")]
+        else:
+            self.edits.append((end, end, f", {', '.join(more)}"))
+
+    def _is_bare(self, value: ast.Tuple) -> bool:
+        """Whether no parentheses stand around a tuple."""
+        segment = self.source(value)
+        if not segment.startswith("("):
+            return True
+        try:
+            ast.parse(segment[1:-1].strip(), mode="eval")
+        except SyntaxError:
+            return True
+        return False
+
+    def _edit(self, node: ast.AST, text: str) -> None:
+        self.edits.append((_place(node), _end(node), text))
+
+    def function(self, name: str, parameters: str, before: Sequence[str] = ()) -> str:
+        """The method as a function of a file."""
+        first, last = self.body[0], self.body[-1]
+        start, stop = first.lineno, last.end_lineno or last.lineno
+        while self.lines[start - 2].strip().startswith("#"):
+            start -= 1
+        if first.lineno == self.method.node.lineno or self._shares_a_line(first):
+            raise Unfit(first, "its statements stand on the line of its signature")
+        rows = {at: self.lines[at - 1].encode() for at in range(start, stop + 1)}
+        needed = self._needed()
+        for (row, column), (end_row, end_column), text in sorted(
+            self.edits, reverse=True
+        ):
+            left, right = rows[row][:column], rows[end_row][end_column:]
+            for at in range(row + 1, end_row + 1):
+                del rows[at]
+            if not text and (left.strip() or b";" in right or row in needed):
+                text = "pass"
+            gone = not text and right.strip()[:1] in (b"", b"#")
+            rows[row] = left + text.encode() + right
+            if gone:
+                del rows[row]
+        strings = self._string_lines()
+        lines = [
+            (
+                row.decode()
+                if at in strings
+                else f"    {_dedented(row.decode(), first.col_offset)}".rstrip()
+            )
+            for at, row in rows.items()
+        ]
+        unset = [f"    {line}" for line in before]
+        return "\n".join([f"def {name}({parameters}):", *unset, *lines])
+
+    def _needed(self) -> set[int]:
+        """The lines of removed statements with which a block would lose its last one."""
+        blocks = (
+            block
+            for node in ast.walk(self.method.node)
+            if isinstance(node, ast.stmt)
+            for _, block in parts_of(node)
+        )
+        return {
+            block[0].lineno
+            for block in blocks
+            if all(item in self.removed for item in block)
+        }
+
+    def _shares_a_line(self, first: ast.stmt) -> bool:
+        return bool(self.lines[first.lineno - 1].encode()[: first.col_offset].strip())
+
+    def _string_lines(self) -> set[int]:
+        """The lines that begin within a string."""
+        return {
+            line
+            for node in self.nodes(ast.Constant | ast.JoinedStr)  # type: ignore[arg-type]
+            if isinstance(node, ast.JoinedStr)
+            or isinstance(getattr(node, "value", 0), str | bytes)
+            for line in range(node.lineno + 1, (node.end_lineno or 0) + 1)
+        }
+
+
+def _place(node: ast.AST) -> Place:
+    return node.lineno, node.col_offset  # type: ignore[attr-defined]
+
+
+def _end(node: ast.AST) -> Place:
+    return node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+
+
+def _dedented(text: str, indent: int) -> str:
+    """A line without the indentation of the method; one that has less begins at the margin."""
+    return text[indent:] if not text[:indent].strip() else text.lstrip()
+
+
+def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> str:
+    """The file of the functions, with what they import."""
+    body = "\n\n\n".join(functions)
+    head = f'"""The forward and backward of {op}, as they stood in {module}."""'
+    imports = "\n".join(imports_of(facts, body, module))
+    above = "\n\n".join(filter(None, (head, imports)))
+    return f"{above}\n\n\n{body}\n"
 
 
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     """What the bodies use of other modules, and of the file that they stood in."""
     own = module_names(facts, own=True)
-    free = _free(facts, text) - (set(dir(builtins)) - own)
+    free = _free_names(facts, text) - (set(dir(builtins)) - own)
     whole = {
         alias.asname or alias.name.split(".")[0]: alias
         for node in ast.walk(facts.module.tree)
@@ -67,7 +463,25 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
     yield from sorted(lines, key=lambda line: (line.startswith("from"), line))
 
 
-def _free(facts: Facts, text: str) -> set[str]:
+def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
+    """What the calls name of the module's own, and of other modules, as the key `import` has it."""
+    tree = ast.parse("\n".join(given))
+    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    read -= {"torch", "math", *(item.name for item in facts.inputs)}
+    own = module_names(facts, own=True)
+    found = [f"{module}:{name}" for name in sorted(read & own)]
+    for name in sorted(read - own):
+        dotted = facts.names.imported.get(name, "")
+        if dotted.startswith("."):
+            found.append(f"{module}:{name}")
+        elif dotted:
+            source, _, last = dotted.rpartition(".")
+            stem = f"{source}:{last}" if source else last
+            found.append(stem if last == name else f"{stem} as {name}")
+    return found
+
+
+def _free_names(facts: Facts, text: str) -> set[str]:
     """The names that functions of a text read and nothing in it binds, each by the scope that it stands in."""
     try:
         pending = [symtable.symtable(text, "bodies", "exec")]
@@ -98,362 +512,3 @@ def module_names(facts: Facts, own: bool = False) -> set[str]:
             found.add(node.id)
         pending.extend(ast.iter_child_nodes(node))
     return found
-
-
-class Handed(NamedTuple):
-    """Something that backward reads of forward."""
-
-    read: str  # how backward writes it: 'ctx.name', or '' for a saved tensor
-    given: str  # what it is where backward is called
-    made: str = ""  # the local of forward, where that has to return it
-
-
-class Bodies(NamedTuple):
-    """The file, and how it calls what the specification names."""
-
-    text: str
-    called: "Called"
-
-
-class Called(NamedTuple):
-    """The functions of the file: what the specification names, and the bodies that these call."""
-
-    forward: str
-    backward: str
-    forward_body: str
-    backward_body: str
-
-
-def bodies(facts: Facts, op: str, module: str, outputs: tuple[str, ...]) -> Bodies:
-    """The functions of a file that forward and backward become, and the bodies that these call."""
-    function = facts.function
-    forward, backward = function.forward, function.backward
-    if forward is None or backward is None:
-        raise Unfit(function.node, "it has no forward and backward of its own")
-    if facts.marked("mark_dirty") != frozenset():
-        raise Unfit(forward.node, "it works in place")
-    if any(item.passing != "positional" for item in facts.inputs):
-        raise Unfit(forward.node, "its arguments are not all positional")
-    passed = tuple(_handed(facts, outputs))
-    made = [item.made for item in passed if item.made]
-    inputs = [item.name for item in facts.inputs]
-    called = _called(facts, op)
-    first = _forward_body(facts, forward, made, len(outputs))
-    parts = [
-        _function(called.forward_body, inputs, first),
-        _function(called.backward_body, *_backward(facts, backward, passed)),
-        *_callers(facts, called, passed, outputs),
-    ]
-    body = "\n\n\n".join(parts)
-    named = f"{called.forward} and {called.backward}"
-    head = f'"""The code of {op}, as it stood in {module}: its specification names {named}."""'
-    imports = "\n".join(imports_of(facts, body, module))
-    above = "\n\n".join(filter(None, (head, imports)))
-    return Bodies(f"{above}\n\n\n{body}\n", called)
-
-
-def _called(facts: Facts, op: str) -> Called:
-    """Names for the functions; one that the bodies use themselves is somebody else's."""
-    used = {
-        getattr(node, "id", None) or getattr(node, "arg", None)
-        for node in ast.walk(facts.function.node)
-    }
-
-    def free(name: str) -> str:
-        return name if name not in used else free(f"{name}_body")
-
-    wanted = ("forward", "backward", f"{op}_forward", f"{op}_backward")
-    return Called(*map(free, wanted))
-
-
-def output_names(facts: Facts) -> tuple[str, ...]:
-    """A name for each output: its own where it has one that no input has."""
-    count, backward = facts.output_count, facts.function.backward
-    if count is None and backward is not None and backward.variadic is None:
-        count = 1 if len(backward.positional) == backward.required == 1 else None
-    if count is None:
-        raise Unfit(facts.function.node, "how many outputs it has cannot be told")
-    if count == 1:
-        return ("output",)
-    taken = {item.name for item in facts.inputs}
-    values = facts.outputs[0].values or ()
-    names = [v.id if isinstance(v, ast.Name) else "" for v in values]
-    free = len(set(names) - taken - {""}) == count and len(facts.outputs) == 1
-    return tuple(names) if free else tuple(f"output_{n}" for n in range(1, count + 1))
-
-
-def _handed(facts: Facts, outputs: tuple[str, ...]) -> Iterator[Handed]:
-    """What is saved, in its order, and what is kept on ctx."""
-    for item in handed(facts, outputs, steady=False):
-        yield _passed(facts, item, outputs)
-
-
-def _passed(facts: Facts, item: Read, outputs: tuple[str, ...]) -> Handed:
-    """How one value comes from forward to backward."""
-    forward, saver = facts.function.forward, facts.function.saver
-    assert forward is not None and saver is not None
-    read = f"ctx.{item.name}" if item.name else ""
-    inputs = {given.name for given in facts.inputs}
-    combined = saver is forward
-    value = item.value
-    own = set(forward.flow.bindings) | {n for n in inputs if rebound(forward, n)}
-    if isinstance(value, ast.Name) and value.id in (inputs | set(outputs)) - own:
-        return Handed(read, value.id)
-    if isinstance(value, ast.Name) and value.id in outputs and not combined:
-        return Handed(read, value.id)
-    shown = _without_locals(facts, value, item.step) if combined else value
-    used = {n.id for n in ast.walk(shown) if isinstance(n, ast.Name)}
-    known = not used & own and used <= inputs | module_names(facts)
-    if known and is_steady(facts, shown):
-        return Handed(read, ast.unparse(shown))
-    if isinstance(value, ast.Name):
-        returned = _returned_names(facts)
-        if value.id in returned and returned.index(value.id) < len(outputs):
-            return Handed(read, outputs[returned.index(value.id)])
-        step = forward.flow.returns[0] if forward.flow.returns else item.step
-        if not read or facts.values(forward).is_tensor(value, step):
-            free = value.id not in inputs | set(outputs)
-            return Handed(read, value.id if free else f"{value.id}_kept", value.id)
-    what = f"what {read} holds" if read else "what is saved"
-    raise Unfit(item.node, f"{what} is neither an input nor a tensor with a name")
-
-
-def _without_locals(facts: Facts, value: ast.expr, step: Step) -> ast.expr:
-    """An expression with what locals of forward are, where they are sizes and the like rather than tensors."""
-    forward = facts.function.forward
-    assert forward is not None
-    values, flow = facts.values(forward), forward.flow
-    several = {name for name in flow.bindings if rebound(forward, name)}
-
-    class Inlined(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            bound = flow.definite(node.id, step)
-            plain = bound is not None and bound.element is None
-            if not plain or bound is None or bound.value is None:
-                return node
-            if node.id in several or values.is_tensor(node, step):
-                return node
-            return _without_locals(facts, bound.value, flow.steps[bound.order])
-
-    found = Inlined().visit(copy.deepcopy(value))
-    assert isinstance(found, ast.expr)
-    return found
-
-
-def _returned_names(facts: Facts) -> list[str]:
-    if len(facts.outputs) != 1:
-        return []
-    values = facts.outputs[0].values or (facts.outputs[0].node,)
-    return [v.id if isinstance(v, ast.Name) else "" for v in values]
-
-
-def _forward_body(
-    facts: Facts, forward: Method, made: list[str], outputs: int
-) -> list[str]:
-    """The statements of forward; its one return also gives what backward reads."""
-    returns = forward.flow.returns
-    if made and (len(returns) != 1 or returns[0].guards):
-        raise Unfit(forward.node, "it returns in several places")
-    known: Replaced = {
-        f"ctx.{kept.name}": f"({ast.unparse(kept.value)})"
-        for kept in facts.kept(forward)
-    }
-    known |= _own_class(facts, forward)
-
-    def text(statement: ast.stmt) -> str:
-        if isinstance(statement, ast.Return) and made and statement.value:
-            values = list(_elements(facts, statement.value, known, outputs))
-            return f"return {', '.join([*values, *made])}"
-        if _is_around(statement, forward.ctx):
-            return _with(facts, statement, known, texts(statement.body))
-        return text_of(facts, statement, known)
-
-    def texts(body: Sequence[ast.stmt]) -> list[str]:
-        return [
-            comments_above(facts, statement) + text(statement)
-            for statement in body
-            if not (_is_context(statement, forward.ctx) or _is_doc(statement))
-        ]
-
-    return texts(forward.node.body)
-
-
-def _is_around(statement: ast.stmt, ctx: str | None) -> TypeGuard[ast.With]:
-    """Whether a statement is a `with` around a return or what is said to ctx: its own statements are gone through."""
-    return isinstance(statement, ast.With) and any(
-        isinstance(node, ast.Return) or isinstance(node, ast.Name) and node.id == ctx
-        for node in ast.walk(statement)
-    )
-
-
-def _with(
-    facts: Facts, statement: ast.With, known: Replaced, body: Iterable[str]
-) -> str:
-    """A `with` around other statements: `torch.enable_grad()` around all that backward does."""
-    items = []
-    for item in statement.items:
-        name = f" as {ast.unparse(item.optional_vars)}" if item.optional_vars else ""
-        items.append(text_of(facts, item.context_expr, known) + name)
-    rows = "\n".join(body) or "pass"
-    return f"with {', '.join(items)}:\n{textwrap.indent(rows, '    ')}"
-
-
-def _elements(
-    facts: Facts, value: ast.expr, known: Replaced, outputs: int
-) -> Iterator[str]:
-    """What is returned, one by one; where it is a tuple that has a name, its elements."""
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    for part in parts:
-        spread = isinstance(part, ast.Starred)
-        text = text_of(facts, part.value if spread else part, known)  # type: ignore[attr-defined]
-        whole = not isinstance(value, ast.Tuple) and outputs > 1
-        yield f"*{text}" if spread or whole else text
-
-
-def _own_class(facts: Facts, method: Method) -> Replaced:
-    """The name of the class for the `cls` of a classmethod."""
-    given = method.node.args.args
-    return {given[0].arg: facts.function.name} if method.binding == "class" else {}
-
-
-def _is_doc(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _is_context(statement: ast.stmt, ctx: str | None) -> bool:
-    """Whether a statement only tells ctx something."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
-        return isinstance(called, ast.Attribute) and called.attr in CONTEXT
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return bool(targets) and all(
-        isinstance(t, ast.Attribute) and ast.unparse(t.value) == ctx for t in targets
-    )
-
-
-def _backward(
-    facts: Facts, backward: Method, handed: tuple[Handed, ...]
-) -> tuple[list[str], list[str]]:
-    """The parameters and the statements of the body of backward."""
-    saved = [f"saved_{n}" for n, _ in enumerate(h for h in handed if not h.read)]
-    unpacked = _unpacked(backward, len(saved))
-    names = unpacked[1] if unpacked else saved
-    known: Replaced = {"ctx.saved_tensors": f"({''.join(f'{n}, ' for n in names)})"}
-    known |= _own_class(facts, backward)
-    known["ctx.needs_input_grad"] = repr(tuple(True for _ in facts.inputs))
-    bound = set(backward.flow.bindings) | {item.name for item in backward.positional}
-    attributes = []
-    for item in handed:
-        if item.read:
-            name = item.read.removeprefix("ctx.")
-            name = f"{name}_kept" if name in bound | set(names) else name
-            attributes.append(name)
-            known[item.read] = name
-    given = [item.name for item in backward.positional]
-    first = unpacked[0] if unpacked else None
-    body = _backward_body(facts, backward, known, first)
-    asked = [re.sub(r"\(True(, True)*,?\)\[-?\d+\]", "True", text) for text in body]
-    return [*given, *names, *attributes], list(map(_without_true_branches, asked))
-
-
-def _without_true_branches(text: str) -> str:
-    """A statement whose parts under `if True:` stand where the branch does; one with an `else` stays."""
-    lines = text.split("\n")
-    for at in reversed(range(len(lines))):
-        indent, test, rest = lines[at].partition("if True:")
-        if not test or indent.strip() or rest:
-            continue
-        behind = lines[at + 1 :]
-        outside = (line and not line.startswith(f"{indent} ") for line in behind)
-        end = next((n for n, found in enumerate(outside) if found), len(behind))
-        inside, after = behind[:end], behind[end:]
-        if not (after and after[0].startswith((f"{indent}else", f"{indent}elif"))):
-            plain = textwrap.indent(textwrap.dedent("\n".join(inside)), indent)
-            lines[at:] = [*plain.split("\n"), *after]
-    return "\n".join(lines)
-
-
-def _backward_body(
-    facts: Facts, backward: Method, known: Replaced, unpacked: ast.stmt | None
-) -> list[str]:
-    """The statements of backward, but for the one that names the saved tensors."""
-    wanted = gradients_by_input(facts)
-    if not wanted:
-        raise Unfit(backward.node, "no input gets a gradient")
-
-    def text(statement: ast.stmt) -> str:
-        if isinstance(statement, ast.Return):
-            values = (text_of(facts, value, known) for value in wanted.values())
-            return f"return {', '.join(values)}"
-        if _is_around(statement, backward.ctx):
-            return _with(facts, statement, known, texts(statement.body))
-        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
-            raise Unfit(statement, "backward returns in several places")
-        return text_of(facts, statement, known)
-
-    def texts(body: Sequence[ast.stmt]) -> list[str]:
-        return [
-            comments_above(facts, statement) + text(statement)
-            for statement in body
-            if not (statement is unpacked or _is_doc(statement))
-        ]
-
-    return texts(backward.node.body)
-
-
-def _unpacked(backward: Method, count: int) -> tuple[ast.stmt, list[str]] | None:
-    """The statement that names the saved tensors, where it is the only one to read them."""
-    attributes = [n for n in ast.walk(backward.node) if isinstance(n, ast.Attribute)]
-    reads = [n for n in attributes if n.attr == "saved_tensors"]
-    for step in backward.flow.steps:
-        statement = step.statement
-        if step.guards or not isinstance(statement, ast.Assign):
-            continue
-        if statement.value not in reads:
-            continue
-        target = statement.targets[0]
-        elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-        names = [item.id for item in elements if isinstance(item, ast.Name)]
-        if len(reads) == 1 and len(names) == len(elements) == len(set(names)) == count:
-            return statement, names
-    return None
-
-
-def _function(name: str, parameters: list[str], body: list[str]) -> str:
-    lines = [f"    {row}" if row else "" for text in body for row in text.split("\n")]
-    return "\n".join(
-        [f"def {name}({', '.join(parameters)}):", *(lines or ["    pass"])]
-    )
-
-
-def _callers(
-    facts: Facts, called: Called, handed: tuple[Handed, ...], outputs: tuple[str, ...]
-) -> Iterator[str]:
-    """The functions that the specification names."""
-    inputs = [item.name for item in facts.inputs]
-    made = [item.given for item in handed if item.made]
-    call = f"{called.forward_body}({', '.join(inputs)})"
-    results = ", ".join([*outputs, *made])
-    body = [f"{results} = {call}", f"return {', '.join(outputs)}"]
-    yield _function(called.forward, inputs, body)
-    marked = facts.marked("mark_non_differentiable") or frozenset()
-    backward = facts.function.backward
-    assert backward is not None
-    grads = ["grad_output"] if len(outputs) == 1 else [f"grad_{n}" for n in outputs]
-    if marked and len(outputs) > 1:
-        raise Unfit(backward.node, "an output has no gradient")
-    given = [*grads, *(h.given for h in (*_saved(handed), *_kept(handed)))]
-    targets = ", ".join(f"grad_{name}" for name in gradients_by_input(facts))
-    words = {word for text in given for word in re.findall(r"[A-Za-z_]\w*", text)}
-    known = [*grads, *inputs, *outputs, *made]
-    parameters = [name for name in dict.fromkeys(known) if name in words]
-    body = [f"{targets} = {called.backward_body}({', '.join(given)})"]
-    yield _function(called.backward, parameters, body)
-
-
-def _saved(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
-    return tuple(item for item in handed if not item.read)
-
-
-def _kept(handed: tuple[Handed, ...]) -> tuple[Handed, ...]:
-    return tuple(item for item in handed if item.read)

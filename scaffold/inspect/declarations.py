@@ -1,47 +1,48 @@
 """How a specification declares the inputs and the outputs of a hand-written Function.
 
-In: its facts and what is documented. Out: the entries of the keys `inputs` and `outputs`. Invariant: what cannot be told is a
+In: its facts. Out: the entries of the keys `inputs` and `outputs`. Invariant: what cannot be told is a
 reason, never guessed.
 """
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from scaffold.formula.names import fresh
+from scaffold.errors import Location
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.method_formulas import Unfit
-from scaffold.inspect.surrounding_code import Documented
 from scaffold.inspect.trial_inputs import CODES, NAMED, NUMERIC
 from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
+from scaffold.spec.names import check_name
 
 TYPES = {"int", "float", "bool", "str"}
 
 
-def declared_input(facts: Facts, item: Parameter, documented: Documented) -> str:
-    """One entry of the inputs."""
-    if item.passing == "variadic":
-        return f"*{item.name}"
+class Unfit(Exception):
+    """What keeps a Function from being adopted, and where it stands."""
+
+    def __init__(self, node: ast.AST, reason: str) -> None:
+        super().__init__(reason)
+        self.node, self.reason = node, reason
+
+
+def declared_input(
+    facts: Facts, item: Parameter, default: str, known: Mapping[str, str]
+) -> str:
+    """One entry of the inputs; `known` is what tensors without a gradient hold."""
     if item.passing != "positional":
-        raise Unfit(facts.function.node, f"'{item.name}' is no positional parameter")
+        raise Unfit(facts.function.node, f"it takes '*{item.name}'")
     annotation = facts.names.resolve(item.annotation) if item.annotation else ""
-    default = dict(documented.defaults).get(item.name) or _source(facts, item.default)
-    gradient = facts.has_gradient(item.name)
-    if gradient is None:
-        raise Unfit(
-            facts.function.node, f"the gradient of '{item.name}' cannot be told"
-        )
+    default = default or _source(facts, item.default)
+    gradient = has_gradient(facts, item)
     if gradient or _is_tensor(facts, item):
         optional = "?" if default == "None" or _is_optional(item) else ""
-        shape = dict(documented.shapes).get(item.name, "")
-        traits = "" if gradient or facts.is_trivial else "; const"
-        known = dict(documented.traits).get(item.name)
-        if not known and not gradient and not facts.is_trivial:
-            known = kinds_of(facts, item)[0]
-        traits = f"; {known}" if known and not gradient else traits
-        inner = f"[{shape or '...'}{traits}]" if shape or traits else ""
-        return f"{item.name}{inner}{optional}"
+        plain = gradient or facts.is_trivial
+        kind = known.get(item.name) or kinds_of(facts, item)[0]
+        return (
+            f"{item.name}{optional}" if plain else f"{item.name}[...; {kind}]{optional}"
+        )
     kind = annotation if annotation in TYPES else _kind(default)
     if kind == "object" and not annotation and not default:
         kind = named_kind(item.name)
@@ -49,9 +50,28 @@ def declared_input(facts: Facts, item: Parameter, documented: Documented) -> str
     return f"{item.name}: {kind}{assigned}"
 
 
+def has_gradient(facts: Facts, item: Parameter) -> bool:
+    """Whether an input gets a gradient: by what backward returns for it, else as a tensor."""
+    known = facts.has_gradient(item.name)
+    if known is not None:
+        return known
+    number = (
+        NUMERIC.fullmatch(item.name) or item.name in NAMED or CODES.search(item.name)
+    )
+    bare = item.annotation is None and item.default is None
+    return bare and not number or _is_tensor(facts, item)
+
+
+def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
+    """Each choice of what the tensors without a gradient hold, the likeliest first."""
+    items = [item for item in facts.inputs if is_constant(facts, item)]
+    for chosen in itertools.product(*(kinds_of(facts, item) for item in items)):
+        yield dict(zip((item.name for item in items), chosen, strict=True))
+
+
 def is_constant(facts: Facts, item: Parameter) -> bool:
     """Whether an input is a tensor that gets no gradient."""
-    if item.passing != "positional" or facts.has_gradient(item.name) is not False:
+    if item.passing != "positional" or has_gradient(facts, item):
         return False
     if facts.is_trivial:
         return False  # so gets none
@@ -139,21 +159,37 @@ def _kind(default: str) -> str:
     )
 
 
-def declared_outputs(
-    facts: Facts, documented: Documented, names: tuple[str, ...]
-) -> str:
+def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
     """The outputs by name, where they are not the one called output."""
-    marked = facts.marked("mark_non_differentiable") or frozenset()
     if names == ("output",) and not facts.is_trivial:
         return ""
-    entries = []
-    for name in names:
-        shape = dict(documented.shapes).get(name, "")
-        unmarked = name not in marked and not facts.is_trivial
-        kind = "" if unmarked else "; int" if _is_index(facts, name) else "; const"
-        inner = f"[{shape or '...'}{kind}]" if shape or kind else ""
-        entries.append(f"{name}{inner}")
-    return ", ".join(entries)
+    return ", ".join(
+        name if kind == "" else f"{name}[...; {kind}]"
+        for name, kind in zip(names, output_kinds(facts, len(names)), strict=True)
+    )
+
+
+def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
+    """Of each output '' where it has a gradient, else what it holds."""
+    marked = facts.marked("mark_non_differentiable")
+    if marked is None:
+        raise Unfit(
+            facts.function.node, "what mark_non_differentiable is given is not named"
+        )
+    found = []
+    for position in range(count):
+        names = {_name(item.values, position) for item in facts.outputs}
+        plain = not (names & marked or facts.is_trivial)
+        whole = any(_is_index(facts, name) for name in names)
+        found.append("" if plain else "int" if whole else "const")
+    if marked and not any(found):
+        raise Unfit(facts.function.node, "which output has no gradient cannot be told")
+    return tuple(found)
+
+
+def _name(values: tuple[ast.expr, ...] | None, position: int) -> str:
+    nodes = (values or ())[position:][:1]
+    return "".join(node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _is_index(facts: Facts, name: str) -> bool:
@@ -170,25 +206,25 @@ def _is_index(facts: Facts, name: str) -> bool:
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:
-    """The names under which forward returns its outputs."""
-    if len(facts.outputs) != 1 or facts.outputs[0].values is None:
-        names = {ast.unparse(item.node) for item in facts.outputs if item.node}
-        return (
-            tuple(names)
-            if len(names) == 1 and next(iter(names)).isidentifier()
-            else ("output",)
-        )
-    values = facts.outputs[0].values
-    if len(values) == 1:
-        node = values[0]
-        inputs = {item.name for item in facts.inputs}
-        named = isinstance(node, ast.Name) and node.id not in inputs
-        return (ast.unparse(node),) if named else ("output",)
+    """A name for each output: its own where it has one that no input has."""
+    count, backward = facts.output_count, facts.function.backward
+    forward = facts.function.forward
+    annotated = facts.names.resolve(forward.node.returns) if forward else ""
+    if annotated in ("torch.Tensor", "Tensor"):
+        count = 1
+    if count is None and backward is not None and backward.variadic is None:
+        count = len(backward.positional)
+    if not count:
+        raise Unfit(facts.function.node, "how many outputs it has cannot be told")
+    if count == 1:
+        return ("output",)
     taken = {item.name for item in facts.inputs}
-    taken |= {node.id for node in values if isinstance(node, ast.Name)}
-    found = list[str]()
-    for node in values:
-        one = node.id if isinstance(node, ast.Name) else fresh("output", taken)
-        taken.add(one)
-        found.append(one)
-    return tuple(found)
+    found = [_name(facts.outputs[0].values, at) for at in range(count)]
+    fit = len(set(found) - taken - {""}) == count and all(map(is_free, found))
+    own = fit and len(facts.outputs) == 1
+    return tuple(found) if own else tuple(f"output_{n}" for n in range(1, count + 1))
+
+
+def is_free(name: str) -> bool:
+    """Whether an op may call an input or an output so."""
+    return check_name(name, Location("", 1), "") is None

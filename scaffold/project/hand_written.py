@@ -8,6 +8,7 @@ allow, it is the one that the configuration says or that the code itself uses; w
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from scaffold.inspect import Function, Module, NotReadable, inspect_text
 from scaffold.project.source_files import look_through, read_source
 from scaffold.spec import Configuration
 from scaffold.spec.names import is_identifier
+
+ONE_COLON = re.compile(r"(\.py):(?=\w)")  # `ops.py:Scale` is `ops.py::Scale`
 
 
 class Meant(NamedTuple):
@@ -41,7 +44,7 @@ def find_functions(targets: tuple[str, ...]) -> Found:
     meant: list[Meant] = []
     notes: list[str] = []
     for target in targets:
-        path, _, name = target.partition("::")
+        path, _, name = ONE_COLON.sub(r"\1::", target).partition("::")
         try:
             found = _in(path, name, notes)
         except ScaffoldError as error:

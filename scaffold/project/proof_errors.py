@@ -92,7 +92,11 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         option, key = ("--grad", "--surrogate"), ("grad", "surrogate = true")
         grad, surrogate = key if in_file else option
         name = failure.subject.removeprefix("grad_")
-        by_user = subject.spec.backward or name in dict(subject.spec.gradients)
+        formulas = dict(subject.spec.gradients)
+        every = formulas.keys() >= {item.name for item in subject.spec.differentiable}
+        by_user = (
+            subject.spec.backward or name in formulas or name == "backward" and every
+        )
         if name in subject.derived or not by_user:
             return failure.hint or OURS.format(grad)
         if failure.actual == "None" and not failure.hint:

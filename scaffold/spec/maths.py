@@ -50,6 +50,7 @@ from scaffold.spec.problems import KeyPath, Problems
 
 
 ReadFile = Callable[[str], str]
+NEEDS = "needs_input_grad"  # in a gradient, as on ctx: of which inputs one is asked for
 FUNCTION = re.compile(r"\s*(?P<module>[\w.]*\w):(?P<name>\w+)\s*")
 FILE = re.compile(r"\s*[^\s@+*(=]*[\w)]\.py(?::[\w.]+)?\s*")
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
@@ -302,7 +303,8 @@ class _Reader:
         if len(outputs) == 1 and not outputs[0].variadic:
             grads = {"grad_output"}
         locals_ = assigned(forward) if forward else _stored(self.forward)
-        return self.inputs | locals_ | {item.name for item in outputs} | grads
+        names = {item.name for item in outputs} | grads | {NEEDS}
+        return self.inputs | locals_ | names
 
     def _gradients(self, readable: Names) -> tuple[tuple[str, Formula], ...]:
         found = []

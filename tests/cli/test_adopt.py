@@ -24,9 +24,9 @@ def test_in_a_project_the_op_goes_into_the_manifest(tmp_path: Path) -> None:
     assert outcome.code == 0 and "the same values" in outcome.err, outcome.err
     manifest = (tmp_path / "ops.toml").read_text()
     assert "[ops.scale]" in manifest and "[ops.rows]" in manifest
-    assert "'@src/fast/rows_code.py:forward'" in manifest
+    assert "'fast.rows_code:rows_forward, rows_backward'" in manifest
     text = (tmp_path / "src" / "fast" / "rows.py").read_text()
-    assert "from fast.rows_code import" in text
+    assert "from fast.rows_code import rows_backward" in text
     assert scaffold(tmp_path, "check").code == 0
     assert scaffold(tmp_path, "sync").code == 0
 

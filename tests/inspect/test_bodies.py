@@ -4,8 +4,8 @@ import pytest
 
 from scaffold.inspect import inspect_text
 from scaffold.inspect.bodies import imports_of, module_names
+from scaffold.inspect.declarations import Unfit
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.method_formulas import Unfit
 
 FILE = """\
 import math

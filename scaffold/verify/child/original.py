@@ -23,8 +23,8 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
     """Compare the op with it on the first checks of which it takes a case."""
     original = request["original"]
     try:
-        function = import_file(original["module"], original["file"], original["root"])
-        applied = attrgetter(original["name"])(function).apply
+        module = import_file(original["module"], original["file"], original["root"])
+        applied = _function(module, original["name"]).apply
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (whatever ends an import)
@@ -53,6 +53,17 @@ def import_file(name: str, file: str, root: str) -> Any:
     if not os.path.samefile(str(module.__file__), file):
         raise ImportError(f"'{name}' is {module.__file__}")
     return module
+
+
+def _function(module: Any, name: str) -> Any:
+    """The Function, also where the module has given its name to something else: `scale = scale.apply`."""
+    found = attrgetter(name)(module)
+    pending = [] if isinstance(found, type) else [torch.autograd.Function]
+    for known in pending:
+        pending += known.__subclasses__()
+        if (known.__module__, known.__qualname__) == (module.__name__, name):
+            return known
+    return found
 
 
 def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:

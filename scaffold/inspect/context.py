@@ -1,0 +1,303 @@
+"""What ctx carries from forward to backward: the saved tensors, and the attributes that are set on it.
+
+In: the facts of a Function and the names of its outputs. Out: a `Handed` for each, in the order of `ctx.saved_tensors`, then by attribute.
+Invariant: a value is what it was where it was kept, also if its name got another one later; what is neither an input, an output nor a
+tensor of forward, and may differ when it is computed again, is a reason.
+"""
+
+import ast
+import builtins
+import copy
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaffold.formula import BUILTINS
+from scaffold.formula.names import fresh
+from scaffold.inspect.declarations import Unfit, is_free
+from scaffold.inspect.facts import Facts, is_none
+from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
+from scaffold.inspect.imported_names import method_call, torch_call
+from scaffold.inspect.values import is_shapely
+from scaffold.inspect.vocabulary import is_steady as is_steady_call
+from scaffold.inspect.vocabulary import is_tensor_call
+
+DEPTH = 10  # a chain of names longer than this is not followed
+PURE = BUILTINS | {"reversed", "sorted", "str"}
+NEEDS = "needs_input_grad"
+
+
+class Handed(NamedTuple):
+    """One thing that backward reads."""
+
+    attribute: str  # of ctx; "" for a saved tensor
+    given: str  # what the op calls backward with
+    local: str = ""  # of forward, which returns it beside its outputs
+    kept: ast.expr | None = None  # the value that the local gets where it is kept
+    guarded: bool = False  # it is kept in some calls
+
+
+def handed(facts: Facts, outputs: tuple[str, ...]) -> tuple[Handed, ...]:
+    """The saved tensors in their order, then the attributes."""
+    saver = facts.function.saver
+    return tuple(_Keeper(facts, saver, outputs).handed()) if saver else ()
+
+
+class _Keeper:
+    """The method that keeps things: a combined forward, or setup_context."""
+
+    def __init__(self, facts: Facts, saver: Method, outputs: tuple[str, ...]) -> None:
+        self.facts, self.saver, self.flow = facts, saver, saver.flow
+        self.inputs = tuple(item.name for item in facts.inputs)
+        self.outputs = outputs
+        self.combined = saver is facts.function.forward
+        self.locals = {*self.flow.bindings, *self.flow.parameters}
+        self.taken = {*self.inputs, *outputs}
+        changed = facts.marked("mark_dirty") or frozenset()
+        self.changed = frozenset(changed) if self.combined else frozenset()
+
+    def handed(self) -> Iterator[Handed]:
+        calls = self.facts.context_calls(self.saver, "save_for_backward")
+        if len(calls) > 1 or any(item.starred for item in calls):
+            raise Unfit(calls[-1].call, "what is saved depends on the branch")
+        for item in calls:
+            for node in item.call.args:
+                found = self._saved(_present(node), item.step)
+                yield found._replace(guarded=bool(item.step.guards))
+        kept: dict[str, list[tuple[ast.expr, Step]]] = {}
+        for one in self.facts.kept(self.saver):
+            kept.setdefault(one.name, []).append((one.value, one.step))
+        backward = self.facts.function.backward
+        read = _attributes(backward, ast.Load) if backward else []
+        stored = _attributes(self.saver, ast.Store)
+        for name, values in kept.items():
+            if name in read:
+                if stored.count(name) != len(values):
+                    raise Unfit(
+                        values[0][0], f"ctx.{name} has a value that is not told"
+                    )
+                yield self._attribute(name, values)
+
+    def _saved(self, node: ast.expr, step: Step) -> Handed:
+        if known := self._as_it_is(node, step):
+            return Handed("", known)
+        if not self.combined or is_none(node):
+            return Handed("", self._again(node, step, "what is saved"))
+        if isinstance(node, ast.Name) and not self._changes_after(node.id, step):
+            return Handed("", self._named(node.id), node.id)
+        stem = node.id if isinstance(node, ast.Name) else "tensor"
+        local = _new(f"{stem}_saved", self.locals)
+        return Handed("", self._named(local), local, node)
+
+    def _attribute(self, name: str, values: list[tuple[ast.expr, Step]]) -> Handed:
+        (value, step), *more = values
+        guarded = any(at.guards for _, at in values)
+        if not more:
+            if known := self._as_it_is(_present(value), step):
+                return Handed(name, known)
+            again = self._resolved(copy.deepcopy(value), step, DEPTH)
+            steady = again is not None and _is_steady(self.facts, again)
+            known = self._where_kept(again, step) if again and steady else ""
+            if known:
+                return Handed(name, known)
+        tensors = self.facts.values(self.saver)
+        if self.combined and all(
+            is_none(one) or tensors.is_tensor(one, at) for one, at in values
+        ):
+            local = _new(name, self.locals)
+            plain = isinstance(value, ast.Name) and not (more or guarded)
+            if plain and not self._changes_after(value.id, step):  # type: ignore[attr-defined]
+                local = value.id  # type: ignore[attr-defined]
+            return Handed(name, self._named(local), local, value, guarded)
+        what = f"what ctx.{name} holds"
+        raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
+
+    def _where_kept(self, value: ast.expr, step: Step) -> str:
+        """An expression under the tests that it is kept under; '' where they are not told."""
+        text = ast.unparse(value)
+        for guard in reversed(step.guards):
+            if not isinstance(guard.node, ast.If):
+                return ""
+            at = next(s for s in self.flow.steps if s.statement is guard.node)
+            test = self._resolved(copy.deepcopy(guard.node.test), at, DEPTH)
+            if _asks_need(guard.node.test):
+                continue
+            if test is None or not _is_steady(self.facts, test):
+                return ""
+            there = ast.unparse(test)
+            there = there if guard.branch == "body" else f"not ({there})"
+            text = f"{text} if {there} else None"
+        return text
+
+    def _again(self, node: ast.expr, step: Step, what: str) -> str:
+        """An expression that has the same value in backward."""
+        found = self._resolved(copy.deepcopy(node), step, DEPTH)
+        if found is None or not _is_steady(self.facts, found):
+            raise Unfit(node, f"{what} is neither an input nor an output")
+        return ast.unparse(found)
+
+    def _named(self, local: str) -> str:
+        """What the op calls a local of forward."""
+        name = local if is_free(local) else f"{local.strip('_')}_kept"
+        return _new(f"{name}_kept" if name in self.taken else name, self.taken)
+
+    def _as_it_is(self, node: ast.expr, step: Step) -> str:
+        """The input or the output that an expression is, if it is one."""
+        if not self.combined:
+            found = self._resolved(copy.deepcopy(node), step, DEPTH)
+            known = isinstance(found, ast.Name) and found.id
+            return known if known and known in (*self.inputs, *self.outputs) else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        plain = node.id in self.inputs and self.flow.is_parameter(node.id, step)
+        if plain and node.id not in self.changed:
+            return node.id
+        return self._returned(node.id, step)
+
+    def _returned(self, name: str, step: Step) -> str:
+        """The output that forward returns under a name, if it has the value of this step."""
+        found = {self._position(name, item.values) for item in self.facts.outputs}
+        position = found.pop() if len(found) == 1 else None
+        before = self.flow.reaching(name, step)
+        same = all(self.flow.reaching(name, at) == before for at in self.flow.returns)
+        return self.outputs[position] if position is not None and same else ""
+
+    def _position(self, name: str, values: tuple[ast.expr, ...] | None) -> int | None:
+        names = [item.id if isinstance(item, ast.Name) else "" for item in values or ()]
+        known = name in names[: len(self.outputs)]
+        return names.index(name) if known else None
+
+    def _changes_after(self, name: str, step: Step) -> bool:
+        """Whether a name may get another value once it is saved."""
+        bounds = self.flow.bindings.get(name, ())
+        return any(bound.order > step.order for bound in bounds)
+
+    def _resolved(self, node: ast.expr, step: Step, depth: int) -> ast.expr | None:
+        """An expression in terms of inputs and outputs; None where there is none."""
+        if depth == 0:
+            return None
+        if known := self._element(node, step):
+            return ast.Name(known, ast.Load())
+        if self.facts.values(self.saver).is_ctx(node, NEEDS):
+            return ast.Name(NEEDS, ast.Load())
+        if isinstance(node, ast.Name):
+            return self._meant(node, step, depth)
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                parts = [self._part(one, step, depth) for one in value]
+                if None in parts:
+                    return None
+                value[:] = parts
+            elif isinstance(value, ast.expr | ast.keyword | ast.slice):
+                part = self._part(value, step, depth)
+                if part is None:
+                    return None
+                setattr(node, field, part)
+        return node
+
+    def _part(self, part: ast.AST, step: Step, depth: int) -> ast.AST | None:
+        if isinstance(part, ast.keyword):
+            value = self._resolved(part.value, step, depth)
+            return ast.keyword(part.arg, value) if value is not None else None
+        if isinstance(part, ast.comprehension):
+            return None
+        return self._resolved(part, step, depth) if isinstance(part, ast.expr) else part
+
+    def _meant(self, node: ast.Name, step: Step, depth: int) -> ast.expr | None:
+        if node.id not in self.flow.bindings and node.id not in self.flow.parameters:
+            return node  # a name of the module
+        if self.combined and self.flow.is_parameter(node.id, step):
+            return node if node.id in self.inputs else None
+        if self.combined and (known := self._returned(node.id, step)):
+            return ast.Name(known, ast.Load())
+        bound = self.flow.definite(node.id, step)
+        if bound is None or bound.value is None:
+            return None
+        earlier = self.flow.steps[bound.order]
+        if bound.element is None:
+            return self._resolved(copy.deepcopy(bound.value), earlier, depth - 1)
+        names = () if bound.starred else self._several(bound.value, earlier)
+        known = "".join(names[bound.element :][:1])
+        return ast.Name(known, ast.Load()) if known else None
+
+    def _element(self, node: ast.expr, step: Step) -> str:
+        """`inputs[0]` and `output[1]` of setup_context, and an output alone; '' for anything else."""
+        if isinstance(node, ast.Name) and len(self.outputs) == 1:
+            return self.outputs[0] if self._is(node, 1, step) else ""
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            names, at = self._several(node.value, step), node.slice.value
+            if isinstance(at, int) and -len(names) <= at < len(names):
+                return names[at]
+        return ""
+
+    def _several(self, node: ast.expr, step: Step) -> tuple[str, ...]:
+        """The names of the inputs, or of the outputs, where an expression is the tuple of them."""
+        for position, names in enumerate((self.inputs, self.outputs)):
+            if self._is(node, position, step):
+                return names
+        return ()
+
+    def _is(self, node: ast.expr, position: int, step: Step) -> bool:
+        """Whether an expression is that parameter of setup_context."""
+        parameters = () if self.combined else self.saver.positional
+        return (
+            isinstance(node, ast.Name)
+            and node.id in [item.name for item in parameters[position:][:1]]
+            and self.flow.is_parameter(node.id, step)
+        )
+
+
+def _new(name: str, taken: set[str]) -> str:
+    found = name if name not in taken else fresh(name, taken)
+    taken.add(found)
+    return found
+
+
+def _attributes(method: Method, kind: type) -> list[str]:
+    """The attributes of ctx that a method reads or sets."""
+    nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
+    return [
+        node.attr
+        for node in nodes
+        if isinstance(node.ctx, kind) and ast.unparse(node.value) == method.ctx
+    ]
+
+
+def _present(node: ast.expr) -> ast.expr:
+    """What is read where it is there: `x` of `x if ctx.needs_input_grad[0] else None`."""
+    if isinstance(node, ast.IfExp) and is_none(node.orelse):
+        test = node.test
+        present = (
+            isinstance(test, ast.Compare)
+            and isinstance(test.ops[0], ast.IsNot)
+            and is_none(test.comparators[0])
+        )
+        if present or _asks_need(test):
+            return node.body
+    return node
+
+
+def _asks_need(test: ast.expr) -> bool:
+    asked = (NEEDS, "requires_grad")
+    return any(getattr(node, "attr", "") in asked for node in ast.walk(test))
+
+
+def _is_steady(facts: Facts, value: ast.expr) -> bool:
+    """Whether an expression has the same value when it is computed again."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.Lambda | ast.Await | ast.NamedExpr | ast.Yield):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure(facts, node):
+            return False
+    return True
+
+
+def _is_pure(facts: Facts, call: ast.Call) -> bool:
+    if is_shapely(call):
+        return True
+    name = torch_call(call, facts.names) or method_call(call, facts.names)
+    if name:
+        return is_tensor_call(name) and is_steady_call(name)
+    dotted = facts.names.resolve(call.func)
+    builtin = dotted in PURE and dotted in dir(builtins)
+    return builtin or dotted.startswith("math.")
