@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, get_args
 
 import typer
 
@@ -21,6 +21,9 @@ from scaffold.cli.options import (
     DRY_RUN,
     FORMAT,
     ON_CONFLICT,
+    PROOF_LIMIT,
+    PYTHON,
+    check_choice,
     check_format,
     check_policy,
 )
@@ -30,7 +33,6 @@ from scaffold.errors import (
     Location,
     ScaffoldError,
     VerificationError,
-    did_you_mean,
     raise_all,
 )
 from scaffold.inspect import Function
@@ -38,6 +40,7 @@ from scaffold.inspect.adopting import Adopted, Value, Wanted
 from scaffold.inspect.adopting import adopt as adopt_text
 from scaffold.inspect.declarations import Unfit, choices_of_kinds
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.pure_torch import is_torch
 from scaffold.inspect.trial_inputs import shapes_for
 from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
@@ -52,6 +55,7 @@ from scaffold.project.specification import Companion, Given, Merged, Values
 from scaffold.render.formatting import format_source
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
+from scaffold.spec.keys import Style
 from scaffold.spec.op_spec import TensorInput
 from scaffold.spec.toml import read_ops
 from scaffold.verify import Failure, Original, Verdict
@@ -83,22 +87,6 @@ VERIFY = Annotated[
         help="Run the Function's module, and compare the op with it first.",
     ),
 ]
-PYTHON = Annotated[
-    str | None,
-    typer.Option(
-        "--python",
-        help="Compare with this interpreter (default: the first with PyTorch).",
-        metavar="PATH",
-    ),
-]
-LIMIT = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        help="Seconds for each comparison (default: 30).",
-        metavar="SECONDS",
-    ),
-]
 STYLE = Annotated[
     str | None,
     typer.Option(
@@ -124,7 +112,7 @@ def adopt(
     out_dir: OUT_DIR = None,
     verify: VERIFY = True,
     python: PYTHON = None,
-    limit: LIMIT = None,
+    limit: PROOF_LIMIT = None,
     on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
@@ -140,9 +128,7 @@ def adopt(
     """
     check_policy(on_conflict)
     check_format(format_)
-    if style is not None and style not in STYLES:
-        hint = did_you_mean(style, STYLES) or f"one of: {', '.join(STYLES)}"
-        raise ScaffoldError(f"unknown style '{style}'", Location("--style"), hint)
+    raise_all(check_choice("--style", style or FREE[0], get_args(Style)))
     if every and name is not None:
         raise ScaffoldError("--all adopts several ops", Location("--name"))
     joins = configuration_here().project and out_dir is None
@@ -209,7 +195,6 @@ def _files(found: "Adoption", below: str) -> dict[str, str]:
     return {Path(below, name).as_posix(): text for name, text in texts.items()}
 
 
-STYLES = ("setup-context", "combined", "library")
 KINDS = 9  # choices of what tensors without a gradient hold that are tried at most
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")
@@ -313,7 +298,7 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
     """What a table leads to; an error where it does not do as the Function does."""
     found = Adoption(op, _generated(source, op, settings))
     if not settings.get("verify", True):
-        return found
+        return _unsure(source, found, settings)
     verdict = _compared(source, found.generated, proving)
     if verdict.failure is not None and verdict.failure.subject not in UNRUN:
         why = f"the op differs from it: {verdict.failure.subject}: {verdict.failure.words}"
@@ -321,10 +306,23 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
     if verdict.failure is not None or not verdict.cases:
         why = verdict.failure.words if verdict.failure else verdict.notes[0]
         said = f"not compared: {source.function.name} of {source.path} {why}"
-        return found._replace(notes=(said, *_untold(found.generated.spec)))
+        notes = (said, *_untold(found.generated.spec))
+        return _unsure(source, found, settings)._replace(notes=notes)
     ran = f"{source.function.name} of {source.path}, which was run for it"
-    said = f"compared with {ran}: the same values and gradients"
-    return _proven(source, found._replace(notes=(said,)), settings, proving)
+    notes = (f"compared with {ran}: the same values and gradients",)
+    for why in verdict.notes[1:]:
+        op = op.stating({"transforms": None})
+        notes += (f"it does not run under torch.func and vmap: {why}",)
+    return _proven(source, found._replace(op=op, notes=notes), settings, proving)
+
+
+def _unsure(source: Source, found: Adoption, settings: Values) -> Adoption:
+    """The op as it is safe to say where nothing was run; of what is PyTorch alone, its text tells enough."""
+    if is_torch(source.facts):
+        return found
+    once = found.op.keys.get("once-differentiable") or None
+    op = found.op.stating({"transforms": None, "once-differentiable": once})
+    return found._replace(op=op, generated=_generated(source, op, settings))
 
 
 def _untold(spec: OpSpec) -> Iterator[str]:
@@ -417,7 +415,6 @@ ONCE = "its second derivative is not that of its gradient: it is differentiable 
 LESSER: tuple[tuple[str, Value | None, str], ...] = (
     ("surrogate", True, SURROGATE),
     ("once-differentiable", True, ONCE),
-    ("transforms", None, "it does not run under torch.func and vmap"),
 )
 
 
@@ -455,12 +452,13 @@ def _proven(
 def _gained(source: Source, op: Adopted) -> Iterator[str]:
     """What the op can do that the Function could not."""
     was = "setup-context" if source.function.setup_context else "combined"
-    if op.keys.get("transforms") and not source.function.generate_vmap_rule:
+    style, new = op.keys["style"], not source.function.generate_vmap_rule
+    if style == "setup-context" and op.keys.get("transforms") and new:
         adds = (
             "vmap"
             if was == "setup-context"
             else "torch.func (grad, vjp, jacrev) and vmap"
         )
         yield f"style setup-context adds {adds}; torch.compile takes it as before"
-    if op.keys["style"] == "library":
-        yield "style library adds torch.export and torch.library.opcheck; torch.compile takes it as one operator"
+    if style == "library":
+        yield "style library adds a name for torch.export and vmap as a loop; torch.compile takes it as one operator"

@@ -103,6 +103,8 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
 
 
 def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
+    if spec.transforms:
+        return False  # as the user says
     forward = maths.forward
     if forward and any(leaves_torch(node, spec.foreign) for node in forward.results):
         return True

@@ -66,7 +66,9 @@ def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> Non
 def leaves(
     spec: OpSpec, statements: Iterable[Statement], values: Iterable[Node]
 ) -> bool:
-    """Whether some lines of an op leave PyTorch."""
+    """Whether some lines of an op leave PyTorch; none of one that is said to be for `torch.func`."""
+    if spec.transforms:
+        return False
     nodes = [node for item in statements for node in expressions(item)]
     return any(leaves_torch(node, spec.foreign) for node in (*nodes, *values))
 

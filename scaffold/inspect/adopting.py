@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from scaffold.formula.names import fresh
-from scaffold.inspect.bodies import backward_body, file_text, forward_body, imported_by
+from scaffold.inspect.bodies import (
+    Body,
+    backward_body,
+    file_text,
+    forward_body,
+    imported_by,
+)
 from scaffold.inspect.context import Handed, handed
 from scaffold.inspect.declarations import (
     Unfit,
@@ -50,7 +56,7 @@ class Adopted(NamedTuple):
 
     def in_style(self, style: str) -> "Adopted":
         """The op in a style, with a vmap rule where that has one."""
-        vmap = style == "setup-context" and "dirty" not in self.keys
+        vmap = style != "combined" and "dirty" not in self.keys
         return self.stating({"style": style, "transforms": True if vmap else None})
 
 
@@ -94,7 +100,7 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
     if facts.is_trivial:
         texts, called = texts[:1], called[:1]
     else:
-        keys |= calls.backward(second, backward.given)
+        keys |= calls.backward(second, backward)
         # What a local of the forward is saved as has no graph.
         keys["once-differentiable"] = function.once_differentiable or bool(calls.made)
     imports = imported_by(facts, backward.given, wanted.module)
@@ -208,7 +214,7 @@ class _Calls:
         results = ", ".join([*self.outputs, *self.made])
         return f"{results} = {call}\nreturn {', '.join(self.outputs)}\n"
 
-    def backward(self, name: str, given: tuple[str, ...]) -> dict[str, Value]:
+    def backward(self, name: str, body: Body) -> dict[str, Value]:
         """One gradient as the formula of its input, several as a statement that takes them apart."""
         kinds = output_kinds(self.facts, len(self.outputs))
         several = len(self.outputs) > 1
@@ -217,12 +223,18 @@ class _Calls:
             for output, kind in zip(self.outputs, kinds, strict=True)
             if not kind
         ]
-        call = f"{name}({', '.join([*grads, *map(self._over_inputs, given)])})"
+        given = [self._over_inputs(text) for text in body.given]
+        passed = [*given, *grads] if body.leading else [*grads, *given]
+        call = f"{name}({', '.join(passed)})"
         items = inputs_of(self.facts)
         needed = [has_gradient(self.facts, item) for item in items]
         if not any(needed):
             raise Unfit(self.facts.function.node, "no input gets a gradient")
-        counts = {item.length for item in self.facts.gradients}
+        for item in self.facts.gradients:
+            if item.length is not None and item.length < len(items):
+                told = f"backward returns {item.length} gradients, and forward takes {len(items)} inputs"
+                raise Unfit(item.step.statement, told)
+        counts = (item.length for item in self.facts.gradients)
         count = max((n for n in counts if n is not None), default=len(items))
         listed = [isinstance(item.node, ast.Tuple) for item in self.facts.gradients]
         if sum(needed) == 1:

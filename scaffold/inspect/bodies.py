@@ -31,6 +31,7 @@ class Body(NamedTuple):
 
     text: str
     given: tuple[str, ...] = ()
+    leading: bool = False  # the gradients come last, any number of them
 
 
 def forward_body(
@@ -79,7 +80,8 @@ def backward_body(
         if not item.attribute or item.attribute not in read:
             continue
         constant = _reads_nothing(facts, item.given)
-        value = f"({item.given})"
+        atom = isinstance(ast.parse(item.given, mode="eval").body, ast.Constant)
+        value = item.given if atom else f"({item.given})"
         if not constant:
             value = _parameter(text, backward, item.attribute, item.attribute, taken)
             pairs.append((value, item.given))
@@ -88,13 +90,11 @@ def backward_body(
         known[NEEDS] = _free(NEEDS, taken)
         pairs.append((known[NEEDS], NEEDS))
     text.replace_attributes(known)
-    parameters = [*(item for item in gradients if item[0] != "*")]
-    parameters += [parameter for parameter, _ in pairs]
-    parameters += [item for item in gradients if item[0] == "*"]
-    if any(item[0] == "*" for item in gradients) and pairs:
-        raise Unfit(backward.node, "backward takes any number of gradients")
+    own = [parameter for parameter, _ in pairs]
+    several = any(item[0] == "*" for item in gradients)
+    parameters = [*own, *gradients] if several else [*gradients, *own]
     function = text.function(name, ", ".join(parameters))
-    return Body(function, tuple(given for _, given in pairs))
+    return Body(function, tuple(given for _, given in pairs), several)
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -220,6 +220,8 @@ def _rewrite_context(
             }
             if len(names) == len(statement.targets) and gone:
                 text.remove(statement)
+    for step in reversed(method.flow.steps):
+        text.remove_if_empty(step.statement)
     for node in text.attributes():
         if isinstance(node.ctx, ast.Store):
             locals_.setdefault(node.attr, fresh(node.attr, text.names))
@@ -277,6 +279,17 @@ class _Text:
         """Take a statement out, or put others in its place."""
         self.removed.append(statement)
         self._edit(statement, "; ".join(instead))
+
+    def remove_if_empty(self, statement: ast.stmt) -> None:
+        """Take out an `if` of which nothing is left."""
+        if not isinstance(statement, ast.If):
+            return
+        inner = [*statement.body, *statement.orelse]
+        places = {(_place(item), _end(item), "") for item in inner}
+        calls = any(isinstance(node, ast.Call) for node in ast.walk(statement.test))
+        if places <= {*self.edits} and not calls:
+            self.edits = [edit for edit in self.edits if edit not in places]
+            self.remove(statement)
 
     def replace_attributes(self, known: dict[str, str]) -> None:
         """Put values in the place of attributes of ctx; ctx may not be read otherwise."""
@@ -348,9 +361,9 @@ class _Text:
         start, stop = first.lineno, last.end_lineno or last.lineno
         while self.lines[start - 2].strip().startswith("#"):
             start -= 1
-        if first.lineno == self.method.node.lineno or self._shares_a_line(first):
-            raise Unfit(first, "its statements stand on the line of its signature")
         rows = {at: self.lines[at - 1].encode() for at in range(start, stop + 1)}
+        signature, rest = rows[first.lineno][: first.col_offset], rows[first.lineno]
+        rows[first.lineno] = b" " * len(signature) + rest[len(signature) :]
         needed = self._needed()
         for (row, column), (end_row, end_column), text in sorted(
             self.edits, reverse=True
@@ -389,9 +402,6 @@ class _Text:
             for block in blocks
             if all(item in self.removed for item in block)
         }
-
-    def _shares_a_line(self, first: ast.stmt) -> bool:
-        return bool(self.lines[first.lineno - 1].encode()[: first.col_offset].strip())
 
     def _string_lines(self) -> set[int]:
         """The lines that begin within a string."""

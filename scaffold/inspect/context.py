@@ -48,7 +48,14 @@ class _Keeper:
 
     def __init__(self, facts: Facts, saver: Method, outputs: tuple[str, ...]) -> None:
         self.facts, self.saver, self.flow = facts, saver, saver.flow
-        self.inputs = tuple(item.name for item in facts.inputs)
+        plain = (item for item in facts.inputs if item.passing == "positional")
+        self.inputs = tuple(item.name for item in plain)
+        # Of a parameter that no call can give.
+        self.defaults = {
+            item.name: item.default
+            for item in facts.inputs
+            if item.passing == "keyword"
+        }
         self.outputs = outputs
         self.combined = saver is facts.function.forward
         self.locals = {*self.flow.bindings, *self.flow.parameters}
@@ -207,7 +214,7 @@ class _Keeper:
         if node.id not in self.flow.bindings and node.id not in self.flow.parameters:
             return node  # a name of the module
         if self.combined and self.flow.is_parameter(node.id, step):
-            return node if node.id in self.inputs else None
+            return node if node.id in self.inputs else self.defaults.get(node.id)
         if self.combined and (known := self._returned(node.id, step)):
             return ast.Name(known, ast.Load())
         bound = self.flow.definite(node.id, step)

@@ -59,3 +59,25 @@ def test_its_help_is_its_own(tmp_path: Path) -> None:
     page = scaffold(tmp_path, "adopt", "--help").out
     assert "The Function to adopt." in page and "compared with the" in page
     assert " stub" not in page.lower()
+
+
+def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "scale.py").write_text(HEAD + SCALE)
+    (tmp_path / "old" / "rows.py").write_text(f"import torch\n\n{LOOP}")
+    bad = SCALE.replace("ScaleFunction", "Bad").replace("ctx.factor", "ctx.x[0]")
+    (tmp_path / "old" / "bad.py").write_text(HEAD + bad)
+    outcome = scaffold(tmp_path, "adopt", "old", "--all", "--no-verify")
+    assert outcome.code == 1
+    assert outcome.err.startswith("old/bad.py:") and "'Bad' cannot be" in outcome.err
+    wanted = {"rows.toml", "rows_code.py", "scale.toml", "scale_code.py"}
+    assert set(listing(tmp_path)) >= wanted
+
+
+def test_the_style_is_what_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + SCALE)
+    for style in ("combined", "setup-context", "library"):
+        found = scaffold(tmp_path, "adopt", "ops.py", "--style", style, "--stdout")
+        assert f"style = '{style}'" in found.out and "the same" in found.err, found.err
+    found = scaffold(tmp_path, "adopt", "ops.py", "--style", "combine")
+    assert found.code == 2 and "did you mean 'combined'" in found.err

@@ -177,7 +177,7 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
     ("before", "after", "place", "reason"),
     [
         ("ctx.factor = factor", "ctx.factor = Holder(x)", 11, "ctx.factor holds is neither"),
-        ("factor=2.0", "*factor", 5, "takes '*factor'"),
+        ("factor=2.0", "*factors", 5, "takes '*factors'"),
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("ctx.factor = factor", "helper(ctx)", 11, "ctx itself is handed on"),
         ("scaled * weight", "scaled * weight * local", 5, "'local' is no name of its module"),
@@ -551,3 +551,240 @@ def test_where_the_backward_of_the_function_raises_too_nothing_is_compared(
     assert outcome.code == 0 and "idx[...; int]" in outcome.out, outcome.err
     assert "note: compared with Gather of ops.py" in outcome.err, outcome.err
     assert "note: new-op wants more of it: backward: raised IndexError" in outcome.err
+
+
+CASES = {
+    "the input that was saved": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        x = x * 3
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x * 18
+""",
+    "a local that is named anew": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 3
+        ctx.save_for_backward(y)
+        y = y * y
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0] * 6
+""",
+    "apply in place of the class": """\
+class op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g): return g * 2
+
+
+op = op.apply
+""",
+    "a function in place of the class": """\
+class op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+apply = op.apply
+
+
+def op(x):
+    return apply(x)
+""",
+    "a class in a class": """\
+class Outer:
+    class Op(Function):
+        factor = 3
+
+        @classmethod
+        def forward(cls, ctx, x):
+            return x * cls.factor
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * Outer.Op.factor
+""",
+    "in place": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, factor=3.0):
+        ctx.mark_dirty(x)
+        ctx.factor = factor
+        return x.mul_(factor)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.factor, None
+""",
+    "an output that is saved in place": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        x.exp_()
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+""",
+    "several returns": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, flip: bool = False):
+        ctx.save_for_backward(x)
+        ctx.flip = flip
+        if flip:
+            return -x * x
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        if ctx.flip:
+            return -2 * g * x, None
+        return 2 * g * x, None
+""",
+    "an output without a gradient": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        values, indices = x.sort(-1)
+        ctx.save_for_backward(indices)
+        ctx.mark_non_differentiable(indices)
+        ctx.shape = x.shape
+        return values, indices
+
+    @staticmethod
+    def backward(ctx, g, _):
+        (indices,) = ctx.saved_tensors
+        return torch.zeros(ctx.shape, dtype=g.dtype).scatter(-1, indices, g)
+""",
+    "an optional input": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, bias=None, *, scale=2.0):
+        if bias is not None:
+            ctx.shape = bias.shape
+        ctx.scale = scale
+        ctx.needs_bias = ctx.needs_input_grad[1]
+        return (x if bias is None else x + bias) * scale
+
+    @staticmethod
+    def backward(ctx, *grads):
+        (g,) = grads
+        return g * ctx.scale, (g * ctx.scale).sum_to_size(ctx.shape) if ctx.needs_bias else None
+""",
+    "gradients that are absent": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, y)
+        return x * y, x + y
+
+    @staticmethod
+    def backward(ctx, g, h):
+        if g is None and h is None:
+            return None, None
+        x, y = ctx.saved_tensors
+        a = b = 0
+        if g is not None:
+            a, b = g * y, g * x
+        return (a, b) if h is None else (a + h, b + h)
+""",
+    "a text of several lines": """\
+class Op(Function):
+    @staticmethod
+    def forward(ctx, x):
+        text = '''
+keeps
+  its lines
+'''
+        return x * len(text)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 19
+""",
+}
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("case", in_every_run(CASES, [*CASES][::4]))
+def test_it_is_adopted_and_proven(tmp_path: Path, case: str) -> None:
+    outcome = adopt(tmp_path, HEAD + CASES[case], "--name", "again")
+    assert outcome.code == 0 and COMPARED in outcome.err, outcome.err
+    assert "new-op wants" not in outcome.err and "surrogate" not in outcome.err
+    made = scaffold(tmp_path, "new-op", "again", "--spec", "again.toml", "--no-test")
+    assert made.code == 0 and made.proven.startswith("proven: "), made.err
+
+
+def test_imports_of_a_package_count_from_it(tmp_path: Path) -> None:
+    (tmp_path / "pkg" / "sub").mkdir(parents=True)
+    for name in ("pkg/__init__.py", "pkg/sub/__init__.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "pkg" / "parts.py").write_text("def twice(x):\n    return x * 2\n")
+    code = CASES["apply in place of the class"].replace("x * 2", "twice(x)")
+    path = tmp_path / "pkg" / "sub" / "ops.py"
+    path.write_text(f"{HEAD}from ..parts import twice\n\n\n{code}")
+    outcome = scaffold(tmp_path, "adopt", "pkg/sub/ops.py:op")
+    assert outcome.code == 0 and COMPARED in outcome.err, outcome.err
+    assert "from pkg.sub.ops import twice" in (tmp_path / "op_code.py").read_text()
+
+
+def test_a_fault_of_the_author_has_its_line(tmp_path: Path) -> None:
+    few = SCALE.replace("return grad_in, grad_w, None", "return grad_in, grad_w")
+    outcome = adopt(tmp_path, HEAD + few)
+    assert outcome.code == 1 and outcome.err.startswith("ops.py:24:9: ")
+    assert "backward returns 2 gradients, and forward takes 3 inputs" in outcome.err
+    for before, line in (("x * factor", 9), ("inp * ctx.factor", 23)):
+        code = (HEAD + SCALE).replace(before, before.replace("*", "@ None *"))
+        outcome = adopt(tmp_path, code, "--stdout")
+        assert "note: not compared: ScaleFunction of ops.py " in outcome.err
+        assert f"(line {line})\n" in outcome.err and "report" not in outcome.err
+
+
+NUMPY = """\
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.from_numpy(np.exp(x.detach().numpy()))
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.from_numpy(g.numpy() * np.exp(x.detach().numpy()))
+"""
+
+
+@pytest.mark.parametrize("option", ["--verify", "--no-verify"])
+def test_what_vmap_cannot_run_is_not_said_to_be_for_it(
+    tmp_path: Path, option: str
+) -> None:
+    outcome = adopt(tmp_path, f"import numpy as np\n{HEAD}{NUMPY}", option)
+    assert outcome.code == 0, outcome.err
+    told = "it does not run under torch.func and vmap: raised RuntimeError"
+    assert (told in outcome.err) is (option == "--verify")
+    toml = (tmp_path / "exp.toml").read_text()
+    assert "transforms" not in toml

@@ -6,15 +6,19 @@ ORIGINAL where it does not run here. Invariant: a case counts only if the Functi
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from scaffold.verify.child.cases import list_cases, make_inputs
 from scaffold.verify.child.checking import compare
+from scaffold.verify.child.derivatives import as_tuple
 from scaffold.verify.child.modules import load
+from scaffold.verify.child.refusals import TOLD, raised, refusal
 
 ORIGINAL = "the original"
 
@@ -40,6 +44,8 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
         checks = load("verified_checks", text)
         _stand_in(checks, applied)
         found = compare(checks)
+        if found["cases"] and not found["failure"]:
+            found["notes"] += _transformed(checks)
         if found["cases"] or found["failure"]:
             return found
         verdict = verdict or found
@@ -50,6 +56,7 @@ def import_file(name: str, file: str, root: str) -> Any:
     """The module, from its own file: another one may have its name."""
     sys.path.insert(0, root)
     module = import_module(name)
+    TOLD.add(str(module.__file__))
     if not os.path.samefile(str(module.__file__), file):
         raise ImportError(f"'{name}' is {module.__file__}")
     return module
@@ -82,6 +89,36 @@ def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*inputs)
 
     return call
+
+
+def _transformed(checks: Any) -> Iterator[str]:
+    """Yield how the op fails under `torch.func.grad` and `vmap`, if it has a vmap rule."""
+    case = next(
+        c for c in list_cases(checks) if not refusal(checks, c, torch.clone).words
+    )
+    inputs = [
+        value.detach() if isinstance(value, Tensor) else value
+        for value in make_inputs(checks, case, torch.clone)
+    ]
+    floating = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]
+
+    def loss(*inputs: Any) -> Any:
+        outputs = as_tuple(checks.OPERATOR(*inputs))
+        return sum(one.sum() for one in outputs if one.is_floating_point())
+
+    if not getattr(checks.TESTS.function, "generate_vmap_rule", False):
+        return
+    gradient = torch.func.grad(
+        loss, tuple(at for at, is_ in enumerate(floating) if is_)
+    )
+    several = [torch.stack([x, x]) if isinstance(x, Tensor) else x for x in inputs]
+    dims = tuple(0 if isinstance(x, Tensor) else None for x in inputs)
+    try:
+        mapped = torch.func.vmap(gradient, dims, randomness="same")(*several)
+        for one, both in zip(gradient(*inputs), mapped, strict=True):
+            torch.testing.assert_close(both, torch.stack([one, one]))
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        yield raised(error)
 
 
 def _words(error: BaseException) -> str:

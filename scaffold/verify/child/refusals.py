@@ -67,8 +67,14 @@ class Refusal(NamedTuple):
 
 def raised(error: Exception) -> str:
     """An error in words."""
-    words = first_line(error)
-    return f"raised {type(error).__name__}: {words}".removesuffix(": ")
+    told = f"raised {type(error).__name__}: {first_line(error)}".removesuffix(": ")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in TOLD:
+            return f"{told} (line {frame.lineno})"
+    return told
+
+
+TOLD: set[str] = set()  # files of the user's, whose lines are told
 
 
 def first_line(error: BaseException) -> str:
