@@ -459,6 +459,6 @@ def _gained(source: Source, op: Adopted) -> Iterator[str]:
             if was == "setup-context"
             else "torch.func (grad, vjp, jacrev) and vmap"
         )
-        yield f"style setup-context adds {adds}; torch.compile takes it as before"
+        yield f"style setup-context adds {adds}"
     if style == "library":
         yield "style library adds a name for torch.export and vmap as a loop; torch.compile takes it as one operator"

@@ -162,7 +162,7 @@ def compare(checks: Any) -> dict[str, Any]:
     for case in list_cases(checks):
         for words, layout in layouts(checks):
             if run.failure is None:
-                _check_case(checks, case, layout, words, run, _compare_gradients)
+                _check_case(checks, case, layout, words, run, compare_gradients)
             if run.proven and not noted:
                 inputs = make_inputs(checks, case, layout)
                 noted.append(describe(value_names(checks, len(inputs)), inputs))
@@ -582,7 +582,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
 Compared = Callable[[Any, Case, Sequence[Any]], Found | None]
 
 
-def _compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
+def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
     """The gradients that reach the inputs: what a backward returns too large, autograd sums, of the op and of the reference."""
     names = value_names(checks, len(inputs))
     try:

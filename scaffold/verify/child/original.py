@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scaffold.verify.child.cases import list_cases, make_inputs
-from scaffold.verify.child.checking import compare
+from scaffold.verify.child.checking import compare, compare_gradients
 from scaffold.verify.child.derivatives import as_tuple
 from scaffold.verify.child.modules import load
 from scaffold.verify.child.refusals import TOLD, raised, refusal
@@ -93,32 +94,33 @@ def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _transformed(checks: Any) -> Iterator[str]:
     """Yield how the op fails under `torch.func.grad` and `vmap`, if it has a vmap rule."""
-    case = next(
-        c for c in list_cases(checks) if not refusal(checks, c, torch.clone).words
-    )
-    inputs = [
-        value.detach() if isinstance(value, Tensor) else value
-        for value in make_inputs(checks, case, torch.clone)
-    ]
-    floating = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]
+    if not getattr(checks.TESTS.function, "generate_vmap_rule", False):
+        return
 
     def loss(*inputs: Any) -> Any:
         outputs = as_tuple(checks.OPERATOR(*inputs))
         return sum(one.sum() for one in outputs if one.is_floating_point())
 
-    if not getattr(checks.TESTS.function, "generate_vmap_rule", False):
+    for case in list_cases(checks):
+        if refusal(checks, case, torch.clone).words:
+            continue
+        given = make_inputs(checks, case, torch.clone)
+        if compare_gradients(checks, case, given) is not None:
+            continue
+        inputs = [x.detach() if isinstance(x, Tensor) else x for x in given]
+        needed = [isinstance(x, Tensor) and x.requires_grad for x in given]
+        gradient = torch.func.grad(loss, tuple(compress(range(len(given)), needed)))
+        several = [torch.stack([x, x]) if isinstance(x, Tensor) else x for x in inputs]
+        dims = tuple(0 if isinstance(x, Tensor) else None for x in inputs)
+        try:
+            mapped = torch.func.vmap(gradient, dims, randomness="same")(*several)
+            for one, both in zip(gradient(*inputs), mapped, strict=True):
+                torch.testing.assert_close(
+                    both, torch.stack([one, one]), equal_nan=True
+                )
+        except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+            yield raised(error)
         return
-    gradient = torch.func.grad(
-        loss, tuple(at for at, is_ in enumerate(floating) if is_)
-    )
-    several = [torch.stack([x, x]) if isinstance(x, Tensor) else x for x in inputs]
-    dims = tuple(0 if isinstance(x, Tensor) else None for x in inputs)
-    try:
-        mapped = torch.func.vmap(gradient, dims, randomness="same")(*several)
-        for one, both in zip(gradient(*inputs), mapped, strict=True):
-            torch.testing.assert_close(both, torch.stack([one, one]))
-    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
-        yield raised(error)
 
 
 def _words(error: BaseException) -> str:
