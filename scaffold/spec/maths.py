@@ -263,6 +263,8 @@ class _Reader:
         several = (*self.tensors, *(item.name for item in self.arguments.outputs))
         gradients = {f"grad_{name}" for name in several}
         hidden = self.imports.names & gradients - names
+        if NEEDS not in text.value:
+            names -= {NEEDS}  # which is no name to hint at
         known = names | self.imports.names - hidden
         kept = path == ("forward",)
         scope = Scope(
