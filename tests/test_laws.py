@@ -544,16 +544,16 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4586,  # verdicts on hand-written Functions are shown
+    "cli": 4581,  # verdicts on hand-written Functions are shown
     "derive": 19683,
     "formula": 6855,
-    "inspect": 3797,  # the inputs of such are guessed
+    "inspect": 3381,  # the inputs of such are guessed
     "lint": 4481,
     "primitives": 861,  # of what a result is surely positive
-    "project": 5260,  # ... and asked for
+    "project": 5266,  # ... and asked for
     "render": 5924,
     "spec": 4703,
-    "verify": 6167,  # thirty checks of a hand-written Function
+    "verify": 6213,  # thirty checks of a hand-written Function
     "workspace": 2023,
 }
 
