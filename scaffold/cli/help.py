@@ -31,7 +31,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "init": "Make a directory a project.",
         "sync": "Write the files of every op of a manifest, or update them.",
         "check": "See that the files are what the manifest says.",
-        "verify": "Run the tests of ops.",
+        "verify": "Run the tests of ops, or judge hand-written Functions.",
         "upgrade": "Bring ops up to date and keep what was edited by hand.",
         "rename": "Call an op otherwise: its files, its table, the names in them.",
         "remove": "Remove ops: their files, their tables, their records.",

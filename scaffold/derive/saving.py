@@ -456,12 +456,12 @@ class _Rewriter:
         return line._replace(statement=statement)
 
     def _changed(self, node: Node, serves: frozenset[str]) -> Node | None:
-        if node.kind == "name" and node.label == NEEDS not in self.inputs:
-            return self.graph.node("attribute", NEEDS, (self.graph.name("ctx"),))
         if node.kind == "name" and node.label in self.attributes:
             name = self.names.attribute(node.label)
             self.kept[name] = Kept(name, node.label)
             return self.graph.node("attribute", name, (self.graph.name("ctx"),))
+        if node.kind == "name" and node.label == NEEDS not in self.inputs:
+            return self.graph.node("attribute", NEEDS, (self.graph.name("ctx"),))
         read = metadata_read(node)
         if read is None or serves <= self.there.get(read.name, frozenset()):
             return None
