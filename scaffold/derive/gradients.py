@@ -355,9 +355,11 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     known = scalars_first(walked.make, roots, whole)
     roots, of = _over(known, roots, of)
     amp = amp_of(walked.spec)
-    if amp == "region":
+    # A compiler traces the backward of a registered op under the autocast around its call; what comes in has its dtype there.
+    if amp == "region" or (walked.spec.is_library and amp != "off"):
         # After all that takes values apart, to which a cast is a value of its own.
-        known = with_casts(walked.make, roots, walked.held)
+        sure = () if amp == "region" else walked.cotangents.keys()
+        known = with_casts(walked.make, roots, walked.held, sure)
         roots, of = _over(known, roots, of)
     return BackwardGraph(
         spec=walked.spec,

@@ -101,6 +101,9 @@ def test_a_gradient_of_atens_gets_a_cotangent_of_its_dtype() -> None:
     options = {"forward": "torch.softmax(q @ k.mT, -1) @ v"}
     assert ".to(probs.dtype), probs, -1, probs.dtype" in op_text(inputs, **options)
     assert ".to(probs.dtype)" not in op_text(inputs, **options, amp="off")
+    # A compiler traces the backward of a registered op under the autocast around its call.
+    library = op_text(inputs, **options, style="library")
+    assert ".to(probs.dtype), probs, -1, probs.dtype" in library
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,21 @@ CAST_BY_PYTORCH = frozenset({"lower", "float32"})
 
 
 def with_casts(
-    make: Maker, roots: Mapping[str, Op], held: Collection[Op]
+    make: Maker,
+    roots: Mapping[str, Op],
+    held: Collection[Op],
+    known: Collection[Op] = (),
 ) -> dict[Op, Op]:
-    """What each op below the gradients becomes where the operands of each such call have one dtype; what is `held` is read by a name."""
+    """What each op below the gradients becomes where the operands of each such call have one dtype; what is `held` is read by a name.
+
+    Cotangents that are `known` have the dtype of their values.
+    """
 
     def with_cast(op: Op, of: Renewal) -> Op:
         args = tuple(map(of, op.args))
         facts = op.facts
         if facts.dtype == "uniform" and facts.autocast not in CAST_BY_PYTORCH:
-            args = _in_one_dtype(make, op, args)
+            args = _in_one_dtype(make, op, args, known)
         if op.rule == "zeros":
             args = (_of_its_dtype(args[0]), *args[1:])
         return make.program.over(op, args)
@@ -30,13 +36,15 @@ def with_casts(
     return renewed(roots.values(), held, with_cast)
 
 
-def _in_one_dtype(make: Maker, op: Op, args: tuple[Op, ...]) -> tuple[Op, ...]:
+def _in_one_dtype(
+    make: Maker, op: Op, args: tuple[Op, ...], known: Collection[Op]
+) -> tuple[Op, ...]:
     """The arguments with casts, so that those which the op promotes together have one dtype: that of a computed one, in full precision if one of these is."""
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
     positions = [arg for arg, item in named if item.name in op.facts.indices]
     alike = [arg for arg in _alike(op, args) if arg not in positions]
-    computed = [arg for arg in alike if _may_be_of_another_dtype(arg)]
+    computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
     if not computed:
         return args
     like = min(computed, key=_precision_of)
@@ -80,11 +88,12 @@ def _is_lowered(op: Op) -> bool:
     return op.facts.autocast == "lower"
 
 
-def _may_be_of_another_dtype(op: Op) -> bool:
+def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
     """Whether autocast may have had a say in its dtype, and not that of an input alone."""
     return any(
         inner.rule in ("cotangent", "vjp") or inner.facts.autocast
         for inner in op.walk()
+        if inner not in known
     )
 
 
