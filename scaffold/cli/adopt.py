@@ -138,7 +138,7 @@ def adopt(
         key: value for key, value in stated.items() if value is not None
     }
     sources = _sources(target, every)
-    adoptions, refused = _run(sources, {**settings, "verify": verify}, every)
+    adoptions, refused = _run(sources, settings, verify, every)
     showing = Showing(dry_run, diff, stdout, format_)
     if joins and not stdout:
         for found in adoptions:
@@ -153,17 +153,17 @@ def adopt(
 
 
 def _run(
-    sources: "list[Source]", settings: "Values", every: bool
+    sources: "list[Source]", settings: "Values", verify: bool, every: bool
 ) -> "tuple[list[Adoption], list[ScaffoldError]]":
     """Adopt each Function; the errors of those that cannot be."""
     adoptions: dict[str, Adoption] = {}
     refused: list[ScaffoldError] = []
     with proving(settings, TERMINAL) as process:
-        if settings["verify"]:
+        if verify:
             raise_all(process.start())
         for source in sources:
             try:
-                found = adopted(source, settings, process)
+                found = adopted(source, {**settings, "verify": verify}, process)
             except ScaffoldError as refusal:
                 refused.append(refusal)
                 continue
