@@ -188,7 +188,8 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
     if tests:
         lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
     extra = [name for _, name in derivation.incoming.handed]
-    only = f"  # only {extra[0]} was differentiated" if len(extra) == 1 else ""
+    alone = len(extra) == 1 and len(spec.outputs) == 1
+    only = f"  # only {extra[0]} was differentiated" if alone else ""
     for item in derivation.filled:
         name = grad_name(spec, item.output)
         if item.output in several:

@@ -139,16 +139,16 @@ def _with_shapes_of_others(
     attempt: _Attempt,
 ) -> _Attempt:
     """Statements that need no value of the forward for its shape alone where others tell that shape, if they read as well."""
-    known, results = {**names.all, **names.again}, backward.lowered.results
-    saved = {*backward.returned, *results}
-    best, left = attempt, _read_for_shapes(known, results, attempt.statements)
+    known = {**names.all, **names.again}
+    saved = {*backward.returned, *backward.lowered.results}
+    best, left = attempt, _read_for_shapes(known, saved, attempt.statements)
     last = set(left)
     while left:
         try:
             other = _first_fit(backward, names.repeated, own, in_place, last)
         except UnsupportedError:  # no other value tells it
             return best
-        found = _read_for_shapes(known, results, other.statements)
+        found = _read_for_shapes(known, saved, other.statements)
         # A line for what shapes broadcast to reads worse than one for a value of that shape, unless that is dear to compute.
         longer = _broadcasts(other.statements) > _broadcasts(attempt.statements)
         longer = longer and not any(map(is_dear, down_to(left - found, saved)))
@@ -161,14 +161,14 @@ def _with_shapes_of_others(
 
 
 def _read_for_shapes(
-    names: Mapping[Op, str], results: Collection[Op], lines: Lines
+    names: Mapping[Op, str], saved: Collection[Op], lines: Lines
 ) -> set[Op]:
     """The values of the forward of which the lines read the shape, and that come into nothing else that is computed again."""
     ops = {name: op for op, name in names.items()}
     reads = [read for read, _ in free_reads(lines) if read.name in ops]
     data = {ops[read.name] for read in reads if not read.facets}
-    alone = {ops[read.name] for read in reads} - {*down_to(data - {*results}, results)}
-    return {op for op in alone if op.rule != "input" and op not in results}
+    alone = {ops[read.name] for read in reads} - {*down_to(data - {*saved}, saved)}
+    return {op for op in alone if op.rule != "input" and op not in saved}
 
 
 def _broadcasts(lines: Lines) -> int:

@@ -544,3 +544,17 @@ return x.reshape(b, h * w // p**2, p * p * c)
     assert "save_for_backward" not in text
     assert text.count("torch.einsum") == 3  # forward, backward, docstring
     check_forward("x[B, C, H, W], p: int = 2", forward, [(tensor(2, 3, 4, 6), 2)])
+
+
+def test_what_is_saved_does_not_bring_back_what_it_is_made_of() -> None:
+    """The mask is saved, so the scores are read for their shape alone, and that is told by sizes."""
+    forward = """
+s = q @ k.mT * q.shape[-1] ** -0.5
+mask = s < s.topk(2, dim=-1).values[..., -1:]
+return torch.softmax(s.masked_fill(mask, float("-inf")), -1) @ k
+"""
+    text = op_text("q[B, T, D], k[B, S, D]", forward=forward)
+    backward = backward_of(text)
+    assert "q @ k.mT" not in backward and "mask" in backward
+    calls = [(tensor(2, 3, 4), tensor(2, 5, 4))]
+    check_forward("q[B, T, D], k[B, S, D]", forward, calls)
