@@ -53,7 +53,7 @@ class Holders:
             return self._shape(shape, like)
         except UnsupportedError:
             for op in self.last:
-                if op.shape == shape:
+                if op in self.held and op.shape == shape:
                     return self._attribute(self._name(op), "shape")
             raise
 
