@@ -19,6 +19,7 @@ from scaffold.derive.analysis.metadata import (
 )
 from scaffold.derive.backward_program import Line, free_reads, read_names
 from scaffold.derive.derivation import (
+    PLAIN_GRADIENTS,
     Filled,
     IncomingGradients,
     Kept,
@@ -112,7 +113,7 @@ class Origins(NamedTuple):
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> the output that has its shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
-    incoming: IncomingGradients = IncomingGradients()
+    incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
 def transfer(
