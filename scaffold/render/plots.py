@@ -39,8 +39,8 @@ def bars(title: str, settings: Mapping[str, Times]) -> str:
         panel.set_title(setting, fontsize="medium")
         panel.set_xlabel("ms")
     bars_of_one = panels.flat[0].patches[:2]
-    where = "outside lower center"
-    figure.legend(bars_of_one, ("forward", "backward"), loc=where, ncols=2)
+    labels = ("forward", "backward")
+    figure.legend(bars_of_one, labels, loc="outside lower center", ncols=2)
     text = StringIO()
     with matplotlib.rc_context({"svg.hashsalt": title}):
         figure.savefig(text, format="svg", metadata={"Date": None})
