@@ -10,7 +10,7 @@ from torch.autograd import Function
 class AttentionFunction(Function):
     """Forward and backward of :func:`attention`.
 
-    Forward also returns what is saved for backward.
+    Forward also returns what it saves, so that second derivatives reach the inputs.
     """
 
     generate_vmap_rule = True
@@ -39,6 +39,7 @@ class AttentionFunction(Function):
         ctx.query_shape = query.shape
         ctx.key_shape = key.shape
         ctx.output_shape = output.shape
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if query.is_meta else query.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -50,7 +51,7 @@ class AttentionFunction(Function):
     ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
             query, key, value, probs = ctx.saved_tensors
-            if grad_output is None:  # only probs was differentiated
+            if grad_output is None:  # a second derivative, by probs alone
                 grad_output = probs.new_zeros(ctx.output_shape)
             grad_query = grad_key = grad_value = None
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
@@ -85,7 +86,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, scale: float = 1.0) -> 
         query: Tensor of shape ``(..., targets, D)``.
         key: Tensor of shape ``(..., sources, D)``.
         value: Tensor of shape ``(..., sources, E)``.
-        scale: Constant.
+        scale: Float.
     """
     output, _probs = AttentionFunction.apply(query, key, value, scale)
     return output

@@ -10,7 +10,7 @@ from torch.autograd import Function
 class CrossEntropyFunction(Function):
     """Forward and backward of :func:`cross_entropy`.
 
-    Forward also returns what is saved for backward.
+    Forward also returns what it saves, so that second derivatives reach the inputs.
     """
 
     generate_vmap_rule = True
@@ -40,7 +40,7 @@ class CrossEntropyFunction(Function):
         ctx: Any, grad_output: Tensor | None, extra_grad_log_probs: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         target, log_probs = ctx.saved_tensors
-        if grad_output is None:  # only log_probs was differentiated
+        if grad_output is None:  # a second derivative, by log_probs alone
             grad_output = log_probs.new_zeros(())
         g = grad_output / target.numel()
         neg_grad_gathered = g.expand((log_probs.shape[0], 1))

@@ -11,7 +11,7 @@ from torch.autograd import Function
 class FocalLossFunction(Function):
     """Forward and backward of :func:`focal`.
 
-    Forward also returns what is saved for backward.
+    Forward also returns what it saves, so that second derivatives reach the inputs.
     """
 
     generate_vmap_rule = True
@@ -38,6 +38,7 @@ class FocalLossFunction(Function):
         ctx.save_for_backward(target, sigmoid, weight, logsigmoid)
         ctx.gamma = gamma
         ctx.logits_shape = logits.shape
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if logits.is_meta else logits.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -84,7 +85,7 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
     Args:
         logits: Tensor of shape ``(..., N)``.
         target: Boolean tensor of shape ``(..., N)``.
-        gamma: Constant.
+        gamma: Float.
     """
     output, _sigmoid, _weight, _logsigmoid = FocalLossFunction.apply(
         logits, target, gamma

@@ -25,6 +25,7 @@ class GatedRecurrenceFunction(Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         gate, x, read = inputs
         ctx.save_for_backward(gate, x, read)
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if gate.is_meta else gate.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)

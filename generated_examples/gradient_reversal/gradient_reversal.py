@@ -34,8 +34,7 @@ def gradient_reversal(x: Tensor, coefficient: float = 1.0) -> Tensor:
 
     The gradient is that of ``-coefficient * x``, not the derivative. Where the op is
     traced through instead of called (``torch.export``, ``make_fx``, ``torch.compile``
-    of ``torch.func.grad``), PyTorch uses the derivative of the forward; an op that is
-    registered with ``torch.library`` keeps its gradient there, or raises.
+    of ``torch.func.grad``), PyTorch uses the derivative of the forward.
     """
     return GradientReversalFunction.apply(x, coefficient)
 

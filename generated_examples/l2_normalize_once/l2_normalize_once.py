@@ -16,6 +16,7 @@ class L2NormalizeOnceFunction(Function):
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         output = x / norm
         ctx.save_for_backward(output, norm)
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)

@@ -10,7 +10,7 @@ from torch.autograd import Function
 class LayerNormFunction(Function):
     """Forward and backward of :func:`layer_norm`.
 
-    Forward also returns what is saved for backward.
+    Forward also returns what it saves, so that second derivatives reach the inputs.
     """
 
     generate_vmap_rule = True
@@ -44,6 +44,7 @@ class LayerNormFunction(Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight, mean, rstd)
         ctx.bias_shape = bias.shape if bias is not None else None
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -110,7 +111,7 @@ def layer_norm(
         x: Tensor of shape ``(..., features)``.
         weight: Tensor of shape ``(features,)``, or None.
         bias: Tensor of shape ``(features,)``, or None.
-        eps: Constant.
+        eps: Float.
     """
     output, _mean, _rstd = LayerNormFunction.apply(x, weight, bias, eps)
     return output

@@ -32,6 +32,7 @@ class LinearDerivedFunction(Function):
             weight if ctx.needs_input_grad[0] else None,
         )
         ctx.bias_shape = bias.shape if bias is not None else None
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if input.is_meta else input.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)

@@ -35,6 +35,7 @@ class LinearInOutFunction(Function):
             x if ctx.needs_input_grad[1] else None,
             weights if ctx.needs_input_grad[0] else None,
         )
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)

@@ -29,6 +29,7 @@ class LinearKaimingFunction(Function):
             input if ctx.needs_input_grad[1] else None,
             weight if ctx.needs_input_grad[0] else None,
         )
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if input.is_meta else input.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)

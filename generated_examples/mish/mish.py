@@ -11,7 +11,7 @@ from torch.autograd import Function
 class MishFunction(Function):
     """Forward and backward of :func:`mish`.
 
-    Forward also returns what is saved for backward.
+    Forward also returns what it saves, so that second derivatives reach the inputs.
     """
 
     generate_vmap_rule = True
@@ -35,7 +35,7 @@ class MishFunction(Function):
         ctx: Any, grad_output: Tensor | None, extra_grad_tanh: Tensor | None
     ) -> Tensor:
         x, tanh = ctx.saved_tensors
-        if grad_output is None:  # only tanh was differentiated
+        if grad_output is None:  # a second derivative, by tanh alone
             grad_output = torch.zeros_like(x)
         grad_tanh = grad_output * x
         if extra_grad_tanh is not None:

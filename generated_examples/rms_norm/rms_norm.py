@@ -10,7 +10,7 @@ from torch.autograd import Function
 class RMSNormFunction(Function):
     """Forward and backward of :func:`rms_norm`.
 
-    Forward also returns what is saved for backward.
+    Forward also returns what it saves, so that second derivatives reach the inputs.
     """
 
     generate_vmap_rule = True
@@ -32,6 +32,7 @@ class RMSNormFunction(Function):
         _output, rstd = outputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight, rstd)
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -43,7 +44,7 @@ class RMSNormFunction(Function):
     ) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
             x, weight, rstd = ctx.saved_tensors
-            if grad_output is None:  # only rstd was differentiated
+            if grad_output is None:  # a second derivative, by rstd alone
                 grad_output = torch.zeros_like(x)
             if grad_output.is_complex():
                 raise TypeError("rms_norm: x and weight must be real")
@@ -72,7 +73,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
     Args:
         x: Tensor of shape ``(..., features)``.
         weight: Tensor of shape ``(features,)``.
-        eps: Constant.
+        eps: Float.
     """
     output, _rstd = RMSNormFunction.apply(x, weight, eps)
     return output

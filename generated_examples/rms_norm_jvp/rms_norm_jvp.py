@@ -25,6 +25,7 @@ class RmsNormJvpFunction(Function):
         x, weight, eps = inputs
         ctx.save_for_backward(x, weight)
         ctx.eps = eps
+        # Backward runs outside of autocast: it enters the forward's again.
         device = "cpu" if x.is_meta else x.device.type
         ctx.autocast = torch.autocast(
             device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
@@ -75,7 +76,7 @@ def rms_norm_jvp(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
     Args:
         x: Tensor of shape ``(..., D)``.
         weight: Tensor of shape ``(D,)``.
-        eps: Constant.
+        eps: Float.
     """
     function: type[RmsNormJvpFunction] = RmsNormJvpFunctionWithJvp
     if torch.compiler.is_compiling():  # Dynamo refuses a jvp

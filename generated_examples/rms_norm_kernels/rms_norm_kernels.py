@@ -88,7 +88,7 @@ def rms_norm_kernels(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
     Args:
         x: Tensor of shape ``(..., D)``.
         weight: Tensor of shape ``(D,)``.
-        eps: Constant.
+        eps: Float.
     """
     output, _rstd = RMSNormKernelsFunction.apply(x, weight, eps)
     return output

@@ -104,7 +104,7 @@ def rms_norm_registered(
     Args:
         x: Tensor of shape ``(..., D)``.
         weight: Tensor of shape ``(D,)``.
-        eps: Constant.
+        eps: Float.
 
     Returns:
         ``y`` of shape ``(..., D)``, ``rstd`` of shape ``(..., 1)`` (no gradient).

@@ -32,8 +32,7 @@ def sign_ste(x: Tensor) -> Tensor:
 
     The gradient is that of ``x.clamp(-1, 1)``, not the derivative. Where the op is
     traced through instead of called (``torch.export``, ``make_fx``, ``torch.compile``
-    of ``torch.func.grad``), PyTorch uses the derivative of the forward; an op that is
-    registered with ``torch.library`` keeps its gradient there, or raises.
+    of ``torch.func.grad``), PyTorch uses the derivative of the forward.
     """
     return SignSTEFunction.apply(x)
 

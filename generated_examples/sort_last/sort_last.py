@@ -32,10 +32,9 @@ class SortLastFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_values: Tensor, _grad_indices: Tensor) -> Tensor:
         (indices,) = ctx.saved_tensors
-        grad_x = grad_values.new_zeros(
+        return grad_values.new_zeros(
             ctx.x_shape, dtype=ctx.x_dtype, device=ctx.x_device
         ).scatter(-1, indices, grad_values)
-        return grad_x
 
 
 def sort_last(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,6 +71,7 @@ def kept_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
     dtype = f"torch.get_autocast_dtype({device})"
     enabled = f"torch.is_autocast_enabled({device})"
     return [
+        "# Backward runs outside of autocast: it enters the forward's again.",
         *_region_device(spec, device),
         f"ctx.autocast = torch.autocast({device}, {dtype}, {enabled})",
     ]

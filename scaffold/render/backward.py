@@ -189,7 +189,7 @@ def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
         lines = [f"if {' and '.join(tests)}:", f"    return {nothing}{comma}"]
     extra = [name for _, name in derivation.incoming.handed]
     alone = len(extra) == 1 and len(spec.outputs) == 1
-    only = f"  # only {extra[0]} was differentiated" if alone else ""
+    only = f"  # a second derivative, by {extra[0]} alone" if alone else ""
     for item in derivation.filled:
         name = grad_name(spec, item.output)
         if item.output in several:
@@ -402,7 +402,7 @@ def _returned_at_once(
             f"return {target}",
         ]
     inline, apart = (f"return {', '.join(each)}" for each in (values, named))
-    if len(inline) > _width(derivation) >= len(apart):
+    if len(values) > 1 and len(inline) > _width(derivation) >= len(apart):
         return [*emit_lines(before), f"{target} = {own}", apart]
     return [*emit_lines(before), inline]
 

@@ -24,6 +24,12 @@ INDENT = "    "
 QUOTES = r"\"\"\""
 WIDTH = 84  # what the indentation leaves of a line
 ONE_LINE = WIDTH - 6  # and the quotes, where they stand on it
+CONSTANTS = {
+    "bool": "Flag.",
+    "float": "Float.",
+    "int": "Integer.",
+    "str": "String.",
+}  # by annotation
 
 
 def quoted(lines: list[str]) -> str:
@@ -194,8 +200,7 @@ def _surrogate_note(spec: OpSpec) -> str:
         return said
     return (
         f"{said} Where the op is traced through instead of called (``torch.export``, ``make_fx``, "
-        "``torch.compile`` of ``torch.func.grad``), PyTorch uses the derivative of the forward; an "
-        "op that is registered with ``torch.library`` keeps its gradient there, or raises."
+        "``torch.compile`` of ``torch.func.grad``), PyTorch uses the derivative of the forward."
     )
 
 
@@ -209,7 +214,7 @@ def _arguments(spec: OpSpec) -> list[Described]:
 
 def _description(spec: OpSpec, item: Input) -> str:
     if isinstance(item, Attribute):
-        return "Constant." if _has_dims(spec) else ""
+        return CONSTANTS.get(item.annotation, "Constant.") if _has_dims(spec) else ""
     if item.dims is None:
         return "Tensor, or None." if item.optional and _has_dims(spec) else ""
     kinds = {

@@ -46,7 +46,7 @@ class FunctionView(NamedTuple):
 
     name: str
     vmap_rule: bool
-    returns_saved: bool  # forward, besides the outputs of the op
+    returns_saved: str  # why forward returns more than the op; empty where it does not
     combined: bool
     library: LibraryView | None  # it is no Function, but an op that is registered
     once_differentiable: bool  # decorated so
@@ -76,7 +76,7 @@ def function_view(
     return FunctionView(
         name=spec.function_name,
         vmap_rule=derivation.transforms and not combined,
-        returns_saved=bool(derivation.extra),
+        returns_saved=_reason_for_more(derivation),
         combined=combined,
         library=library,
         once_differentiable=decorated(derivation),
@@ -91,6 +91,15 @@ def function_view(
         backward_lines=tuple(body),
         jvp=_jvp_view(spec, derivation),
     )
+
+
+def _reason_for_more(derivation: Derivation) -> str:
+    """Return why forward returns more than the outputs of the op, if it does."""
+    if not derivation.extra:
+        return ""
+    if derivation.once_differentiable:
+        return "Forward also returns what is saved for backward."
+    return "Forward also returns what it saves, so that second derivatives reach the inputs."
 
 
 def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
