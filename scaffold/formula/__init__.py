@@ -5,28 +5,28 @@ nothing of it is imported or run.
 
 A formula takes this way; a module imports only from those above it:
 
-    names                  names that are free
-    definitions            what a file defines, and its functions with every name told apart
+    names                  free names
+    definitions            the definitions of a file, and its functions with resolved names
     text                   the text with its place, and the scope of its names
-    graph                  what is read: nodes, statements, a formula
-    constant_folding       what operators make of values that are known, and the branches that it settles
-    substitution, desugar, numpy_numbers, einops   what rewrites syntax: each from `ast` to `ast`
-    effects                what a node does to names and memory
-    equations              equations of `torch.einsum` that suit no operands
+    graph                  the result of parsing: nodes, statements, a formula
+    constant_folding       operators and expressions over known values, and the branches they settle
+    substitution, desugar, numpy_numbers, einops   rewrites of syntax, each from `ast` to `ast`
+    effects                the names and the memory a node reads or changes
+    equations              equations of `torch.einsum` that fit no operands
     expression, assertions one expression, an `assert` or a `raise` -> nodes
-    operators              whether a name is an operator, and which function a module without parameters is
-    made_tensors           the sizes and elements of a tensor that a constructor makes
-    module_forward         the forward of an nn.Module as a function of what it reads of self; the modules in it
-    user_functions         the function that '@file.py:function' means, and what its file imports from files beside it
+    operators              whether a name is an operator, and the function of a module without parameters
+    made_tensors           the sizes and elements of a tensor built by a constructor
+    module_forward         the forward of an nn.Module as a function of its inputs, parameters and settings
+    user_functions         the function named by '@file.py:function', and its imports from files beside it
     loop_unrolling         short loops -> statements in a row
     inline                 calls of the file's functions -> their statements
-    program                the statements that run
+    program                the statements to run
     emit                   a node as text
-    definite_assignment    names that only some ways through the statements assign
+    definite_assignment    names assigned in some branches only
     statements             straight-line statements -> a formula
     verbatim               a forward with loops -> a formula that keeps the text
-    own_text               what was written, as a function that Python runs: for a proof to compare with
-    parse                  which of the two a text is for
+    own_text               the user's text as a function Python can run, for a proof to compare with
+    parse                  the choice between `statements` and `verbatim`
 """
 
 from scaffold.formula.assertions import is_check, raises, refuses

@@ -1,7 +1,7 @@
-"""What a formula refuses to run with: `assert` and `raise`, as statements that assign nothing.
+"""Checks in a formula: `assert` and `raise` as statements without a target.
 
-In: an `ast` statement. Out: an `Assign` without a target, whose value is a `check`. Invariant: it complains of what it was given and
-does nothing else; no value of the formula depends on it.
+In: an `ast` statement. Out: an `Assign` without a target, whose value is a `check`. Invariant: a check may raise an
+error about the inputs and has no other effect; no value of the formula depends on it.
 """
 
 import ast
@@ -17,14 +17,14 @@ ERRORS = frozenset(
     {"AssertionError", "IndexError", "NotImplementedError", "RuntimeError"}
     | {"TypeError", "ValueError"}
 )
-# What only the words of an error may call, or read of a type.
+# Allowed only in an error message: these calls, and these attributes of a type.
 TOLD = frozenset({"repr", "str", "type"})
 TOLD_ATTRIBUTES = frozenset({"__class__", "__name__", "__qualname__"})
 HOLE = re.compile(r"_hole(\d+)_")
 
 
 class CheckedExpressions(ExpressionParser):
-    """Parses expressions, and the words of errors, which may be f-strings."""
+    """A parser of expressions and of error messages, which may be f-strings."""
 
     def __init__(
         self, source: Source, optional: frozenset[str], tensors: frozenset[str]
@@ -33,7 +33,7 @@ class CheckedExpressions(ExpressionParser):
         self._words = False
 
     def check(self, item: ast.Assert | ast.Raise, present: Guarded) -> Node:
-        """The node of an `assert` or a `raise`."""
+        """Return the node of an `assert` or a `raise`."""
         if isinstance(item, ast.Assert):
             words = (self.message(item.msg, present),) if item.msg else ()
             return self._check("assert", (self.parse(item.test, present), *words))
@@ -49,7 +49,7 @@ class CheckedExpressions(ExpressionParser):
         return self.graph.node("absent")
 
     def message(self, item: ast.expr, present: Guarded) -> Node:
-        """What an error says; an optional that it names may be None."""
+        """Return the node of an error message; optional inputs it names may be None."""
         self._words = True
         node = self.parse(item, present | self.optional)
         self._words = False
@@ -81,7 +81,10 @@ class CheckedExpressions(ExpressionParser):
 
 
 def _with_holes(item: ast.JoinedStr) -> str:
-    """The text of an f-string with `_hole0_`, `_hole1_` in place of its values, which are nodes of their own."""
+    """Return an f-string's text with `_hole0_`, `_hole1_` for its values.
+
+    The values are nodes of their own.
+    """
     parts: list[ast.expr] = []
     for part in item.values:
         if isinstance(part, ast.FormattedValue):
@@ -93,7 +96,7 @@ def _with_holes(item: ast.JoinedStr) -> str:
 
 
 def with_words(node: Node, emit: Callable[[Node], str]) -> str:
-    """The f-string of a `words` node."""
+    """Return the f-string of a `words` node."""
     texts = [emit(part) for part in node.args]
     quoted = any("'" in text or '"' in text or "\\" in text for text in texts)
     if not quoted:
@@ -103,12 +106,12 @@ def with_words(node: Node, emit: Callable[[Node], str]) -> str:
 
 
 def is_check(item: Statement) -> bool:
-    """Whether a statement is an `assert` or a `raise`."""
+    """Return whether a statement is an `assert` or a `raise`."""
     return isinstance(item, Assign) and item.value.kind == "check"
 
 
 def raises(statements: Iterable[Statement]) -> bool:
-    """Whether every way through the statements ends in a `raise`."""
+    """Return whether every path through the statements ends in a `raise`."""
     for item in statements:
         if isinstance(item, If):
             if raises(item.body) and raises(item.orelse):
@@ -119,16 +122,22 @@ def raises(statements: Iterable[Statement]) -> bool:
 
 
 def refuses(formula: Formula, given: Mapping[str, bool]) -> bool:
-    """Whether a forward surely raises where some inputs are given and others are None."""
+    """Return whether a forward always raises for these given and missing inputs.
+
+    `given` maps a name to True if the input is given, to False if it is None.
+    """
     kept = formula.kept
     if kept is not None and len(kept.returned) > 1:
-        return False  # it may return before
+        return False  # an earlier return is possible
     known = {name: PRESENT if there else None for name, there in given.items()}
     return _end_in_a_raise(kept.statements if kept else formula.statements, known)
 
 
 def _end_in_a_raise(statements: Lines, known: dict[str, object]) -> bool:
-    """The same of statements; the names that they assign are no longer `known` then."""
+    """Return whether the statements always raise, given the `known` values of names.
+
+    Each assigned name becomes unknown in `known`.
+    """
 
     def read(node: Node) -> object:
         return known.get(node.label, UNKNOWN) if node.kind == "name" else UNKNOWN

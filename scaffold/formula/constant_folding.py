@@ -1,9 +1,9 @@
-"""Constant folding: what Python's operators, and expressions over literals and names with a value, come to; branches that it settles.
+"""Constant folding: operators, expressions and branches whose operands are known.
 
-In: an expression, and what is known of its names; an operator and its operands; statements in which constants stand for parameters.
-Out: the value, or `UNKNOWN`; the statements without the branches that never run. Invariant: no value is guessed, and a test that is not
-settled stays as it is. It is the one folder of constants: of tests that choose a branch, of a rule's `when`, of sizes, of numbers in a
-gradient.
+In: an expression and the known values of its names; an operator and its operands; statements in which constants
+replaced parameters. Out: the value, or `UNKNOWN`; the statements without unreachable branches. Invariant: no value is
+guessed, and a test that is not settled stays as it is. This is the only constant folder: for tests of branches, a
+rule's `when`, sizes, and numbers in a gradient.
 """
 
 import ast
@@ -20,14 +20,14 @@ Read = Callable[[Node], object]
 
 
 class _Unknown:
-    """What is not known before the call."""
+    """The type of `UNKNOWN`, a value not known before the call."""
 
 
 UNKNOWN = _Unknown()
-PRESENT = object()  # what is there, so not None, and no more is known of it: a tensor
-NO_STRING = object()  # the same of what is no string either: a number, a tuple
+PRESENT = object()  # not None, otherwise unknown: a tensor
+NO_STRING = object()  # neither None nor a string, otherwise unknown: a number, a tuple
 
-# --- Operators: as syntax, as they are written, and what they compute.
+# --- Operators: their syntax, their text, and the functions they compute.
 
 
 BINARY: Mapping[type[ast.operator], str] = {
@@ -90,17 +90,17 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "in": lambda item, several: item in several,
     "not in": lambda item, several: item not in several,
 }
-ONLY_ONE = (None, True, False, ...)  # of which there is one object each
+ONLY_ONE = (None, True, False, ...)  # singletons
 LARGEST_POWER = 1000  # `10 ** 10 ** 10` takes minutes
 
 
 def compared(label: str, left: object, right: object) -> bool | None:
-    """What a comparison says; None where the values do not tell."""
+    """Evaluate a comparison; None if the values do not settle it."""
     if left is UNKNOWN or right is UNKNOWN:
         return None
     if label in ("is", "is not"):
         if not any(left is item or right is item for item in ONLY_ONE):
-            return None  # whether equal literals are one object is Python's affair
+            return None  # whether equal literals are one object depends on Python
     elif left is NO_STRING and _all_text(right):
         return {"==": False, "in": False, "!=": True, "not in": True}.get(label)
     elif any(item is told for item in (left, right) for told in (PRESENT, NO_STRING)):
@@ -112,7 +112,7 @@ def compared(label: str, left: object, right: object) -> bool | None:
 
 
 def _all_text(value: object) -> bool:
-    """Whether a value is a string, or several of them."""
+    """Return whether a value is a string or a tuple of strings."""
     several = value if isinstance(value, tuple) else (value,)
     return all(isinstance(item, str) for item in several)
 
@@ -120,9 +120,10 @@ def _all_text(value: object) -> bool:
 def computed(
     label: str, left: Number, right: Number, *, short: bool = False
 ) -> Number | None:
-    """What arithmetic makes of two numbers; None where Python raises.
+    """Compute an arithmetic operation on two numbers; None if Python raises.
 
-    With `short` it is as an author would write it: a whole number as an int, and None for one of more digits than that takes.
+    With `short` the result must look handwritten: a whole number becomes an int, and the result
+    is None if it has more than two characters more than the longer operand.
     """
     compute = ARITHMETIC.get(label)
     if compute is None or label == "**" and abs(right) > LARGEST_POWER:
@@ -141,7 +142,7 @@ def computed(
 
 
 def as_number(value: object) -> Number | None:
-    """The number that a value is, if it is one; True and False are none."""
+    """Return the value if it is a number, else None; True and False are not numbers."""
     plain = isinstance(value, int | float | complex) and not isinstance(value, bool)
     return value if plain else None  # type: ignore[return-value]
 
@@ -149,16 +150,17 @@ def as_number(value: object) -> Number | None:
 # --- Expressions.
 
 
-@lru_cache(maxsize=512)  # defaults of parameters, which each call of a primitive reads
+@lru_cache(maxsize=512)  # defaults of parameters, read at each call of a primitive
 def literal_value(text: str) -> object:
-    """The value of a literal as it is written."""
+    """Return the value of a literal's text."""
     return ast.literal_eval(text)
 
 
 def evaluated(node: Node, read: Read | None = None) -> object:
-    """The value of an expression; `and` and `or` give a truth value.
+    """Evaluate an expression; `and` and `or` give a truth value.
 
-    `read` says what a name, a call or an attribute is: without it, what `math` says of numbers.
+    `read` returns the value of a name, a call or an attribute. By default these are `UNKNOWN`,
+    except the constants and functions of `math`.
     """
     read = read or of_math
     match node.kind:
@@ -183,7 +185,7 @@ def evaluated(node: Node, read: Read | None = None) -> object:
 
 
 def of_math(node: Node, read: Read | None = None) -> object:
-    """A constant of `math`, or what a function of it makes of numbers; `UNKNOWN` for anything else."""
+    """Evaluate a constant or a function call of `math`; `UNKNOWN` for anything else."""
     if node.kind == "attribute" and _is_math(node.args[0]):
         return getattr(math, node.label, UNKNOWN)
     if node.kind != "call" or node.args[0].kind != "attribute" or node.keywords:
@@ -199,7 +201,7 @@ def of_math(node: Node, read: Read | None = None) -> object:
 
 
 def truth(value: object) -> bool | None:
-    """Whether a value counts as true; None where that is not known."""
+    """Return the truth value of a value; None if unknown."""
     open_ = (UNKNOWN, PRESENT, NO_STRING)
     return None if any(value is item for item in open_) else bool(value)
 
@@ -231,7 +233,7 @@ def _chosen(node: Node, read: Read) -> object:
 
 
 def _together(node: Node, read: Read) -> object:
-    """Whether all or any of several hold; what follows a decisive one does not count."""
+    """Evaluate `and` or `or`; operands after a decisive one do not count."""
     decisive, sure = node.label == "or", True
     for item in node.args:
         told = truth(evaluated(item, read))
@@ -242,7 +244,7 @@ def _together(node: Node, read: Read) -> object:
 
 
 def _chained(node: Node, values: list[object]) -> object:
-    """`a < b`, `a < b < c`."""
+    """Evaluate a chain of comparisons: `a < b`, `a < b < c`."""
     labels = node.label.split(",")
     pairs = zip(labels, values, values[1:], strict=False)
     told = [compared(*pair) for pair in pairs]
@@ -251,13 +253,13 @@ def _chained(node: Node, values: list[object]) -> object:
     return UNKNOWN if None in told else True
 
 
-# --- The opposite of a test, as one would write it: `p != 2` for `not p == 2`.
+# --- The opposite of a test in its usual form: `p != 2` for `not p == 2`.
 #
-# In: the test of an `if`. Out: its opposite. Invariant: just one of the two holds.
+# In: the test of an `if`. Out: its opposite. Invariant: exactly one of the two holds.
 
 
 def opposite_of(graph: Graph, test: Node) -> Node:
-    """The test that holds where another does not."""
+    """Return the negation of a test."""
     match test:
         case Node("unary", "not", (inner,)):
             return inner
@@ -267,7 +269,7 @@ def opposite_of(graph: Graph, test: Node) -> Node:
 
 
 def are_opposite(one: Node, two: Node) -> bool:
-    """Whether one test is the opposite of the other."""
+    """Return whether one test is the negation of the other."""
     for test, other in ((one, two), (two, one)):
         match test:
             case Node("unary", "not", (inner,)) if inner is other:
@@ -277,7 +279,7 @@ def are_opposite(one: Node, two: Node) -> bool:
     return False
 
 
-# --- Branches whose test is settled by literals -> the one that runs.
+# --- Branches whose test is settled by literals -> the branch taken.
 
 Names = frozenset[str]
 NONE: Names = frozenset()
@@ -287,18 +289,21 @@ SYNTAX = {label: kind for kind, label in COMPARE.items()}
 def folded(
     body: Sequence[ast.stmt], there: Names = NONE, nones: Names = NONE
 ) -> list[ast.stmt]:
-    """The statements that are left where tests of constants are settled; the names of `there` are never None, those of `nones` are."""
+    """Fold tests of constants and drop the branches never taken.
+
+    Names in `there` are never None, names in `nones` always are.
+    """
     done: list[ast.stmt] = []
     for item in body:
         found = _Folder(there, nones).visit(item)
         done += found if isinstance(found, list) else [found]
         if done and isinstance(done[-1], ast.Return):
-            break  # what follows never runs
+            break  # the rest is unreachable
     return done
 
 
 def without_empty(item: ast.If) -> list[ast.stmt]:
-    """A choice that has statements in its first branch, or nothing."""
+    """Return an `if` with a non-empty first branch, or no statement if both are empty."""
     if item.body:
         return [item]
     item.test, item.body, item.orelse = negated(item.test), item.orelse, []
@@ -306,7 +311,7 @@ def without_empty(item: ast.If) -> list[ast.stmt]:
 
 
 def negated(test: ast.expr) -> ast.expr:
-    """The test that holds where another does not."""
+    """Return the negation of a test."""
     match test:
         case ast.UnaryOp(ast.Not(), inner):
             return inner
@@ -319,7 +324,7 @@ def negated(test: ast.expr) -> ast.expr:
 
 
 def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool | None:
-    """Whether a test holds; None if literals do not tell."""
+    """Return the truth value of a test; None if literals do not settle it."""
     match test:
         case ast.Constant(value):
             return bool(value)
@@ -349,7 +354,7 @@ def _compared(left: ast.expr, order: ast.cmpop, right: ast.expr) -> bool | None:
 
 
 def _literal(item: ast.expr, several: bool = False) -> object:
-    """The value of a literal, or of `several` in a row."""
+    """Return the value of a literal, or with `several` of a row of literals."""
     match item:
         case ast.Constant(value):
             return value
@@ -362,7 +367,10 @@ def _literal(item: ast.expr, several: bool = False) -> object:
 
 
 class BranchTaker(ast.NodeTransformer):
-    """Leaves of a choice the branch that is taken, where the literals that a visitor has put into its test settle that."""
+    """Replaces a choice by the branch taken, once its test consists of literals.
+
+    Subclasses put the literals into the test.
+    """
 
     def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
         self.generic_visit(node)
@@ -396,9 +404,9 @@ class _Folder(ast.NodeTransformer):
         return node.body if truth else node.orelse
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        """`None or 1e-6` as `1e-6`, `True and x` as `x`, `t and True and x` as `t and x`."""
+        """Fold `None or 1e-6` to `1e-6`, `True and x` to `x`, `t and True and x` to `t and x`."""
         self.generic_visit(node)
-        wanted = isinstance(node.op, ast.Or)  # the truth that settles it
+        wanted = isinstance(node.op, ast.Or)  # the decisive truth value
         kept: list[ast.expr] = []
         for item in node.values:
             truth = truth_of(item, *self.known)

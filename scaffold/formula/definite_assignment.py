@@ -1,8 +1,8 @@
-"""Reads of names that only some ways through the statements assign.
+"""Definite assignment: reads of names assigned on some paths only.
 
-In: the statements of a formula, and the names that have a value before them. Out: the first such read of each name, with a
-test that tells the ways apart. Invariant: a read is fine only where the tests around it are the ones around an assignment. Two
-tests are one `TestFact` only if they are about equal values: the same text, and nothing that it reads assigned in between.
+In: the statements of a formula, and the names that have a value before them. Out: the first such read of each name,
+with a test that separates the paths. Invariant: a read is fine only under the same tests as an assignment. Two tests
+are one `TestFact` only if they compare equal values: the same text, and no name in it assigned in between.
 """
 
 import ast
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from scaffold.formula.substitution import is_pure, names_in, stored
 from scaffold.primitives.calls import is_in_place
 
-Choices = Mapping[str, Collection[object]]  # all the values that a name may have
+Choices = Mapping[str, Collection[object]]  # all possible values of a name
 
 
 class TestFact(NamedTuple):
-    """What a test said: equal facts are about equal values."""
+    """A test and its outcome: equal facts are about equal values."""
 
     test: str
     versions: tuple[tuple[str, int], ...]  # of the names in it
     holds: bool
 
     def otherwise(self) -> "TestFact":
-        """The same test with the other answer."""
+        """Return the same test with the other outcome."""
         return self._replace(holds=not self.holds)
 
 
@@ -34,12 +34,12 @@ NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotEq: ast.Eq,
     ast.NotIn: ast.In,
     ast.GtE: ast.Lt,
-    ast.LtE: ast.Gt,  # of a NaN neither holds, and no choice is about one
+    ast.LtE: ast.Gt,  # false for NaN both ways, but no choice is about a NaN
 }
 
 
 class Unassigned(NamedTuple):
-    """A read that finds nothing where a test has that answer."""
+    """A read of a name left unassigned if `test` has the outcome `holds`."""
 
     name: ast.Name
     test: str  # as the user wrote it
@@ -49,7 +49,10 @@ class Unassigned(NamedTuple):
 def unassigned(
     body: Sequence[ast.stmt], names: Collection[str], choices: Choices
 ) -> list[Unassigned]:
-    """The first read of each name that may have no value there; `names` have one all along."""
+    """Find the first read of each name that may be unassigned there.
+
+    `names` have a value from the start.
+    """
     nodes = (node for item in body for node in ast.walk(item))
     if not any(isinstance(node, ast.If) for node in nodes):
         return []
@@ -59,12 +62,15 @@ def unassigned(
 
 
 class _Walk:
-    """Follows the statements in order; `ways` are those by which a name got a value."""
+    """A walk of the statements in order.
+
+    `ways` maps each name to the paths on which it was assigned, each as a set of facts.
+    """
 
     def __init__(self, names: frozenset[str], choices: Choices) -> None:
         self.names, self.facts = names, TestFacts(choices)
         self.ways: dict[str, list[Way]] = {}
-        self.ended: list[Way] = []  # ways on which an error is raised
+        self.ended: list[Way] = []  # paths that end in an error
         self.found: dict[str, Unassigned] = {}
 
     def block(self, body: Sequence[ast.stmt], way: Way) -> None:
@@ -118,7 +124,7 @@ class _Walk:
     def check(self, node: ast.Name, way: Way) -> None:
         ways = self.ways.get(node.id)
         if not ways or node.id in self.found:
-            return  # what nothing above assigns is an unknown name
+            return  # never assigned above: an unknown name
         fact = self.facts.left_out(way, [*self.ended, *ways])
         if fact is not None:
             self.found[node.id] = Unassigned(node, *self.facts.written(fact))
@@ -133,17 +139,17 @@ class _Walk:
 
 
 class TestFacts:
-    """The facts that tests say, as they are met, and what follows from them."""
+    """The facts stated by the tests met so far, and their implications."""
 
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.versions: dict[str, int] = {}
-        self.seen: dict[TestFact, tuple[str, bool]] = {}  # a fact -> as it was written
+        self.seen: dict[TestFact, tuple[str, bool]] = {}  # a fact -> its test as written, and the outcome
         self.all_of: dict[TestFact, Way] = {}  # `a and b` -> a, b
         self.equal: dict[TestFact, tuple[str, object]] = {}  # `name == value`
 
     def of(self, test: ast.expr) -> TestFact:
-        """The fact that a test holds."""
+        """Return the fact that a test holds."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.of(test.operand).otherwise()
         plain, holds = test, True
@@ -167,15 +173,18 @@ class TestFacts:
     def _versions(self, test: ast.expr) -> tuple[tuple[str, int], ...]:
         names = names_in([test])
         if not is_pure([test]):
-            self.change("")  # each time it says something else
+            self.change("")  # an impure test may have another outcome each time
             names.add("")
         return tuple((name, self.versions.get(name, 0)) for name in sorted(names))
 
     def left_out(self, way: Way, ways: Sequence[Way]) -> TestFact | None:
-        """What also holds where a run that is on `way` is on none of the `ways`; None if it always is on one."""
+        """Return a fact that holds on some run along `way` but along none of `ways`.
+
+        None if every run along `way` is also along one of `ways`.
+        """
         known = self._implied(way)
         if any(fact.otherwise() in known for fact in known):
-            return None  # no run is there
+            return None  # a contradiction: no run gets there
         possible = [one for one in ways if not any(f.otherwise() in known for f in one)]
         if any(one <= known for one in possible):
             return None
@@ -191,7 +200,7 @@ class TestFacts:
         return None
 
     def _implied(self, way: Way) -> Way:
-        """The facts, and those that follow."""
+        """Return the facts of a path and all facts implied by them."""
         known, before = set(way), 0
         while len(known) > before:
             before = len(known)
@@ -204,7 +213,7 @@ class TestFacts:
         return frozenset(known)
 
     def _is_left(self, fact: TestFact, known: Collection[TestFact]) -> bool:
-        """Whether a name has a value because it has no other of its choices."""
+        """Return whether a name has this value because its other choices are ruled out."""
         name, value = self.equal[fact]
         others = {
             other
@@ -215,15 +224,15 @@ class TestFacts:
         return value in choices and {*choices} - {value} <= others
 
     def written(self, fact: TestFact) -> tuple[str, bool]:
-        """A test as it was written, and its answer where the fact holds."""
+        """Return a fact's test as it was written, and its outcome."""
         return self.seen[fact]
 
     def change(self, name: str) -> None:
-        """Note that a name has another value from now on."""
+        """Record that a name has a new value from now on."""
         self.versions[name] = self.versions.get(name, 0) + 1
 
     def note_change(self, value: ast.expr) -> None:
-        """Note what a call for its effect changes: `x.exp_()`."""
+        """Record the change made by an in-place call: `x.exp_()`."""
         match value:
             case ast.Call(ast.Attribute(ast.Name(name), method)):
                 if is_in_place(method):

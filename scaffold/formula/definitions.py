@@ -1,9 +1,9 @@
-"""What a file defines for the formulas in it, and its functions with every name told apart: the file's, or a local.
+"""Definitions in a file: its functions, constants and imports, and the resolution of names.
 
-In: the syntax of a file. Out: `Definitions`: functions, constants, and the names of PyTorch's own modules; a `Function`, in
-which constants stand in place of their names. Invariant: a name that is bound twice is no constant, and a constant reads no
-tensor. In a `Function` a name with a dot is a local of a function that is called, one that begins with `@` a function of the
-file; neither can be written by a user. Positions stay those of the file.
+In: the syntax of a file. Out: `Definitions`: functions, constants, and the names of PyTorch's own modules; a
+`Function`, in which constants replace their names. Invariant: a name bound twice is no constant, and a constant reads
+no tensor. In a `Function` a name with a dot is a local of a called function, and a name that begins with `@` is a
+function of the file; users can write neither. Positions stay those of the file.
 """
 
 import ast
@@ -14,18 +14,18 @@ from typing import NamedTuple
 from scaffold.formula.names import fresh
 
 FUNCTIONAL = "torch.nn.functional"
-# What is imported from these is theirs under any name.
+# An import from these modules is recognized under any alias.
 KNOWN_MODULES = frozenset(
     {"math", "torch", "torch.fft", "torch.linalg", FUNCTIONAL, "torch.special"}
 )
-NO_EFFECT = frozenset(  # decorators that leave the values as they are
+NO_EFFECT = frozenset(  # decorators that keep the values
     {"torch.compile", "torch.compiler.disable", "torch.jit.export", "torch.jit.ignore"}
     | {"torch.jit.script", "torch.jit.script_if_tracing", "torch.jit.unused"}
     | {"torch.fx.wrap", "typing.no_type_check", "beartype.beartype"}
     | {"torch.compiler.allow_in_graph"}
 )
 
-# What generated code means by these, a local of the user's never is.
+# Generated code uses these names with their usual meaning, so no local may have them.
 RESERVED = frozenset(
     {"torch", "F", "math", "nn", "ctx", "self", "cls", "Tensor", "Function"}
 )
@@ -39,7 +39,7 @@ class Imported(NamedTuple):
     """A name that an import binds."""
 
     name: str
-    dotted: str  # what it stands for
+    dotted: str  # its full dotted name
     binding: Binding
     statement: ast.Import | ast.ImportFrom
 
@@ -49,11 +49,11 @@ class Definitions(NamedTuple):
 
     functions: Mapping[str, Defined]
     constants: Mapping[str, ast.expr]
-    imports: Mapping[str, str]  # name -> the dotted name of what it stands for
-    others: frozenset[str]  # bound to what no formula can hold
+    imports: Mapping[str, str]  # name -> full dotted name
+    others: frozenset[str]  # bound to values no formula can hold
 
     def without(self, names: Collection[str]) -> "Definitions":
-        """The same but for functions that stay calls, since the op imports them."""
+        """Return the definitions without the functions the op imports, which stay calls."""
         functions = {
             name: item for name, item in self.functions.items() if name not in names
         }
@@ -61,7 +61,7 @@ class Definitions(NamedTuple):
 
 
 def definitions_of(module: ast.Module) -> Definitions:
-    """Read what the top level of a file binds."""
+    """Collect the functions, constants and imports at the top level of a file."""
     functions: dict[str, Defined] = {}
     values: dict[str, list[ast.expr]] = {}
     for item in module.body:
@@ -98,7 +98,7 @@ def _named_value(item: ast.stmt) -> tuple[str, ast.expr] | None:
 
 
 def imported(module: ast.Module) -> Iterator[Imported]:
-    """The names that the imports of a file bind, in order."""
+    """Yield the names bound by the imports of a file, in order."""
     for item in module.body:
         if isinstance(item, ast.Import):
             for alias in item.names:
@@ -117,15 +117,16 @@ def imported(module: ast.Module) -> Iterator[Imported]:
 
 
 def is_known(dotted: str) -> bool:
-    """Whether a dotted name is of a module that every formula has."""
+    """Return whether a dotted name belongs to a module every formula may use."""
     module = dotted.rpartition(".")[0]
     return bool({dotted, module} & KNOWN_MODULES) or dotted == "torch.nn"
 
 
 def is_constant(value: ast.expr, known: Meanings) -> bool:
-    """Whether an expression is fixed text: literals, arithmetic, `math.sqrt(2)`, `torch.float32`.
+    """Return whether an expression is constant: literals, arithmetic, `math.sqrt(2)`, `torch.float32`.
 
-    `known` are the names that it may read, with what an import means by them.
+    It may read the names in `known`, a mapping of names to the dotted names imported under
+    them.
     """
     match value:
         case ast.Constant():
@@ -146,7 +147,10 @@ def is_constant(value: ast.expr, known: Meanings) -> bool:
 
 
 def _changes(module: ast.Module, name: str) -> bool:
-    """Whether the file changes a list of its own: `table.append(1)`, `table[0] = 1`."""
+    """Return whether the file changes its own list: `table.append(1)`, `table[0] = 1`.
+
+    Any attribute of the list counts.
+    """
     for node in ast.walk(module):
         match node:
             case ast.Attribute(ast.Name(read)) | ast.Subscript(
@@ -157,13 +161,13 @@ def _changes(module: ast.Module, name: str) -> bool:
 
 
 def _is_fixed(callee: ast.expr, known: Meanings) -> bool:
-    """Whether a function returns a fixed number for fixed numbers: `math.sqrt`, `torch.finfo`."""
+    """Return whether a function maps constants to a constant: `math.sqrt`, `torch.finfo`."""
     full = full_name(callee, known)
     return full.startswith("math.") or full in ("torch.finfo", "torch.iinfo")
 
 
 def full_name(value: ast.expr, imports: Meanings) -> str:
-    """The dotted name of an expression, as the imports have it; empty if it has none."""
+    """Return the dotted name of an expression with imports resolved; empty if it has none."""
     root, _, rest = (dotted_name(value) or "").partition(".")
     return f"{imports.get(root) or root}{'.' if rest else ''}{rest}"
 
@@ -181,7 +185,7 @@ def dotted_name(value: ast.expr) -> str | None:
 def effective_decorator(
     function: ast.FunctionDef, imports: Mapping[str, str]
 ) -> ast.expr | None:
-    """The first decorator that may change what a function computes."""
+    """Return the first decorator that may change the result of a function."""
     for item in function.decorator_list:
         if full_name(item, imports) not in NO_EFFECT:
             return item
@@ -189,17 +193,17 @@ def effective_decorator(
 
 
 def is_none(value: ast.expr) -> bool:
-    """Whether an expression is None."""
+    """Return whether an expression is the literal None."""
     return isinstance(value, ast.Constant) and value.value is None
 
 
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
-    """The parameters that have a name of their own, in order."""
+    """Return the named parameters in order, without `*args` and `**kwargs`."""
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
-    """The parameters that have a default, with it."""
+    """Return the default of each parameter that has one."""
     positional = [*arguments.posonlyargs, *arguments.args]
     given = arguments.defaults
     found = {
@@ -211,7 +215,7 @@ def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 
 def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a body without its docstring."""
+    """Return the statements of a body without its docstring."""
     match body[:1]:
         case [ast.Expr(ast.Constant(str()))]:
             return body[1:]
@@ -219,7 +223,7 @@ def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
-    """The names, and all that the file's functions and constants of these names read."""
+    """Return the names, and all names reachable through the file's functions and constants."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
@@ -235,7 +239,7 @@ def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
 
 
 def names_read(function: Defined) -> list[str]:
-    """The names in the body and the defaults of a function, not in its annotations."""
+    """Return the names in the body and the defaults of a function, not in its annotations."""
     body = [function.body] if isinstance(function, ast.Lambda) else function.body
     parts: list[ast.AST] = [*body, *defaults(function.args).values()]
     nodes = (node for part in parts for node in ast.walk(part))
@@ -254,21 +258,24 @@ class Function(NamedTuple):
 def resolve(
     name: str, function: Defined, definitions: Definitions, called: bool = True
 ) -> Function:
-    """A copy of a function in which its names are told apart; the locals of one that is called are prefixed."""
+    """Return a copy of a function with its names resolved.
+
+    If it is `called`, its locals get its name as a prefix.
+    """
     node = copy.deepcopy(function)
     resolver = NameResolver(definitions, {}, f"{name}." if called else "")
     return resolver.function(name, node)
 
 
 def statements_of(node: Defined) -> list[ast.stmt]:
-    """The body of a function without its docstring; that of a lambda returns its value."""
+    """Return the body of a function without its docstring; a lambda becomes a `return`."""
     if isinstance(node, ast.Lambda):
         return [ast.copy_location(ast.Return(node.body), node.body)]
     return without_docstring(node.body)
 
 
 def _bound(body: Iterable[ast.AST]) -> Iterator[str]:
-    """The names that a body binds, without those of the functions in it."""
+    """Yield the names a body binds, without those bound in nested functions."""
     for item in body:
         if isinstance(item, ast.FunctionDef):
             yield item.name
@@ -279,7 +286,7 @@ def _bound(body: Iterable[ast.AST]) -> Iterator[str]:
 
 
 class NameResolver(ast.NodeTransformer):
-    """Replaces the names of one function, and with a longer prefix those of the functions in it."""
+    """A resolver of one function's names; nested functions get a longer prefix."""
 
     def __init__(self, definitions: Definitions, around: Meanings, prefix: str) -> None:
         self.definitions, self.locals, self.prefix = definitions, dict(around), prefix
@@ -336,7 +343,7 @@ class NameResolver(ast.NodeTransformer):
         return node
 
     def _of_module(self, node: ast.expr, root: str, rest: str) -> ast.expr:
-        """What the file's import means, by the names that every formula has."""
+        """Replace an imported name by the name every formula has for it: `F`, `torch`, `math`."""
         full = self.definitions.imports.get(root, "")
         if not is_known(full):
             return node

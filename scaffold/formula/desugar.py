@@ -1,8 +1,8 @@
-"""Chained and tuple assignments and early returns -> plain statements: one target for each, one return at the end.
+"""Desugaring: chained and tuple assignments and early returns -> one target each, one return at the end.
 
-In: the statements of a formula. Out: the same without those that do nothing, each assigning one target, which is a part of a tensor
-or has none in it; and with `result = ...` in each branch that returns. Invariant: the statements that are given stay as they
-are, and none is repeated: where one return would need that, they come back unchanged.
+In: the statements of a formula. Out: the same without statements that do nothing; each assigns one target, which either
+is a part of a tensor or contains none; with `result = ...` in each branch that returns. Invariant: the statements
+passed in stay as they are, and none is repeated: if a single return would need repetition, they come back unchanged.
 """
 
 import ast
@@ -27,7 +27,7 @@ from scaffold.primitives.calls import (
     may_compute_lower,
 )
 
-NAME = "result"  # what the branches assign
+NAME = "result"  # the name assigned by the branches
 DETACHED = "value.detach()"
 UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 
@@ -35,9 +35,10 @@ UNKNOWN = 'raise ValueError(f"unknown {0}: {{{0}}}")'
 def plain(
     body: Sequence[ast.stmt], taken: Collection[str] = frozenset()
 ) -> list[ast.stmt]:
-    """The statements without `pass` and bare annotations; `a = b = x` is two of them.
+    """Split chained assignments and drop `pass` and bare annotations.
 
-    So is `v[0], a = x, y`, of which the parts get names that are not `taken`: what is computed is computed before `v` changes.
+    `a = b = x` becomes two assignments. `v[0], a = x, y` gets names for the parts that are not
+    `taken`, so that all values are computed before `v` changes.
     """
     return _Plain({*taken, *names_in(body)}).block(body)
 
@@ -53,7 +54,7 @@ class _Plain:
                 case ast.Pass() | ast.AnnAssign(value=None):
                     pass
                 case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
-                    pass  # what is not saved is freed
+                    pass  # only saved tensors stay alive anyway
                 case ast.Assign(
                     [ast.Tuple(targets)], ast.Tuple(values)
                 ) if star := _sizes_among(targets, values):
@@ -77,7 +78,7 @@ class _Plain:
     def _each(
         self, item: ast.stmt, targets: Sequence[ast.expr], name: str
     ) -> Iterator[ast.stmt]:
-        """Targets that get what a name stands for."""
+        """Yield an assignment of the named value to each target."""
         for target in targets:
             known = ast.copy_location(ast.Name(name, ast.Load()), target)
             yield from self._parted(item, target, known)
@@ -85,7 +86,10 @@ class _Plain:
     def _parted(
         self, item: ast.stmt, target: ast.expr, value: ast.expr
     ) -> Iterator[ast.stmt]:
-        """`v[0], w = x, y` as `part, w = x, y` and `v[0] = part`; any other target as it is."""
+        """Split `v[0], w = x, y` into `part, w = x, y` and `v[0] = part`.
+
+        Any other target stays as it is.
+        """
         parts = list(_parts(target))
         changed = [part for part in parts if isinstance(part, ast.Subscript)]
         if target in changed or not changed:
@@ -107,7 +111,10 @@ class _Plain:
 def _sizes_among(
     targets: Sequence[ast.expr], values: Sequence[ast.expr]
 ) -> slice | None:
-    """Where the names of `*x.shape` stand among others, `b, t, n = *x.shape, 2`, if none of the values reads what is assigned."""
+    """Return the slice of targets that `*x.shape` fills in `b, t, n = *x.shape, 2`.
+
+    None if there is no such value, or if a value reads an assigned name or is impure.
+    """
     stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
     plain = all(isinstance(one, ast.Name) for one in targets)
     more = len(targets) - len(values)
@@ -121,7 +128,7 @@ def _sizes_among(
 def _apart(
     item: ast.stmt, targets: list[ast.expr], values: list[ast.expr], star: slice
 ) -> Iterator[ast.stmt]:
-    """`b, t = x.shape` and `n = 2` of `b, t, n = *x.shape, 2`."""
+    """Split `b, t, n = *x.shape, 2` into `b, t = x.shape` and `n = 2`."""
     sizes = values[star.start]
     assert isinstance(sizes, ast.Starred)
     pairs: list[tuple[ast.expr, ast.expr]] = [
@@ -135,7 +142,7 @@ def _apart(
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:
-    """The single targets of a target, from the left."""
+    """Yield the single targets inside a target, from left to right."""
     match target:
         case ast.Tuple(elts) | ast.List(elts):
             for item in elts:
@@ -147,7 +154,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _stem(part: ast.expr) -> str:
-    """What the value of a part is called: of `v[0]` it is `v_part`."""
+    """Return a name for the value of a part: `v_part` for `v[0]`."""
     base = part
     while isinstance(base, ast.Subscript):
         base = base.value
@@ -155,7 +162,7 @@ def _stem(part: ast.expr) -> str:
 
 
 def _renamed(target: ast.expr, names: dict[int, str]) -> ast.expr:
-    """The target with names in the place of parts."""
+    """Replace parts of a target by names."""
     match target:
         case _ if id(target) in names:
             return _stored(target, names[id(target)])
@@ -181,7 +188,11 @@ def _assigned(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 def with_one_return(
     body: list[ast.stmt], taken: Collection[str] = ()
 ) -> list[ast.stmt]:
-    """The statements with `result = ...` in each branch, if some of them return."""
+    """Replace early returns by `result = ...` in each branch and one return at the end.
+
+    The statements come back unchanged if no branch returns early, or if one return would not
+    do.
+    """
     body = _with_last_resort(body)
     early = any(isinstance(item, ast.If) and _returns(item) for item in body)
     if not early or not _closes(body):
@@ -196,7 +207,10 @@ def with_one_return(
 
 
 def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
-    """An error where the last of `if mode == "sum": return ...` does not hold, and nothing would be returned."""
+    """Add a `raise` to a final chain of `if mode == "sum": return ...` without `else`.
+
+    Otherwise nothing would be returned if no test holds.
+    """
     last = body[-1] if body else None
     if not isinstance(last, ast.If) or not _returns(last):
         return body
@@ -211,7 +225,10 @@ def _with_last_resort(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _last_resort(item: ast.If) -> list[ast.stmt]:
-    """What ends a choice between modes, `if mode == "sum":`, or ranks, if it is one: an error that says which one was met."""
+    """Return a `raise` that names the unknown mode or rank, for a choice between such values.
+
+    Empty if the test, such as `mode == "sum"`, is about something else.
+    """
     match item.test:
         case ast.Compare(chosen, [ast.Eq() | ast.In()], [value]) if isinstance(
             value, ast.Constant | ast.Tuple | ast.List
@@ -224,7 +241,7 @@ def _last_resort(item: ast.If) -> list[ast.stmt]:
 
 
 def _is_rank(item: ast.expr) -> bool:
-    """Whether it is the number of dims of a name: `x.ndim`, `x.dim()`, `len(x.shape)`."""
+    """Return whether an expression is the rank of a name: `x.ndim`, `x.dim()`, `len(x.shape)`."""
     match item:
         case (
             ast.Attribute(ast.Name(), "ndim")
@@ -236,9 +253,10 @@ def _is_rank(item: ast.expr) -> bool:
 
 
 def with_modes_closed(body: Sequence[ast.stmt], tests: set[str]) -> list[ast.stmt]:
-    """The statements with an error in the place of the `else` that a choice between modes lacks, where its last is one of the tests.
+    """Add a `raise` as the missing `else` of choices between modes ending in one of `tests`.
 
-    `if mode == "a": y = ...`, `elif mode == "b": y = ...` assigns no `y` in another mode, and what reads it raises.
+    `if mode == "a": y = ...`, `elif mode == "b": y = ...` assigns no `y` in another mode, and a
+    later read of `y` would raise.
     """
     return [_closed_mode(item, tests, False) for item in body]
 
@@ -265,7 +283,10 @@ def _returns(item: ast.AST) -> bool:
 
 
 def _closes(body: Sequence[ast.stmt]) -> bool:
-    """Whether every way through ends in a return, and what follows an `if` belongs to one branch of it."""
+    """Return whether every path ends in a return or a raise without repeating statements.
+
+    Statements after an `if` that returns must belong to one branch of it.
+    """
     for at, item in enumerate(body):
         if isinstance(item, ast.Return):
             return at == len(body) - 1 and item.value is not None
@@ -284,7 +305,7 @@ def _closes(body: Sequence[ast.stmt]) -> bool:
 def _result_names(
     values: Sequence[ast.expr | None], taken: set[str]
 ) -> list[str] | None:
-    """One name, or as many as each return has values."""
+    """Return one result name, or as many as each return has values; None if counts differ."""
     counts = {
         len(value.elts) if isinstance(value, ast.Tuple) else 0 for value in values
     }
@@ -303,7 +324,7 @@ def _of_names(names: Sequence[str], context: ast.expr_context) -> ast.expr:
 
 
 def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[ast.stmt]:
-    """Statements that assign what they returned."""
+    """Replace returns by assignments to `names`; move later statements into the open branch."""
     done: list[ast.stmt] = []
     for at, item in enumerate(body):
         if isinstance(item, ast.Return) and item.value is not None:
@@ -323,15 +344,16 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
 
 
 NUMBERS = ("float", "int", "len", "max", "min")  # functions of numbers
-RECORDS = ("enable_grad", "set_grad_enabled")  # ... within `torch.no_grad()`
+RECORDS = ("enable_grad", "set_grad_enabled")  # switch gradients back on within `torch.no_grad()`
 
-# --- Statements that no formula has, as assignments that say the same.
+# --- Statements with no counterpart in a formula, as equivalent assignments.
 
 
 def straightened(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements with plain assignments for modes and for lists that grow.
+    """Replace `with` modes and growing lists by plain assignments.
 
-    `with torch.no_grad(): m = x.amax(-1)` is `m = x.amax(-1).detach()`, and `rows.append(x)` is `rows = [*rows, x]`.
+    `with torch.no_grad(): m = x.amax(-1)` becomes `m = x.amax(-1).detach()`, and
+    `rows.append(x)` becomes `rows = [*rows, x]`.
     """
     return _straightened(body, _lists(body))
 
@@ -360,7 +382,11 @@ def _straightened(body: Sequence[ast.stmt], lists: Collection[str]) -> list[ast.
 
 
 def _of_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
-    """Return the statements of a `with` that autograd takes for constants, or that it does not change."""
+    """Return the statements of a `with`, detached for `torch.no_grad()`; None if unsupported.
+
+    `torch.enable_grad()`, and `torch.autocast` when disabled and without effect, change
+    nothing.
+    """
     if mode == "torch.enable_grad()" or _is_without_autocast(mode, inner):
         return _straightened(inner, frozenset())
     again = any(mode in ast.unparse(item) for item in inner for mode in RECORDS)
@@ -370,7 +396,10 @@ def _of_mode(mode: str, inner: Sequence[ast.stmt]) -> list[ast.stmt] | None:
 
 
 def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
-    """Whether it is `torch.autocast(..., enabled=False)` over what autocast does not take to lower precision."""
+    """Return whether it is `torch.autocast(..., enabled=False)` without effect on `inner`.
+
+    It has none if autocast would not run any operation of `inner` at lower precision.
+    """
     match ast.parse(mode, mode="eval").body:
         case ast.Call(ast.Attribute(_, "autocast") | ast.Name("autocast"), _, keywords):
             words = {word.arg: ast.unparse(word.value) for word in keywords}
@@ -386,7 +415,10 @@ def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
 
 
 def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:
-    """Assignments of constants; None where it is not sure that they say the same."""
+    """Return assignments of detached values; None if they may differ in meaning.
+
+    `made` are the names known to have no gradient; it is updated.
+    """
     found: list[ast.stmt] = []
     for item in body:
         lines: list[ast.stmt]
@@ -398,7 +430,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
                 found.append(choice)
                 continue
             case ast.Assign([ast.Name()], ast.Name(name)) if name not in made:
-                found.append(item)  # another name of what may have a gradient
+                found.append(item)  # an alias of a value that may have a gradient
                 made.difference_update(stored([item]))
                 continue
             case ast.Raise() | ast.Assert():
@@ -428,7 +460,7 @@ def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | Non
 
 
 def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugAssign:
-    """`q /= value.detach()` of a constant, which it stays; one of constants alone stays as it is written."""
+    """Detach the operand of `q /= value`; leave it if it reads only constants."""
     if names_in([ast.Expr(item.value)]) <= {*made}:
         return item
     value = _constant(item, item.target, item.value).value
@@ -436,7 +468,10 @@ def _changed_by_constant(item: ast.AugAssign, made: Collection[str]) -> ast.AugA
 
 
 def _may_be_recorded(method: str, call: ast.Call) -> bool:
-    """Whether a change in place may be by a tensor that has a gradient: `h.add_(y)`, not `h.scatter_(0, index, 1)`."""
+    """Return whether an in-place call may read a tensor with a gradient.
+
+    `h.add_(y)` may; `h.scatter_(0, index, 1)` does not.
+    """
     without = {*chain.from_iterable(constant_tensors(method.removesuffix("_")))}
     named = ((item.arg, item.value) for item in call.keywords)
     return any(
@@ -446,7 +481,10 @@ def _may_be_recorded(method: str, call: ast.Call) -> bool:
 
 
 def _choice_of_constants(item: ast.If, made: set[str]) -> ast.If | None:
-    """The same for a choice: what one way makes another name of a tensor is not sure to be a constant."""
+    """Detach both branches of an `if`; None if one cannot be.
+
+    Afterwards only the names detached in both branches are in `made`.
+    """
     ends = (set(made), set(made))
     pairs = map(_constants, (item.body, item.orelse), ends)
     ways = [way for way in pairs if way is not None]
@@ -464,21 +502,25 @@ def _each_constant(item: ast.stmt, names: Sequence[str]) -> Iterator[ast.stmt]:
 
 
 def _are_new(value: ast.expr, made: Collection[str]) -> bool:
-    """The same of what several names get."""
+    """Return whether the values of several targets have no gradient."""
     if isinstance(value, ast.Tuple | ast.List):
         return all(_is_new(part, made) for part in value.elts)
     return _is_new(value, made, several=True)
 
 
 def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bool:
-    """Whether a value has no gradient where autograd is off: it is no tensor from above, and changes none; one, or several."""
+    """Return whether a value computed under `no_grad` has no gradient.
+
+    It must be no alias of a tensor from outside and change no tensor. `several` says that the
+    value is unpacked into several targets.
+    """
     match value:
         case ast.Call(ast.Name(name)):
             return name in ("float", "int", "len")
         case ast.Call(ast.Attribute(inner, name)) if is_in_place(name):
             return _root(inner) in ("torch", *made) and not several
         case ast.Call(ast.Attribute(inner, name)) if may_be_argument(name):
-            # `x.float()` of floats is x
+            # `x.float()` of floats is x itself
             return not several and _is_new(inner, made) and not changes([value])
         case ast.Name(name):
             return name in made and not several
@@ -497,7 +539,10 @@ def _is_new(value: ast.expr, made: Collection[str], several: bool = False) -> bo
 
 
 def _is_of_two(call: ast.Call) -> bool:
-    """Whether it is `torch.min(x, y)` of two tensors, and not of one and a dim, by the names."""
+    """Return whether it is `torch.min(x, y)` of two tensors, not a tensor and a dim.
+
+    The name of the second argument decides.
+    """
     match call:
         case ast.Call(
             ast.Attribute(ast.Name("torch"), "min" | "max"),
@@ -509,7 +554,7 @@ def _is_of_two(call: ast.Call) -> bool:
 
 
 def _root(item: ast.expr) -> str | None:
-    """The name that a chain of calls and attributes begins with."""
+    """Return the name at the start of a chain of calls, attributes and subscripts."""
     match item:
         case ast.Name(name):
             return name
@@ -519,7 +564,7 @@ def _root(item: ast.expr) -> str | None:
 
 
 def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
-    """`target = value.detach()`; of what is written as a number, that number."""
+    """Return `target = value.detach()`; a literal is not detached."""
     if not isinstance(value, ast.Constant):
         detached = ast.parse(DETACHED, mode="eval").body
         for node in ast.walk(detached):
@@ -529,7 +574,7 @@ def _constant(item: ast.stmt, target: ast.expr, value: ast.expr) -> ast.Assign:
 
 
 def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
-    """Return the names of lists that are made here and that have no other name."""
+    """Return the names of lists that are created here and have no alias."""
     nodes = [node for item in body for node in ast.walk(item)]
     lists = {
         node.targets[0].id
@@ -542,7 +587,7 @@ def _lists(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 
 def _handed_on(node: ast.AST) -> Iterator[str]:
-    """The names whose values something else has behind a node: `ys` of `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
+    """Yield the names that get an alias in a node: `ys` in `z = ys`, `z = (ys, 1)`, `z.append(ys)`."""
     match node:
         case ast.Assign([_, _, *_], value) if isinstance(value, ast.List):
             yield from stored(node.targets)
@@ -553,7 +598,7 @@ def _handed_on(node: ast.AST) -> Iterator[str]:
 
 
 def _parts_of(value: ast.expr) -> Iterator[str]:
-    """The names of what a value is or holds: `ys` of `ys if a else [x]`."""
+    """Yield the names a value may be or contain: `ys` in `ys if a else [x]`."""
     match value:
         case ast.Name(name):
             yield name
@@ -566,7 +611,7 @@ def _parts_of(value: ast.expr) -> Iterator[str]:
 
 
 def _grown(item: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
-    """Return the assignment of a list with one element more."""
+    """Return the assignment of a list with one more element."""
     whole = ast.Starred(ast.Name(name, ast.Load()), ast.Load())
     grown = ast.Assign([_stored(item, name)], ast.List([whole, value], ast.Load()))
     return ast.fix_missing_locations(ast.copy_location(grown, item))

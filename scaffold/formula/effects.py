@@ -1,4 +1,4 @@
-"""What an expression or a statement does to names: which it assigns, which tensors it changes, whose memory it shares.
+"""Effects: the names an expression or a statement assigns, the tensors it changes, the memory it shares.
 
 In: nodes and statements. Out: names. Invariant: in doubt two names share memory, and a call by PyTorch's convention
 for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
@@ -17,18 +17,18 @@ from scaffold.primitives.calls import (
     may_share_memory,
 )
 
-# Functions of Python's own that hold, or yield, what they are given.
+# Builtins whose result contains or yields their arguments.
 HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
 
 
 def written(*statements: Statement) -> frozenset[str]:
-    """The names that statements assign or change in place, in any of their branches."""
-    if len(statements) == 1:  # as most passes ask
+    """Return the names assigned or changed in place, in any branch."""
+    if len(statements) == 1:  # the usual call
         return _written_by(statements[0])
     return frozenset().union(*map(_written_by, statements))
 
 
-@lru_cache(maxsize=4096)  # the passes of a derivation ask it of every statement
+@lru_cache(maxsize=4096)  # the passes of a derivation call it for every statement
 def _written_by(item: Statement) -> frozenset[str]:
     if isinstance(item, If):
         return written(*item.body, *item.orelse)
@@ -36,7 +36,7 @@ def _written_by(item: Statement) -> frozenset[str]:
 
 
 def bound(target: Node) -> frozenset[str]:
-    """The names that a target assigns; for `h[0]` that of the container."""
+    """Return the names a target assigns; for `h[0]` the name of the container."""
     if target.kind == "subscript":
         return bound(target.args[0])
     if target.kind in ("tuple", "starred"):
@@ -47,7 +47,7 @@ def bound(target: Node) -> frozenset[str]:
 def misspelt(
     statements: Lines, targets: frozenset[str], known: frozenset[str]
 ) -> list[str]:
-    """Names that begin with `grad_`, are assigned and never read, and are no gradient that is wanted: misspelt ones."""
+    """Find misspelt gradients: unread names `grad_...` that are no wanted gradient."""
     names = written(*statements)
     nodes = (node for item in statements for node in expressions(item))
     read = {name for node in nodes for name in node.names()}
@@ -55,15 +55,15 @@ def misspelt(
     return [name for name in found if name.startswith("grad_")]
 
 
-@lru_cache(maxsize=1024)  # the nodes of a derivation, which asks this of each often
+@lru_cache(maxsize=1024)  # the passes of a derivation often ask for the same nodes
 def changed_in_place(value: Node) -> tuple[str, ...]:
-    """The names whose tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
+    """Return the names of tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
     changed = (item for node in value.walk() for item in written_to(node))
     return tuple(name for item in changed for name in sorted(sharing(item)))
 
 
 def written_to(node: Node) -> Iterator[Node]:
-    """The tensors that a call itself changes, as expressions."""
+    """Yield the tensors a call itself changes, as expressions."""
     if node.kind != "call":
         return
     callee, args, named = node.args[0], node.args[1:], keywords(node)
@@ -76,38 +76,38 @@ def written_to(node: Node) -> Iterator[Node]:
             yield changed
 
 
-@lru_cache(maxsize=4096)  # lowering asks it of every line, and of few lines it is true
+@lru_cache(maxsize=4096)  # lowering calls it for every line, and few lines change memory
 def changes_memory(value: Node) -> bool:
-    """Whether a call in an expression changes a tensor, be it one that has no name."""
+    """Return whether a call in an expression changes a tensor, named or not."""
     return any(True for node in value.walk() for _ in written_to(node))
 
 
 def keywords(call: Node) -> dict[str, Node]:
-    """The keyword arguments of a call."""
-    if not call.keywords:  # as of most
+    """Return the keyword arguments of a call."""
+    if not call.keywords:  # the usual case
         return {}
     count = len(call.keywords)
     return dict(zip(call.keywords, call.args[len(call.args) - count :], strict=True))
 
 
-@lru_cache(maxsize=4096)  # each trace of a forward asks it of the same expressions
+@lru_cache(maxsize=4096)  # each trace of a forward asks for the same expressions
 def sharing(value: Node) -> frozenset[str]:
-    """The names whose memory the value may share: its own, and those it is a view of."""
+    """Return the names the value may share memory with: aliases and bases of views."""
     return _names(same_memory(value))
 
 
 def same_memory(value: Node) -> Iterator[Node]:
-    """The expressions whose memory the value may share, itself first."""
+    """Yield the expressions the value may share memory with, itself first."""
     return _sources(value, may_share_memory, views=True)
 
 
 def same_tensor(value: Node) -> frozenset[str]:
-    """The names whose very tensor the value may be."""
+    """Return the names the value may be identical to, as a tensor."""
     return _names(_sources(value, may_be_argument, views=False))
 
 
 def copied(value: Node) -> frozenset[str]:
-    """The names whose very tensor the value is, by assignment alone."""
+    """Return the names the value is identical to by assignment alone."""
     return _names(_sources(value, lambda word: False, views=False))
 
 
@@ -122,7 +122,7 @@ def _sources(value: Node, shares: Callable[[str], bool], views: bool) -> Iterato
 
 
 def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Node, ...]:
-    """The expressions of which the value may be one, or a view."""
+    """Return the subexpressions the value may be equal to, or a view of."""
     match value:
         case Node("conditional", _, (_, *inner)):
             return tuple(inner)
@@ -149,7 +149,10 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
 
 
 def holds_several(value: Node) -> bool:
-    """Whether a value is several tensors that are written out, or that one call returns as they are."""
+    """Return whether a value is several tensors: a literal tuple or list, or such an argument of a function.
+
+    The function returns its arguments as they are.
+    """
     match value:
         case Node("tuple" | "list"):
             return True
@@ -159,7 +162,7 @@ def holds_several(value: Node) -> bool:
 
 
 def _is_method(callee: Node) -> bool:
-    """Whether a call is of a tensor's method rather than of a module's function."""
+    """Return whether a call is of a tensor's method rather than of a module's function."""
     if callee.kind != "attribute":
         return False
     root = callee.args[0]
@@ -169,7 +172,7 @@ def _is_method(callee: Node) -> bool:
 
 
 def _attribute_shares(label: str, views: bool) -> bool:
-    """Whether an attribute may be the tensor itself, `x.real`, or, of `views`, one of them: `x.mT`, `x.data`."""
+    """Return whether an attribute may be the tensor itself, `x.real`, or with `views` a view of it: `x.mT`, `x.data`."""
     if views and label == "data":
         return True
     wanted = ("same", "view") if views else ("same",)

@@ -1,10 +1,10 @@
-"""The patterns of einops -> PyTorch's own calls: `rearrange(x, "b n (h d) -> b h n d", h=8)`.
+"""Patterns of einops -> PyTorch calls: `rearrange(x, "b n (h d) -> b h n d", h=8)`.
 
-In: the syntax of a file. Out: the same, in which a call of einops whose pattern stands there is what it does: `x.unflatten(2, (8, -1)).transpose(1, 2)`.
-Invariant: a call that is not understood in full stays einops'.
+In: the syntax of a file. Out: the same, with each einops call with a literal pattern replaced by PyTorch calls:
+`x.unflatten(2, (8, -1)).transpose(1, 2)`. Invariant: a call that is not understood in full stays as it is.
 
-A side of a pattern is a list of groups of axes, each of one dim. The place of an axis is counted from the front before `...`, and from the end
-behind it, since nothing says how many dims that stands for.
+A side of a pattern is a list of groups of axes, one dim each. An axis before `...` is indexed from the front, an axis
+after it from the end, since the number of dims of `...` is unknown.
 """
 
 import ast
@@ -22,16 +22,19 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Group(NamedTuple):
-    """The axes of one dim; none of a 1."""
+    """The axes of one dim; no axis for a dim of size 1."""
 
     axes: list[str]
-    joined: bool  # they stand in parentheses
+    joined: bool  # written in parentheses
 
 
 def with_patterns_written_out(
     module: ast.Module, kept: Collection[str] = ()
 ) -> ast.Module:
-    """The file with PyTorch's calls for those of einops, but for names that are `kept`."""
+    """Replace einops calls by PyTorch calls in a file, except calls of `kept` names.
+
+    The file stays as it is if it rebinds an imported name of einops.
+    """
     names = {
         item.name: item.dotted
         for item in imported(module)
@@ -45,7 +48,7 @@ def with_patterns_written_out(
 
 
 def _bound(module: ast.Module) -> Iterator[str]:
-    """What a file gives names beside its imports."""
+    """Yield the names a file binds other than by imports."""
     for node in ast.walk(module):
         match node:
             case ast.Name(name, ast.Store()) | ast.arg(name) | ast.FunctionDef(name):
@@ -73,7 +76,10 @@ class _Writer(ast.NodeTransformer):
 
 
 def _at(made: ast.expr, place: ast.expr) -> ast.expr:
-    """An expression that stands where another did; what is new in it ends on another line, since it is nowhere in the text."""
+    """Give a new expression the place of the one it replaces.
+
+    New nodes end on the next line, because their text is not in the source.
+    """
     for node in ast.walk(made):
         if isinstance(node, ast.expr) and not hasattr(node, "lineno"):
             ast.copy_location(node, place)
@@ -82,7 +88,7 @@ def _at(made: ast.expr, place: ast.expr) -> ast.expr:
 
 
 def _einsum(node: ast.Call) -> ast.expr | None:
-    """`einsum(x, y, "b i, b j -> b i j")`: PyTorch's, where an axis is one letter."""
+    """Translate `einsum(x, y, "b i, b j -> b i j")` to `torch.einsum`, with one letter per axis."""
     match node:
         case ast.Call(_, [*tensors, ast.Constant(str(pattern))], []) if (
             "(" not in pattern and pattern.count("->") == 1
@@ -99,7 +105,7 @@ def _einsum(node: ast.Call) -> ast.expr | None:
 
 
 def _moved(node: ast.Call, function: str) -> ast.expr | None:
-    """What `rearrange`, `repeat` or `reduce` computes."""
+    """Return the PyTorch calls for `rearrange`, `repeat` or `reduce`; None if not understood."""
     reduction = ""
     match node.args:
         case [x, ast.Constant(str(pattern)), ast.Constant(str(kind))]:
@@ -126,7 +132,7 @@ def _moved(node: ast.Call, function: str) -> ast.expr | None:
 
 
 def _groups(side: str) -> list[Group] | None:
-    """The axes of one side of a pattern; None where it is not written as one."""
+    """Return the groups of one side of a pattern; None for invalid syntax."""
     found, inner = list[Group](), False
     for word in TOKENS.findall(side):
         if word == "(" and not inner:
@@ -151,7 +157,7 @@ def _flat(groups: Sequence[Group]) -> list[str]:
 
 
 def _places(axes: Sequence[str]) -> dict[str, int]:
-    """Where each axis stands: behind `...` counted from the end."""
+    """Return the index of each axis; after `...` it is negative."""
     more = axes.index(MORE) if MORE in axes else len(axes)
     return {
         axis: at if at < more else at - len(axes)
@@ -161,13 +167,16 @@ def _places(axes: Sequence[str]) -> dict[str, int]:
 
 
 def _in_turn(several: Sequence[int]) -> list[int]:
-    """Places in an order in which none moves when one before it becomes two: from the last to the first, then those from the end."""
+    """Order dims so that splitting one does not shift the next.
+
+    Dims counted from the front come first, the last one first, then those counted from the end.
+    """
     front = [at for at in several if at >= 0]
     return [*sorted(front, reverse=True), *sorted({*several} - {*front})]
 
 
 class _Moving:
-    """A tensor on its way, with the axes that it has."""
+    """A tensor expression under construction, with its current axes."""
 
     def __init__(self, x: ast.expr, sizes: Mapping[str, ast.expr]) -> None:
         self.x, self.sizes = x, sizes
@@ -178,7 +187,7 @@ class _Moving:
         self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
 
     def split(self, left: list[Group]) -> bool:
-        """Give each axis a dim of its own; whether that can be said."""
+        """Give each axis its own dim; return whether the sizes suffice."""
         for at, group in _by_place(left):
             if (
                 MORE in group.axes
@@ -194,7 +203,10 @@ class _Moving:
         return True
 
     def moved(self, wanted: list[str], function: str, reduction: str) -> bool:
-        """Bring the axes into the order that is wanted, without those that are reduced and with those that are new."""
+        """Reorder the axes as `wanted`, reducing missing ones and repeating along new ones.
+
+        Return whether that is possible.
+        """
         if MORE not in wanted and MORE in self.axes:
             self._gather()
         gone = [axis for axis in self.axes if axis not in wanted]
@@ -215,14 +227,14 @@ class _Moving:
         return True
 
     def _gather(self) -> None:
-        """Make one axis of what `...` stands for, also where that is nothing."""
+        """Merge the dims of `...` into one axis, even if there are none."""
         at = self.axes.index(MORE)
         self._call("unsqueeze", at)
         self._call("flatten", at, at - len(self.axes))
         self.axes[at] = f"{MORE} as one"
 
     def _put(self, axes: list[str], wanted: list[str]) -> None:
-        """In another order."""
+        """Permute the axes into the `wanted` order."""
         before, after = _places(axes), _places(wanted)
         moves = [
             axis for axis in wanted if axis != MORE and before[axis] != after[axis]
@@ -238,7 +250,7 @@ class _Moving:
             self._call("permute", *(before[axis] for axis in wanted))
 
     def _grow(self, wanted: list[str], new: list[str]) -> None:
-        """With new axes, along which it is repeated."""
+        """Add new axes and repeat the tensor along them."""
         places = _places(wanted)
         for at in reversed(_in_turn([places[axis] for axis in new])):
             self._call("unsqueeze", at)
@@ -251,7 +263,7 @@ class _Moving:
             )
 
     def joined(self, right: list[Group]) -> ast.expr:
-        """The tensor with a dim for each group."""
+        """Return the tensor with one dim for each group."""
         whole = len(self.axes)
         more = self.axes.index(MORE) if MORE in self.axes else whole
         several = [group.axes for group in right if group.joined and group.axes]
@@ -265,7 +277,8 @@ class _Moving:
             for last in [first + len(axes) - 1]
             if last > first or first == more
         }
-        # First what has `...` in it: of all others both ends are counted from the same side.
+        # First the group that contains `...`: for all others both ends are counted from
+        # the same side.
         mixed = [pair for pair in ends if pair[0] >= 0 > pair[1]]
         pairs = {pair[0]: pair for pair in ends if pair not in mixed}
         for pair in (*mixed, *(pairs[at] for at in _in_turn([*pairs]))):
@@ -277,7 +290,7 @@ class _Moving:
 
 
 def _by_place(groups: Sequence[Group]) -> list[tuple[int, Group]]:
-    """The groups but for `...`, in an order in which none moves when one before it becomes two."""
+    """Return the groups except `...`, ordered so that splitting one does not shift the next."""
     names = [
         MORE if group == ([MORE], False) else str(at) for at, group in enumerate(groups)
     ]

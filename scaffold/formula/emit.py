@@ -1,8 +1,8 @@
 """Nodes of a formula -> source text.
 
 In: nodes and statements. Out: expressions with no more parentheses than they need, and lines of code.
-Invariant: parsing what is written gives the same graph; line breaks are the formatter's. What people are `shown` are the
-user's own words, but where these name what only their file has.
+Invariant: parsing the output gives the same graph; line breaks are left to the formatter. `shown` text is the user's
+own, unless it refers to names defined only in their file.
 """
 
 import ast
@@ -35,14 +35,14 @@ PRECEDENCE = {
 CONDITIONAL, COMPARE, UNARY = 1, 5, 12
 
 
-@lru_cache(maxsize=8192)  # the length of a line is asked for at every choice of names
+@lru_cache(maxsize=8192)  # each choice of names asks for the length of a line
 def emit(node: Node) -> str:
-    """The source of an expression."""
+    """Return the source of an expression."""
     return WRITERS[node.kind](node)
 
 
 def emit_lines(statements: Iterable[Statement]) -> list[str]:
-    """The lines of statements, nested ones indented by four spaces."""
+    """Return the lines of statements, nested ones indented by four spaces."""
     return [line for item in statements for line in _statement(item)]
 
 
@@ -70,7 +70,7 @@ def _indented(statements: Lines) -> list[str]:
 
 
 def _bare(node: Node) -> str:
-    """An expression where a tuple needs no parentheses."""
+    """Return the source of an expression without the parentheses of a tuple."""
     return _elements(node) if node.kind == "tuple" and node.args else emit(node)
 
 
@@ -85,7 +85,7 @@ def _precedence(node: Node) -> int:
 
 
 def _within(node: Node, least: int) -> str:
-    """The expression, in parentheses where it binds less than its surroundings."""
+    """Return the source, in parentheses if it binds less tightly than `least`."""
     text = emit(node)
     return f"({text})" if _precedence(node) < least else text
 
@@ -101,14 +101,14 @@ def _binary(node: Node) -> str:
 
 
 def _first(exponent: Node) -> Node:
-    """What an exponent begins with, past its sign."""
+    """Return the first operand of an exponent, without its sign."""
     while exponent.kind == "unary" or exponent.label == "**":
         exponent = exponent.args[0]
     return exponent
 
 
 def _is_simple(node: Node) -> bool:
-    """Whether an operand of a power stands without spaces, as black has it: names, numbers, attributes of names."""
+    """Return whether black puts no spaces around `**` for this operand: names, numbers, attributes of names."""
     while node.kind == "attribute":
         node = node.args[0]
     return node.kind in ("name", "value") or (
@@ -149,7 +149,10 @@ def _call(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    """What is called, subscripted or asked for an attribute; a number needs parentheses there."""
+    """Return the source of a value to be called, subscripted or read an attribute of.
+
+    A number needs parentheses there.
+    """
     text = _within(node, ATOM)
     return f"({text})" if node.kind == "constant" and text[0].isdigit() else text
 
@@ -212,7 +215,10 @@ def shown(
     statements: Lines,
     result: Node | None,
 ) -> str:
-    """The text of a formula; for a function of a file in which names were replaced, the statements that it comes to."""
+    """Return the text of a formula to show to the user.
+
+    For a function of a file it is the parsed statements, if names in it were replaced.
+    """
     own = text.value.strip()
     if text.origin is None or result is None or as_written(text, body):
         return own
@@ -222,7 +228,7 @@ def shown(
 
 
 def as_written(text: Text, body: Sequence[ast.stmt]) -> ast.Module | None:
-    """The syntax of a text, if statements that were read of it say just that."""
+    """Return the syntax of a text if it equals the given statements, else None."""
     module = parse_source(text)
     same = ast.dump(module) == ast.dump(ast.Module([*body], []))
     return module if same else None

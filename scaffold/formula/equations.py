@@ -1,6 +1,6 @@
-"""Equations of `torch.einsum` that no tensors can satisfy.
+"""Equations of `torch.einsum` that fit no operands.
 
-In: a call. Out: what is wrong with its equation, and a hint; None where PyTorch may take it.
+In: a call. Out: the error in its equation and a hint; None if PyTorch may accept it.
 """
 
 import ast
@@ -11,11 +11,14 @@ from scaffold.primitives.calls import facts_of_call
 from scaffold.primitives.facts import EQUATION
 
 Wrong = tuple[str, str]
-EQUATION_TEXT = re.compile(r"[A-Za-z., ]*(?:->[A-Za-z. ]*)?")  # others PyTorch refuses
+EQUATION_TEXT = re.compile(r"[A-Za-z., ]*(?:->[A-Za-z. ]*)?")  # PyTorch rejects others
 
 
 def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
-    """Return a message and a hint for an equation that does not suit its operands; `single` names are one tensor each."""
+    """Return a message and a hint for an equation that cannot fit its operands, else None.
+
+    Each name in `single` is one tensor.
+    """
     match call:
         case ast.Call(
             ast.Attribute(ast.Name("torch"), word),
@@ -31,7 +34,7 @@ def wrong_equation(call: ast.Call, single: Collection[str]) -> Wrong | None:
 def _operands(
     values: Sequence[ast.expr], single: Collection[str]
 ) -> Sequence[ast.expr]:
-    """Return the operands as far as they can be counted, else none: one value may be a list of all."""
+    """Return the operands if they can be counted, else none: one value may be a list of all."""
     match values:
         case [ast.List(items) | ast.Tuple(items)]:
             values = items

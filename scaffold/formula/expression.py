@@ -1,9 +1,9 @@
 """One expression: `ast` -> `Node`.
 
-In: an `ast` expression. Out: its node; an absent optional operand of `+`, `-` or `*` is dropped by a conditional.
-Invariant: only what is listed here gets in; everything else is a problem at its place. An optional tensor may stand untested
-where a function takes None: of torch's functions those that PyTorch documents so, of the user's own all, since nothing is
-known of them.
+In: an `ast` expression. Out: its node; `+`, `-` or `*` with an optional operand becomes a conditional without that
+operand if it is None. Invariant: only the syntax listed here is accepted; everything else is a problem at its place. An
+optional tensor may be read untested as an argument that may be None: for functions of torch, those documented so; for
+the user's own functions, all, since nothing is known of them.
 """
 
 import ast
@@ -23,26 +23,26 @@ from scaffold.primitives.calls import (
 )
 from scaffold.primitives.facts import MOVING
 
-# Optional names that are known to be there, or known to be None.
+# Optional names known to be present, or known to be None.
 Guarded = frozenset[str]
 
 
 class Source(Protocol):
-    """The text that an expression stands in."""
+    """The text that contains an expression."""
 
     graph: Graph
     scope: Scope
-    locals: set[str]  # names that have been assigned
-    asserts: bool  # whether it may say what its inputs have to be
+    locals: set[str]  # names assigned so far
+    asserts: bool  # whether it may add assertions about its inputs
 
     def resolve(self, node: ast.Name) -> None:
-        """Complain of a name that is not known at this point."""
+        """Report a name that is unknown at this point."""
 
     def fail(self, node: ast.AST, message: str, hint: str | None = None) -> None:
-        """Note a problem at a node."""
+        """Report a problem at a node."""
 
     def spelled(self, item: ast.Constant) -> str:
-        """A literal as it stands in code."""
+        """Return the source of a literal."""
 
 
 LARGEST = int(sys.float_info.max)
@@ -51,31 +51,31 @@ ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
 
 
 class ExpressionParser:
-    """Parses expressions of one formula into one graph."""
+    """A parser of the expressions of one formula into one graph."""
 
     def __init__(
         self, source: Source, optional: frozenset[str], tensors: frozenset[str]
     ) -> None:
         self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
-        self.tests: list[tuple[Node, bool]] = []  # what is read stands where they hold
-        self.needed: dict[str, list[tuple[Node, bool]]] = {}  # untested, under others
-        self.passed: list[ast.expr] = []  # what is assigned as it is
+        self.tests: list[tuple[Node, bool]] = []  # the tests around the expression, and their outcomes
+        self.needed: dict[str, list[tuple[Node, bool]]] = {}  # optionals read untested, with the tests around them
+        self.passed: list[ast.expr] = []  # values assigned as they are
 
     @contextmanager
     def under(self, test: Node, *, holds: bool) -> Iterator[None]:
-        """What is parsed within stands where a test holds, or where it does not."""
+        """Parse within the context of a test that `holds` or does not."""
         self.tests.append((test, holds))
         yield
         self.tests.pop()
 
     def assigned(self, item: ast.expr, present: Guarded) -> Node:
-        """The node of what a name stands for from there on, be it None."""
+        """Return the node of an assigned value, which may be None."""
         self.passed = [*_passed_on(item)]
         return self.parse(item, present)
 
     def parse(self, item: ast.expr, present: Guarded = frozenset()) -> Node:
-        """The node of an expression; `present` optionals have been tested around it."""
+        """Return the node of an expression; `present` optionals have been tested around it."""
         match item:
             case ast.Name():
                 return self._name(item, present)
@@ -108,37 +108,41 @@ class ExpressionParser:
         return self.other(item, present)
 
     def other(self, item: ast.expr, present: Guarded) -> Node:
-        """The node of an expression that stands in no formula; where more is allowed, that of a larger language."""
+        """Reject an expression with no place in a formula; subclasses parse more of them here."""
         return self.refused(item)
 
     def refused(self, item: ast.expr) -> Node:
-        """Complain of what cannot stand in a formula."""
+        """Report an expression that is not allowed in a formula."""
         kind, hint = _words_on(item)
         self.fail(item, f"{kind} is not allowed in a formula", hint)
         return self.graph.node("absent")
 
     def absent_name(self, item: ast.expr, present: Guarded) -> str | None:
-        """The name of an optional that nothing around has tested, if the expression is just that."""
+        """Return the name of an untested optional if the expression is just that name."""
         if isinstance(item, ast.Name) and item.id in self.optional - present:
             return item.id
         return None
 
     def absent_operand(self, item: ast.expr, present: Guarded) -> str | None:
-        """The same of an operand, where it may also be moved: `bias[:, None]`, `bias.view(1, -1)`."""
+        """Return the name of an untested optional operand, perhaps reshaped: `bias[:, None]`, `bias.view(1, -1)`."""
         if self.optional <= present:
-            return None  # what moves elements is in a table that takes time to read
+            return None  # saves reading the slow table of ops that move elements
         inner = item
         while (moved := _moved(inner)) is not None:
             inner = moved
         return self.absent_name(inner, present)
 
     def is_present(self, name: str) -> Node:
-        """The test `name is not None`."""
+        """Return the test `name is not None`."""
         none = self.graph.constant("None")
         return self.graph.node("compare", "is not", (self.graph.name(name), none))
 
     def needs(self) -> tuple[list[Node], Guarded]:
-        """What is asked of optionals that were read untested, where others were tested; and those that are there then."""
+        """Return asserts for the optionals read untested, and the names present from then on.
+
+        Under tests of other names, the assertion holds only under these tests, and the name may
+        be None afterwards.
+        """
         found, there = list[Node](), set[str]()
         for name, tests in self.needed.items():
             asked, inner = self.is_present(name), tests[len(self.tests) :]
@@ -151,7 +155,7 @@ class ExpressionParser:
         return found, frozenset(there)
 
     def guards(self, test: ast.expr) -> tuple[Guarded, Guarded]:
-        """The optionals that are there where a test holds, and those that are there where it does not."""
+        """Return the optionals present if a test holds, and those present if it does not."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             there, gone = self.guards(test.operand)
             return gone, there
@@ -171,7 +175,7 @@ class ExpressionParser:
         )
 
     def _tested(self, test: ast.expr) -> str | None:
-        """The optional that `x is None` or `x is not None` is about."""
+        """Return the optional tested by `x is None` or `x is not None`."""
         match test:
             case ast.Compare(
                 ast.Name(name), [ast.Is() | ast.IsNot()], [ast.Constant(None)]
@@ -190,7 +194,11 @@ class ExpressionParser:
         return self.graph.name(item.id)
 
     def _comes_with_others(self, item: ast.Name) -> bool:
-        """Whether an optional that nothing has tested is computed with where another name was: it is meant to be there then."""
+        """Return whether an untested optional is used under a test of another name.
+
+        It is then meant to be present, and an assertion can say so. A value only assigned does
+        not count.
+        """
         if not (self.source.asserts and self.tests) or any(
             item is one for one in self.passed
         ):
@@ -202,7 +210,7 @@ class ExpressionParser:
             self.fail(item, "bytes are not allowed in a formula")
         if isinstance(item.value, int) and abs(item.value) > LARGEST:
             self.fail(item, TOO_LARGE, "infinity is math.inf")
-            return self.graph.constant("0")  # its digits may be too many to write
+            return self.graph.constant("0")  # it may have too many digits to write
         if item.value is ...:
             return self.graph.constant("...")
         return self.graph.constant(self.source.spelled(item))
@@ -243,7 +251,7 @@ class ExpressionParser:
         return takes_none(item, frozenset(WELL_KNOWN), values)
 
     def _argument(self, item: ast.expr, present: Guarded, welcome: bool) -> Node:
-        """An argument of a call; a bare optional may stand where None is welcome."""
+        """Parse an argument of a call; a bare optional may stand here if None is `welcome`."""
         name = self.absent_name(item, present) if welcome else None
         return self._element(item, present | {name} if name else present)
 
@@ -342,7 +350,7 @@ class ExpressionParser:
 
 
 def may_be_none(value: Node) -> bool:
-    """Whether an expression says that its value may be None."""
+    """Return whether an expression shows that its value may be None."""
     match value:
         case Node("constant", "None"):
             return True
@@ -354,7 +362,7 @@ def may_be_none(value: Node) -> bool:
 
 
 def _moved(item: ast.expr) -> ast.expr | None:
-    """What an expression moves the elements of, and does nothing else with."""
+    """Return the operand of an expression that only moves elements, else None."""
     match item:
         case ast.Subscript(value):
             return value
@@ -369,7 +377,7 @@ def _moved(item: ast.expr) -> ast.expr | None:
 
 
 def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
-    """What an expression may have the value of, or hold: of a choice either side, of a tuple each item."""
+    """Yield the expressions a value may be or contain: both sides of a choice, each item of a tuple."""
     match item:
         case ast.IfExp(_, body, orelse):
             parts = [body, orelse]
@@ -383,7 +391,7 @@ def _passed_on(item: ast.expr) -> Iterator[ast.expr]:
 
 
 def _words_on(item: ast.expr) -> tuple[str, str]:
-    """Return what an expression is called that no formula has, and the plain form."""
+    """Return the name of a rejected kind of expression, and the advice for it."""
     comprehension = ("a comprehension", "list the values: [f(a), f(b)]")
     return {
         "Lambda": ("a lambda", "write what it returns in its place"),
@@ -401,14 +409,19 @@ def _words_on(item: ast.expr) -> tuple[str, str]:
     }.get(type(item).__name__, (type(item).__name__, ELSEWHERE))
 
 
-# torch.batch_norm(input, weight, bias, running_mean, ...): not in the order of F.batch_norm.
+# torch.batch_norm(input, weight, bias, running_mean, ...): other parameter order than
+# F.batch_norm.
 OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
 
 
 def takes_none(
     call: ast.Call, torch: frozenset[str], values: frozenset[str]
 ) -> set[int]:
-    """The positions of a call where None may stand; names in `torch` are modules of it, those in `values` are no modules."""
+    """Return the positions of arguments that may be None.
+
+    `torch` are names of PyTorch's modules, `values` names of values. A function of any other
+    module accepts None everywhere.
+    """
     everywhere = set(range(len(call.args) + len(call.keywords)))
     root, callee = _root(call.func), call.func
     if root is not None and root not in torch and root not in values:
@@ -419,7 +432,7 @@ def takes_none(
 
 
 def _root(callee: ast.expr) -> str | None:
-    """The name that a dotted name begins with."""
+    """Return the first name of a dotted name."""
     while isinstance(callee, ast.Attribute):
         callee = callee.value
     return callee.id if isinstance(callee, ast.Name) else None
@@ -427,7 +440,7 @@ def _root(callee: ast.expr) -> str | None:
 
 def _welcome(call: ast.Call, function: str, *, method: bool) -> set[int]:
     optional = optional_tensors(function)
-    plain = range(method, method + len(call.args))  # a method's tensor is the first
+    plain = range(method, method + len(call.args))  # a method's first parameter is its tensor
     found = {at - method for at, _ in optional if at in plain}
     names = {name for _, name in optional}
     return found | {

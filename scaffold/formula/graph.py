@@ -1,7 +1,7 @@
 """The graph of a formula: hash-consed expression nodes under straight-line statements.
 
-In: nothing but what the parser asks for. Out: `Node`s, `Statement`s and a `Formula`, all immutable.
-Invariant: two equal expressions of one `Graph` are the same object, so `is` compares them.
+In: the requests of the parser. Out: `Node`s, `Statement`s and a `Formula`, all immutable. Invariant: two equal
+expressions of one `Graph` are the same object, so `is` compares them.
 """
 
 import ast
@@ -14,7 +14,7 @@ from scaffold.errors import Location
 
 Kind = Literal[
     "name",  # label: the identifier
-    "value",  # what the derivation knows by this label, and writes out later. The user writes none
+    "value",  # label: of a value known to the derivation, written out later. Never user-written
     "constant",  # label: the literal as the user spelled it
     "attribute",  # label: the attribute; args: the value
     "call",  # args: the callee, then positional, then keyword arguments
@@ -23,16 +23,16 @@ Kind = Literal[
     "absent",
     "tuple",
     "list",
-    "dict",  # args: keys and values by turns. The user writes none
+    "dict",  # args: keys and values alternately. Never user-written
     "starred",
     "unary",  # label: "-", "+", "~" or "not"
     "binary",  # label: the operator
     "compare",  # label: the operators, separated by commas
     "boolean",  # label: "and" or "or"
     "conditional",  # args: the test, the value if true, the value if false
-    "lambda",  # args: its parameters, each a name or a starred one, then the value, which reads them all. The user writes none
-    "comprehension",  # label: "-size for size in"; args: what it goes over. The user writes none
-    "check",  # label: "assert" or "raise"; args: the test and the words, or the error
+    "lambda",  # args: its parameters (names or starred names), then the value, which reads them all. Never user-written
+    "comprehension",  # label: "-size for size in"; args: the iterable. Never user-written
+    "check",  # label: "assert" or "raise"; args: the test and the message, or the error
     "words",  # label: an f-string; args: the values in it
     "body",  # label: a whole forward as it stands; args: every expression in it
 ]
@@ -45,19 +45,19 @@ class Node:
     kind: Kind
     label: str = ""
     args: tuple["Node", ...] = ()
-    # Of a call: the names of its last arguments; "**" unpacks.
+    # Names of the last arguments of a call; "**" unpacks.
     keywords: tuple[str, ...] = ()
 
     def walk(self) -> Iterator["Node"]:
-        """This node and all below it, parents first; each comes once, however often it is used."""
+        """Yield this node and all below it once each, parents first."""
         return iter(_walked(self) if self.args else (self,))
 
     def names(self) -> frozenset[str]:
-        """The identifiers that this expression reads."""
+        """Return the identifiers this expression reads."""
         return _names(self)
 
 
-@lru_cache(maxsize=4096)  # every pass goes over the same few hundred expressions
+@lru_cache(maxsize=4096)  # every pass walks the same few hundred expressions
 def _walked(root: Node) -> tuple[Node, ...]:
     found, waiting = dict[Node, None](), [root]
     while waiting:
@@ -68,13 +68,13 @@ def _walked(root: Node) -> tuple[Node, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=8192)  # every pass asks it of the same few hundred expressions
+@lru_cache(maxsize=8192)  # every pass asks for the names of the same few hundred expressions
 def _names(node: Node) -> frozenset[str]:
     return frozenset(item.label for item in node.walk() if item.kind == "name")
 
 
 class Graph:
-    """Makes nodes; an expression that was made before is returned as it was."""
+    """A factory of nodes that returns the existing node for an equal expression."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[object, ...], Node] = {}
@@ -99,9 +99,11 @@ class Graph:
         return self.node("constant", text)
 
     def rewrite(self, node: Node, change: Callable[[Node], Node | None]) -> Node:
-        """The expression with every node that `change` answers for replaced, parents first.
+        """Return the expression with nodes replaced by `change`, parents first.
 
-        A shared node is asked about once.
+        `change` returns the new node, or None to keep a node and visit its arguments.
+
+        A shared node is visited once.
         """
         known: dict[Node, Node] = {}
 
@@ -124,7 +126,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """`target = value`, or `target op= value`; a target is a name, a tuple or a subscript.
+    """An assignment `target = value` or `target op= value` to a name, a tuple or a subscript.
 
     Without a target (an `absent` node) it is a call for its effect, `x.exp_()`, or a `check`.
     """
@@ -137,7 +139,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """A choice that is fixed for a call: `bias is not None`, `reduction == "mean"`."""
+    """A choice fixed for a call: `bias is not None`, `reduction == "mean"`."""
 
     test: Node
     body: tuple["Statement", ...]
@@ -146,7 +148,7 @@ class If:
 
 
 Statement = Assign | If
-Lines = tuple[Statement, ...]  # in the order in which they run
+Lines = tuple[Statement, ...]  # in execution order
 
 
 def rewritten(
@@ -154,7 +156,7 @@ def rewritten(
     statements: Lines,
     change: Callable[[Node], Node | None],
 ) -> Lines:
-    """Statements with every expression rewritten as `Graph.rewrite` does, targets included."""
+    """Rewrite every expression of statements by `Graph.rewrite`, targets included."""
 
     def one(item: Statement) -> Statement:
         if isinstance(item, If):
@@ -170,7 +172,7 @@ def rewritten(
 
 
 def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | None]:
-    """A change for `rewrite` that gives names other identifiers."""
+    """Return a change for `Graph.rewrite` that renames identifiers."""
 
     def change(node: Node) -> Node | None:
         found = new.get(node.label) if node.kind == "name" else None
@@ -180,7 +182,7 @@ def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | No
 
 
 def changed_parts(target: Node) -> tuple[Node, ...]:
-    """The parts of tensors that are assigned: of `v[0], w` it is `v[0]`."""
+    """Return the assigned parts of tensors: `v[0]` for the target `v[0], w`."""
     if target.kind == "subscript":
         return (target,)
     inner = target.args if target.kind in ("tuple", "starred") else ()
@@ -188,7 +190,7 @@ def changed_parts(target: Node) -> tuple[Node, ...]:
 
 
 def expressions(statement: Statement) -> Iterator[Node]:
-    """Every expression that a statement reads, those of its branches included."""
+    """Yield every expression a statement reads, including those of its branches."""
     if isinstance(statement, If):
         yield statement.test
         for item in (*statement.body, *statement.orelse):
@@ -202,7 +204,7 @@ def expressions(statement: Statement) -> Iterator[Node]:
 
 
 def assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
-    """The assignments in the order of their lines, those of branches included."""
+    """Yield the assignments in the order of their lines, including those of branches."""
     for item in statements:
         if isinstance(item, If):
             yield from assignments((*item.body, *item.orelse))
@@ -212,51 +214,52 @@ def assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A forward that stays as the user wrote it, for autograd to differentiate as a whole."""
+    """A forward kept as the user wrote it, for autograd to differentiate as a whole."""
 
     reason: str  # "there is a loop"
-    location: Location  # of what is the reason
+    location: Location  # of the reason
     lines: str  # the code above the last return
-    value: str  # what that returns
-    statements: Lines  # a sketch: what the code does to its names
-    returned: tuple[Node, ...]  # of every return, the last one of the code last
+    value: str  # the value of the last return
+    statements: Lines  # a sketch of the code's effect on names
+    returned: tuple[Node, ...]  # the values of all returns, the last return of the code last
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # nodes are the same or they are not
+@dataclass(frozen=True, slots=True, eq=False)  # nodes compare by identity
 class Formula:
-    """Straight-line maths: statements, then the values it returns (none for a whole backward).
+    """Straight-line maths: statements, then the returned values (none for a whole backward).
 
-    A `kept` one has no statements, and a `body` as its result.
+    A `kept` formula has no statements, and a `body` as its result.
     """
 
     statements: Lines
     result: Node | None
     text: str  # as the user wrote it, for documentation
-    location: Location  # where it begins
-    comments: tuple[str, ...] = field(default=())  # those above the return
+    location: Location  # its beginning
+    comments: tuple[str, ...] = field(default=())  # above the return
     graph: Graph = field(default_factory=Graph, repr=False)
     kept: Kept | None = None
-    # Where the first syntax that is wanted stands.
+    # Return the place of the first syntax for which a predicate holds.
     locate: Callable[[Callable[[ast.AST], bool]], Location | None] = field(
         default=lambda wanted: None, repr=False
     )
-    # The body of a function of these inputs, with nothing rewritten; () for none.
+    # Return the body of a function of these inputs, with nothing rewritten; () if there
+    # is none.
     own_text: Callable[..., tuple[str, ...]] = field(
         default=lambda inputs, after=(): (), repr=False
     )
 
     def expressions(self) -> Iterator[Node]:
-        """Every expression that it reads: of its statements, and its result."""
+        """Yield every expression it reads: of its statements, then its result."""
         for item in self.statements:
             yield from expressions(item)
         if self.result is not None:
             yield self.result
 
     def names(self) -> frozenset[str]:
-        """Every name that it reads."""
+        """Return every name it reads."""
         return frozenset(name for node in self.expressions() for name in node.names())
 
     def nodes(self) -> Iterator[Node]:
-        """Every node of every expression that it reads."""
+        """Yield every node of every expression it reads."""
         for expression in self.expressions():
             yield from expression.walk()

@@ -1,12 +1,12 @@
-"""Calls of the functions of the user's file -> their statements in place.
+"""Inlining: calls of functions in the user's file -> their statements in place.
 
-In: statements whose names `definitions` has resolved. Out: statements without such calls. Invariant: they give what Python
-gives for the file: each argument is evaluated once, nothing runs that a choice leaves out, nothing is moved across a change
-that it could see, and no name of a function changes one of its caller. A call that Python would refuse is a `Refusal` at its
-place.
+In: statements with names resolved by `definitions`. Out: statements without such calls. Invariant: the result equals
+Python's for the file: each argument is evaluated once, nothing runs for a branch not taken, nothing is moved across a
+change that could affect it, and no local of a function changes a name of its caller. A call Python would reject is a
+`Refusal` at its place.
 
-`Inliner` goes through the statements. For a call it binds the arguments to the parameters (`bound_arguments`), splits the body
-from what it returns (`returned`), and puts the value where the call stood (`Sites`).
+`Inliner` walks the statements. For a call it binds the arguments to the parameters (`bound_arguments`), splits the body
+from the returned value (`returned`), and puts the value in the place of the call (`Sites`).
 """
 
 import ast
@@ -44,25 +44,31 @@ from scaffold.formula.text import Refusal
 from scaffold.formula.user_functions import check_decorators
 
 IMPORTED = "a formula calls the function around it, by its name: --import 'MODULE:FUNCTION' in the place of '@file'"
-MOST = 300  # calls: more is a program that doubles at every step
-Known = dict[str, Function]  # the functions that are defined inside the one that runs
+MOST = 300  # calls: a program with more of them doubles at every step
+Known = dict[str, Function]  # the nested functions of the running one
 Report = Callable[[Refusal], None]
 Block = list[ast.stmt]
 Valued = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
-# What the names of modules mean once a function is resolved.
+# The meaning of module names once a function is resolved.
 ALWAYS = {"F": "torch.nn.functional", "math": "math", "torch": "torch"}
 
 
 class NotHere(Refusal):
-    """A call that becomes several statements inside of a choice: they would run whatever is chosen."""
+    """A call inside a conditional expression that needs several statements.
+
+    They would run whichever branch is chosen.
+    """
 
 
 class Swapped(Refusal):
-    """A call that becomes statements, which would run before what is evaluated first."""
+    """A call whose statements would run before an earlier part of the expression."""
 
 
 class Inliner:
-    """Replaces calls, statement by statement; what it cannot replace is reported, once for a statement."""
+    """An inliner of calls, statement by statement.
+
+    It reports the first call of a statement it cannot inline.
+    """
 
     def __init__(
         self,
@@ -75,12 +81,12 @@ class Inliner:
         self.definitions, self.report = definitions, report
         self.readable, self.there = readable, there
         self.taken = set(taken)
-        self.made: frozenset[str] = frozenset()  # names that were introduced here
+        self.made: frozenset[str] = frozenset()  # names introduced here
         self.running: tuple[str, ...] = ()
         self.count = 0
 
     def block(self, body: Sequence[ast.stmt], known: Known) -> Block:
-        """The statements with the calls replaced; `known` learns of the functions that they define."""
+        """Inline the calls in statements; add the functions they define to `known`."""
         done: Block = []
         for item in body:
             if self.running:
@@ -155,7 +161,7 @@ class Inliner:
         return [*sites.before, item]
 
     def called(self, callee: ast.expr, known: Known) -> Function | None:
-        """The function of the file that a callee is."""
+        """Return the file's function, or nested function, that a callee refers to."""
         if not isinstance(callee, ast.Name):
             return None
         if callee.id.startswith("@"):
@@ -173,7 +179,7 @@ class Inliner:
         conditional: bool,
         idle: bool,
     ) -> tuple[Block, ast.expr]:
-        """The statements of a call, and the expression that is its value."""
+        """Return the statements of a call, and the expression of its value."""
         self._check(call, function)
         arguments = bound_arguments(call, function)
         body = copy.deepcopy(function.body)
@@ -239,7 +245,7 @@ class Inliner:
             check_decorators(node, shown, self.definitions.imports)
 
     def _is_without_gradient(self, node: Defined) -> bool:
-        """Whether it is `@torch.no_grad()` that a function has, and nothing else above it."""
+        """Return whether `@torch.no_grad()` is the only decorator of a function."""
         several = node.decorator_list if isinstance(node, ast.FunctionDef) else []
         names = [full_name(item, self.definitions.imports) for item in several]
         return names == ["torch.no_grad"] and isinstance(several[0], ast.Call)
@@ -251,7 +257,7 @@ class Inliner:
         body: Block,
         arguments: dict[str, ast.expr],
     ) -> tuple[Block, Block]:
-        """Assignments of the arguments that need a name, and the body with the others put in."""
+        """Return assignments of the arguments that need a name, and the body with the others substituted."""
         pure = is_pure([*body, *arguments.values()])
         fixed = {
             name: value
@@ -281,15 +287,18 @@ class Inliner:
         return before, [substituted(item, values) for item in body]
 
     def _is_plain(self, value: ast.expr) -> bool:
-        """Whether it may stand for its parameter; an unknown name is complained of where it is passed."""
+        """Return whether an argument may replace its parameter.
+
+        An unknown name may not, so it is reported at the call.
+        """
         known = self.readable | self.made
         name = value.id if isinstance(value, ast.Name) else ""
         return is_simple(value) and (not name or "." in name or name in known)
 
     def _fresh(self, name: str, function: Function, call: ast.Call) -> str:
-        """A local's own name where it is free, else one that says whose it is.
+        """Return a free name for a local: its own, else prefixed by its function or an argument.
 
-        `norm(a) + norm(b)`: the second `mean` is `b_mean`; of other calls it is `norm_mean`.
+        In `norm(a) + norm(b)` the second `mean` is `b_mean`; for other calls it is `norm_mean`.
         """
         local, owner = own_name(name), own_name(function.name).strip("_")
         choices = [local, f"{owner}_{local}"]
@@ -298,24 +307,27 @@ class Inliner:
         return self.free(*choices)
 
     def free(self, *choices: str) -> str:
-        """The first of the names that is free, else the last with a number; it is taken from now on."""
+        """Return the first free name, else the last with a number, and mark it as taken."""
         free = take(self.taken, *choices)
         self.made |= {free}
         return free
 
 
 def _is_global(call: ast.Call) -> bool:
-    """Whether a call is of a function at the top level, which sees no local of its caller."""
+    """Return whether a call is of a top-level function, with no access to its caller's locals."""
     return isinstance(call.func, ast.Name) and call.func.id.startswith("@")
 
 
 def own_name(identifier: str) -> str:
-    """The name that the user wrote for a resolved one."""
+    """Return the user's name for a resolved name."""
     return identifier.rpartition(".")[2].removeprefix("@")
 
 
 def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
-    """The expression that each parameter has for a call, those with a default last."""
+    """Return the expression of each parameter in a call, defaults last.
+
+    A `Refusal` is raised if the arguments do not fit the parameters.
+    """
     known = function.arguments
     shown = own_name(function.name)
     positional = [item.arg for item in (*known.posonlyargs, *known.args)]
@@ -355,7 +367,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
 
 
 def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
-    """The default of a parameter, if it is a constant; else a `Refusal`."""
+    """Return the default of a parameter; raise a `Refusal` unless it is a constant."""
     if is_constant(default, ALWAYS):
         return default
     message = f"the default of '{name}' is no constant"
@@ -369,7 +381,11 @@ def _all(function: Function) -> list[str]:
 def returned(
     function: Function, body: Block, idle: bool = False
 ) -> tuple[Block, ast.expr]:
-    """The statements before the return, and what it returns; an `idle` call may return nothing, as nobody looks at it."""
+    """Split a body into the statements before the return and the returned value.
+
+    An `idle` call may return nothing, since its value is not used. A `Refusal` is raised for a
+    return elsewhere or a missing one.
+    """
     shown = own_name(function.name)
     own = set(stored(body))
     body = with_one_return(body)
@@ -404,7 +420,7 @@ def returned(
 def without_gradient(
     function: Function, body: Block, value: ast.expr
 ) -> tuple[Block, ast.expr]:
-    """The statements in a `with torch.no_grad():`, with a name for each value that is returned."""
+    """Put statements under `with torch.no_grad():` and name each returned value in it."""
     shown = own_name(function.name)
     several = value.elts if isinstance(value, ast.Tuple) else [value]
     lines, names, local = [*body], list[str](), stored(body)
@@ -432,7 +448,7 @@ def without_gradient(
 def names_of_target(
     target: ast.expr | None, value: ast.expr, local: set[str], seen: set[str]
 ) -> dict[str, str]:
-    """New names for the locals that a call returns: those of the target that its caller assigns, `y` for `half.result`."""
+    """Return new names for returned locals: the names assigned by the caller, `y` for `half.result`."""
     pairs: list[tuple[ast.expr, ast.expr]] = []
     match target, value:
         case ast.Name(), ast.Name():
@@ -454,7 +470,7 @@ def names_of_target(
 
 
 def assigned_values(item: ast.Assign) -> list[ast.stmt]:
-    """`a, b = c, d` as two statements where that is the same; nothing where a name is assigned to itself."""
+    """Split `a, b = c, d` into two statements if equivalent; drop `a = a`."""
     match item:
         case ast.Assign([ast.Name(name)], ast.Name(same)) if name == same:
             return []
@@ -474,9 +490,10 @@ def assigned_values(item: ast.Assign) -> list[ast.stmt]:
 
 
 class Sites(ast.NodeTransformer):
-    """Replaces the calls in one expression; `before` is what runs ahead of it, `whole` whether it was nothing but a call.
+    """A replacement of the calls in one expression.
 
-    Nobody looks at the value of an `idle` one, a statement of its own.
+    `before` are the statements to run ahead of it; `whole` is true if the expression was
+    nothing but a call. The value of an `idle` expression, a statement of its own, is not used.
     """
 
     def __init__(
@@ -494,7 +511,7 @@ class Sites(ast.NodeTransformer):
         self.before: list[ast.stmt] = []
         self.whole = False
         self.depth = 0
-        self.seen: list[ast.expr] = []  # what Python has evaluated so far
+        self.seen: list[ast.expr] = []  # expressions evaluated so far
 
     def visit(self, node: ast.AST) -> ast.expr:
         self.depth += 1
@@ -507,7 +524,8 @@ class Sites(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = self.inliner.called(node.func, self.known)
         earlier = list(self.seen)
-        # Of a call that stays, the callee is evaluated before the arguments; of one that is replaced, nothing is.
+        # For a call that stays, Python evaluates the callee before the arguments; an
+        # inlined callee is not evaluated.
         if function is None:
             node.func = self.visit(node.func)
             if _is_dotted(node.func):  # `torch.tanh`, which nothing can change
@@ -537,7 +555,7 @@ class Sites(ast.NodeTransformer):
     def _named(
         self, before: list[ast.stmt], value: ast.expr
     ) -> tuple[list[ast.stmt], ast.expr]:
-        """The statements with one more for a value that has to be made at once, and its name."""
+        """Return the statements with an assignment of a value to be evaluated at once, and its name."""
         own = self.inliner.free("value")
         name = ast.copy_location(ast.Name(own, ast.Load()), value)
         return [*before, named(own, value)], name
@@ -573,25 +591,25 @@ class Sites(ast.NodeTransformer):
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """`a < f(x) < g(x)`: Python calls g only where the first comparison holds."""
+        """Visit `a < f(x) < g(x)`: Python calls g only if the first comparison holds."""
         node.left = self.visit(node.left)
         first, *others = node.comparators
         node.comparators = [self.visit(first), *map(self._chosen, others)]
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return node  # no formula holds one
+        return node  # not allowed in a formula
 
     visit_SetComp = visit_DictComp = visit_Lambda  # type: ignore[assignment]
 
     def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
-        """A comprehension that calls functions of the file, with its elements written out: each of them is a call of its own."""
+        """Write out a comprehension that calls functions of the file: each element is a call of its own."""
         return self._written_out(node) or node
 
     visit_GeneratorExp = visit_ListComp
 
     def _written_out(self, node: ast.expr) -> ast.expr | None:
-        """The elements, where they call functions of the file, as a list."""
+        """Return the elements as a list if they call functions of the file, else None."""
         calls = self._functions_in(node)
         if not calls:
             return None
@@ -606,7 +624,7 @@ class Sites(ast.NodeTransformer):
         return listed
 
     def _functions_in(self, node: ast.expr) -> list[ast.Name]:
-        """The functions of the file that an expression names."""
+        """Return the names of functions of the file in an expression."""
         return [
             item
             for item in ast.walk(node)
@@ -615,7 +633,7 @@ class Sites(ast.NodeTransformer):
         ]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """`halves(x)[0]`, where the function returns `a, b`, is `a`."""
+        """Replace `halves(x)[0]` by `a` if the function returns `a, b`."""
         match node.value:
             case ast.Name(name) if name.startswith("@") or name in self.known:
                 message = f"'{own_name(name)}[...]' launches a kernel"
@@ -630,7 +648,7 @@ class Sites(ast.NodeTransformer):
         return node
 
     def _chosen(self, node: ast.expr) -> ast.expr:
-        """An expression that is evaluated only in some runs."""
+        """Visit an expression evaluated in some runs only."""
         outer, self.conditional = self.conditional, True
         found = self.visit(node)
         self.conditional = outer
@@ -638,14 +656,14 @@ class Sites(ast.NodeTransformer):
 
 
 def _is_dotted(node: ast.expr) -> bool:
-    """Whether an expression is a dotted name: `F.relu`, `x.exp`."""
+    """Return whether an expression is a dotted name: `F.relu`, `x.exp`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def _unpacked(value: ast.expr) -> list[ast.expr]:
-    """`f(*(a, b))` is `f(a, b)`."""
+    """Unpack `f(*(a, b))` to `f(a, b)`."""
     match value:
         case ast.Starred(ast.Tuple(items)):
             return items
@@ -653,7 +671,7 @@ def _unpacked(value: ast.expr) -> list[ast.expr]:
 
 
 def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
-    """`y = a if c else b` as a statement."""
+    """Turn `y = a if c else b` into an `if` statement."""
     parts: list[list[ast.stmt]] = []
     for chosen in (value.body, value.orelse):
         part = copy.copy(item)
@@ -665,7 +683,7 @@ def as_statement_if(item: Valued, value: ast.IfExp) -> ast.If:
 
 
 def place_holder(item: ast.stmt) -> ast.stmt:
-    """What stands for a statement that was reported, so that the others can be read."""
+    """Return a stand-in for a reported statement, so that later statements can be read."""
     target = item.targets[0] if isinstance(item, ast.Assign) else None
     nothing = ast.copy_location(ast.Constant(None), item)
     if isinstance(target, ast.Name | ast.Tuple):

@@ -1,10 +1,10 @@
-"""Write out short loops and comprehensions over literals: `for w in (a, b)`, `sum(f(i) for i in range(3))`.
+"""Loop unrolling: short loops and comprehensions over literals, `for w in (a, b)`, `sum(f(i) for i in range(3))`.
 
-In: the statements of a formula. Out: the same without loops, or, where one cannot be written out, as they were.
-Invariant: a loop is written out only where the text lists the few values that it goes over.
+In: the statements of a formula. Out: the same without loops, or unchanged if one cannot be unrolled. Invariant: a loop
+is unrolled only if the text lists the few values it iterates over.
 
-A few steps read as well in a row as in a loop, and the gradient of the row is derived. Nobody would merge five copies of a
-body: more steps are left to autograd.
+A few steps in a row are as readable as a loop, and their gradient is derived. Five copies of a body would not pass a
+review: a loop with more steps is left to autograd.
 """
 
 import ast
@@ -26,8 +26,8 @@ ROUNDS = 4  # of one loop
 LINES = 24  # added by all loops of a forward
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 Comprehension = ast.ListComp | ast.GeneratorExp
-Number = Callable[[ast.expr], int | None]  # an integer, if it is known
-Lists = Mapping[str, list[ast.expr]]  # the elements of a local that is a literal list
+Number = Callable[[ast.expr], int | None]  # the integer value of an expression, if known
+Lists = Mapping[str, list[ast.expr]]  # the elements of each local bound to a literal list
 
 
 def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
@@ -48,7 +48,7 @@ def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None
 
 
 def _count(item: ast.stmt) -> int:
-    """Count the statements in a statement, itself among them."""
+    """Count the statements in a statement, including itself."""
     return sum(isinstance(node, ast.stmt) for node in ast.walk(item))
 
 
@@ -57,7 +57,7 @@ def _loops(item: ast.AST) -> bool:
 
 
 def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
-    """Return the literal lists that keep their name and their elements: `ws = (a, b)`."""
+    """Return the literal lists never rebound or changed: `ws = (a, b)`."""
     nodes = [node for item in body for node in ast.walk(item)]
     names = (node for node in nodes if isinstance(node, ast.Name))
     bound = (node.id for node in names if isinstance(node.ctx, ast.Store))
@@ -80,7 +80,7 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
 
 
 def _read_outside(body: Sequence[ast.AST]) -> frozenset[str]:
-    """Return the names that are read outside of the loops that bind them."""
+    """Return the names read outside of the loops that bind them."""
     return frozenset(chain.from_iterable(_read(item, frozenset()) for item in body))
 
 
@@ -111,14 +111,14 @@ def _assigned(known: Mapping[str, ast.expr], at: ast.stmt) -> list[ast.stmt]:
 
 
 def _may_continue(item: ast.stmt) -> bool:
-    """Return whether a statement may end the step of the loop that it stands in."""
+    """Return whether a statement may end the current step of its loop."""
     if isinstance(item, ast.If):
         return any(map(_may_continue, (*item.body, *item.orelse)))
     return isinstance(item, ast.Continue)
 
 
 class _Unroller(ast.NodeTransformer):
-    """Writes out the loops and comprehensions over literals."""
+    """An unroller of loops and comprehensions over literals."""
 
     def __init__(
         self, outside: frozenset[str], taken: frozenset[str], lists: Lists
@@ -140,7 +140,8 @@ class _Unroller(ast.NodeTransformer):
             return item
         if written & names_in(values):  # `for a in (y, x): x = x + a`: the new x
             return item
-        # A loop variable that a step changes, `k = k.relu()`, is assigned; so is one that is read behind the loop.
+        # A loop variable changed in a step, `k = k.relu()`, is assigned; so is one read
+        # after the loop.
         own = names & written
         found: list[ast.stmt] = []
         last: dict[str, ast.expr] = {}
@@ -161,7 +162,7 @@ class _Unroller(ast.NodeTransformer):
         return self._listed(item, ast.List)
 
     def visit_Assign(self, item: ast.Assign) -> ast.Assign:
-        """`a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`."""
+        """Write out `a, b = (f(x) for x in (y, z))` as `a, b = (f(y), f(z))`."""
         self.generic_visit(item)
         if isinstance(item.targets[0], ast.Tuple | ast.List):
             item.value = self._listed(item.value, ast.Tuple)
@@ -173,7 +174,7 @@ class _Unroller(ast.NodeTransformer):
         return item
 
     def visit_Call(self, item: ast.Call) -> ast.expr:
-        """`sum(f(i) for i in range(3))` as the sum of a list; so with `tuple` and `list`."""
+        """Write out `sum(f(i) for i in range(3))` as the sum of a list; the same for `tuple` and `list`."""
         self.generic_visit(item)
         match item:
             case ast.Call(ast.Name("sum"), [inner], []):
@@ -220,7 +221,7 @@ class _Unroller(ast.NodeTransformer):
         return several or None
 
     def _values(self, item: ast.expr) -> list[ast.expr] | None:
-        """Return the values of an iterable, if the text lists them and they are few."""
+        """Return the values of an iterable if the text lists them and they are few, else None."""
         match item:
             case ast.Tuple(elts) | ast.List(elts) if all(map(_is_repeatable, elts)):
                 found: list[ast.expr] | None = elts
@@ -270,7 +271,7 @@ class _Unroller(ast.NodeTransformer):
 
 
 def _is_repeatable(item: ast.expr) -> bool:
-    """Return whether a value may stand in several places: a constant, a name, `torch.sin`, or a tuple of them."""
+    """Return whether a value may be duplicated: a constant, a name, `torch.sin`, or a tuple of them."""
     if isinstance(item, ast.Tuple):
         return all(map(_is_repeatable, item.elts))
     if isinstance(item, ast.UnaryOp):
@@ -281,7 +282,7 @@ def _is_repeatable(item: ast.expr) -> bool:
 
 
 def _bound(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
-    """Return the values of the names of a target; None where they cannot be told apart."""
+    """Return the values of the names of a target; None if they cannot be split."""
     if isinstance(target, ast.Name):
         return {target.id: value}
     match target, value:
@@ -301,7 +302,7 @@ def _step(
     known: Mapping[str, ast.expr],
     number: Number,
 ) -> list[ast.stmt] | None:
-    """Return the statements of one step, up to a `continue`; None where the data decide whether one is met."""
+    """Return the statements of one step up to a `continue`; None if it depends on the data."""
     found: list[ast.stmt] = []
     for line in body:
         made = _Known(known, number).visit(copy.deepcopy(line))
@@ -315,7 +316,10 @@ def _step(
 
 
 class _Known(BranchTaker):
-    """Replaces loop variables by the values of one step, and folds what integers decide: `i + 1`, `if i == 0`."""
+    """A substitution of loop variables by the values of one step.
+
+    It folds expressions and tests of integers: `i + 1`, `if i == 0`.
+    """
 
     def __init__(self, known: Mapping[str, ast.expr], number: Number) -> None:
         self.known, self.number = known, number
@@ -337,7 +341,7 @@ class _Known(BranchTaker):
         return _constant(value, item) if isinstance(value, int) else item
 
     def visit_Compare(self, item: ast.Compare) -> ast.expr:
-        """Fold a test that numbers settle: `i < len(ws) - 1`."""
+        """Fold a test settled by numbers: `i < len(ws) - 1`."""
         self.generic_visit(item)
         match item:
             case ast.Compare(left, [order], [right]):
@@ -362,7 +366,10 @@ def _integer(item: ast.expr) -> int | None:
 
 
 def _constant(number: int, at: ast.expr) -> ast.expr:
-    """Return a number that unrolling made, marked by an end on another line (`_is_made`): the user's own `2 + 3` stays."""
+    """Return the literal of a number made by unrolling.
+
+    It ends on another line, a mark for `_is_made`: the user's own `2 + 3` is not folded.
+    """
     value = _placed(ast.Constant(abs(number)), at)
     return value if number >= 0 else _placed(ast.UnaryOp(ast.USub(), value), at)
 

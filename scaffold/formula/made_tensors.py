@@ -1,7 +1,7 @@
-"""What the tensor is that an `__init__` makes: `torch.ones(n, n).tril().bool()` has the sizes n and n, and booleans.
+"""Tensors made in an `__init__`: `torch.ones(n, n).tril().bool()` has sizes n and n, and booleans.
 
-In: an expression, and what its locals stand for. Out: its sizes, as expressions; the kind of its elements. Invariant: nothing is said
-where the table of primitives does not tell.
+In: an expression, and the values of its locals. Out: its sizes, as expressions; the kind of its elements. Invariant:
+nothing is guessed: without an entry in the table of primitives the answer is unknown.
 """
 
 import ast
@@ -12,13 +12,13 @@ from scaffold.formula.definitions import dotted_name
 from scaffold.primitives.calls import has_shape, is_mask, is_whole, kinds
 
 Locals = Mapping[str, ast.expr]
-Elements = Literal["", "bool", "int"]  # "" of floats, and where it is not known
+Elements = Literal["", "bool", "int"]  # "" for floats, or unknown
 STARTED = {"ones": "ones", "zeros": "zeros", "rand": "uniform", "randn": "normal"}
 UNSET = frozenset({"empty", "Tensor", "FloatTensor"})
 
 
 def word_of(call: ast.Call) -> str:
-    """Return what a function or a method is called."""
+    """Return the name of the called function or method."""
     match call.func:
         case ast.Attribute(_, word) | ast.Name(word):
             return word
@@ -26,7 +26,7 @@ def word_of(call: ast.Call) -> str:
 
 
 def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
-    """Return the sizes that a tensor is made with; none where that is not known."""
+    """Return the sizes a tensor is created with; [] if unknown."""
     match tensor:
         case ast.Name(name) if name in known:
             return sizes_of(known[name], _without(known, name))
@@ -47,7 +47,7 @@ def sizes_of(tensor: ast.expr, known: Locals) -> list[ast.expr]:
 
 
 def elements_of(tensor: ast.expr, known: Locals) -> Elements:
-    """Return what the elements of a tensor are."""
+    """Return the kind of a tensor's elements: "bool", "int", or "" for floats or unknown."""
     match tensor:
         case ast.Constant(bool()):
             return "bool"
@@ -95,13 +95,16 @@ def _of_word(word: str) -> Elements:
 
 
 def _dtype(node: ast.expr) -> str:
-    """Return `bool` of `torch.bool`; the methods that cast to a dtype have its name."""
+    """Return `bool` for `torch.bool`, else "".
+
+    A method that casts to a dtype has the dtype's name.
+    """
     root, _, name = (dotted_name(node) or "").rpartition(".")
     return name if root == "torch" else ""
 
 
 def _source(call: ast.Call) -> tuple[ast.expr | None, list[ast.expr]]:
-    """Return the tensor that a function or a method takes first, and the other arguments."""
+    """Return the first tensor argument of a function or a method, and the other arguments."""
     match call:
         case ast.Call(ast.Attribute(owner), rest) if dotted_name(owner) != "torch":
             return owner, rest

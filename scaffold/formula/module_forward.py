@@ -1,14 +1,15 @@
-"""The forward of an `nn.Module` as a function: what it reads of `self` becomes parameters of its own.
+"""The forward of an `nn.Module` as a function: the attributes it reads of `self` become parameters.
 
-In: the syntax of a file and what '@file.py:Norm' names. Out: a function like `forward` whose keyword-only parameters are the
-attributes that it reads, each with what `__init__` says of it: `weight: Parameter[dim]`, `mean: Buffer`, `eps: float = 1e-5`; the
-methods that it calls, likewise; and the modules in it, `self.up(x)` with `self.up = nn.Linear(dim, hidden)`, whose attributes are
-`up_weight` and `up_bias`. Invariant: what a function cannot do is refused at its place: to change `self`, to call a module that is
-none of the file's and none of `torch_layers.txt`. Positions stay those of the file; of what stands in none, those of the call that makes it.
+In: the syntax of a file and the class named by '@file.py:Norm'. Out: a function like `forward`, with a keyword-only
+parameter for each attribute it reads, annotated from `__init__`: `weight: Parameter[dim]`, `mean: Buffer`,
+`eps: float = 1e-5`; the methods it calls, likewise; and the modules in it: for `self.up(x)` with
+`self.up = nn.Linear(dim, hidden)` the attributes are `up_weight` and `up_bias`. Invariant: anything impossible in a
+function is refused at its place: a change of `self`, a call of a module found neither in the file nor in
+`torch_layers.txt`. Positions stay those of the file; new syntax gets the position of the call behind it.
 
-A layer, `nn.Linear(dim, hidden)` or `Norm(dim)`, is a class whose `__init__` has what the call gives in the place of its parameters, so
-that it takes those of the class around it. A class of PyTorch has the parameters, the start and the result of PyTorch's own (a test
-compares them); what is not known of a call is None.
+A layer, `nn.Linear(dim, hidden)` or `Norm(dim)`, is a class with the arguments of the call in place of the parameters
+of its `__init__`; it gets the parameters of the class around it instead. A class of PyTorch has PyTorch's own
+parameters, initial values and result (a test compares them). An unknown call gives None.
 """
 
 import ast
@@ -42,7 +43,7 @@ SEQUENTIAL = ("nn.Sequential", "torch.nn.Sequential")
 
 @cache
 def layers() -> Mapping[str, ast.ClassDef]:
-    """PyTorch's modules, by their names."""
+    """Return PyTorch's modules by name."""
     text = Path(__file__).with_name("torch_layers.txt").read_text("utf-8")
     body = ast.parse(text).body
     return {item.name: item for item in body if isinstance(item, ast.ClassDef)}
@@ -50,7 +51,10 @@ def layers() -> Mapping[str, ast.ClassDef]:
 
 @cache
 def _usual() -> Mapping[str, Mapping[str, object]]:
-    """What the functions that they call take without being told: `stride=1` of `F.conv2d`, as the modules do."""
+    """Return the defaults of the functions called by the modules: `stride=1` of `F.conv2d`.
+
+    The modules' own `__init__` states them.
+    """
     found = dict[str, dict[str, object]]()
     for layer in layers().values():
         init = _methods(layer).get("__init__")
@@ -65,7 +69,10 @@ def _usual() -> Mapping[str, Mapping[str, object]]:
 def member_class(
     call: ast.Call, file: ast.Module, around: ast.FunctionDef | None
 ) -> ast.ClassDef | None:
-    """The class that a call in the `__init__` `around` it makes a module of, with what the call gives; None where it is not known."""
+    """Return the class of a module made by a call in the `__init__` `around` it, or None if unknown.
+
+    The arguments of the call are put in place of the parameters.
+    """
     layer = _class_of(call, file)
     if layer is None or around is None:
         return None
@@ -76,18 +83,18 @@ def member_class(
         return None
     read = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
     if read & {node.id for node in _stores(around) if _place(node) > _place(call)}:
-        return None  # these names mean something else later on
+        return None  # later assignments give these names another meaning
     names = {one.arg for one in parameters(around.args)}.union(_stored(around))
     for item in found.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             if names.intersection(_stored(item)):
-                return None  # two things of one name
+                return None  # a name clash
             item.args = copy.deepcopy(around.args)
     return found
 
 
 def _with_tuples(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
-    """The call with the tuples that `self` has: `self.patch_size = (size, size)`."""
+    """Put tuples held by `self` into a call: `self.patch_size = (size, size)`."""
     held = dict[str, list[ast.expr]]()
     for node in ast.walk(around):
         for name, value in _assigned(node):
@@ -104,7 +111,7 @@ FACTORY = {"device", "dtype"}
 
 
 def _without_factory(call: ast.Call, around: ast.FunctionDef) -> ast.Call:
-    """The call without the `device` and `dtype` of the module around, also as `**factory_kwargs`."""
+    """Drop the outer module's `device` and `dtype` from a call, also in `**factory_kwargs`."""
     held = dict[str, set[str]]()  # the keys of each dict
     for node in ast.walk(around):
         match node:
@@ -137,7 +144,10 @@ def _class_of(call: ast.Call, file: ast.Module) -> ast.ClassDef | None:
 
 
 def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
-    """`nn.Sequential(a, b)` as a class with a forward; its modules are called by their numbers, as in a state dict."""
+    """Return `nn.Sequential(a, b)` as a class with a forward; None if not all arguments are calls.
+
+    Its modules are named by their numbers, as in a state dict.
+    """
     if call.keywords or not all(isinstance(item, ast.Call) for item in call.args):
         return None
     init, forward = layer.body
@@ -149,7 +159,7 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
         before = call.args[at - 1] if at else call
         if isinstance(before, ast.Call) and _makes_new(
             before
-        ):  # which nobody else reads
+        ):  # read by nothing else
             made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
         init.body.append(ast.Assign([member], made))
@@ -159,7 +169,10 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
 
 
 def _makes_new(call: ast.Call) -> bool:
-    """Whether what a module of PyTorch gives is new: those with a weight compute something."""
+    """Return whether the output of a PyTorch module is a new tensor.
+
+    True for modules with a weight, since they compute something.
+    """
     name = (dotted_name(call.func) or "").rpartition(".")[2]
     return name in layers() and "self.weight" in ast.unparse(layers()[name])
 
@@ -169,17 +182,20 @@ def _whole_at(item: ast.stmt, at: ast.AST) -> ast.stmt:
 
 
 def placed(found: Syntax, at: ast.AST) -> Syntax:
-    """New syntax, with the place of what it stands for in the user's text, so that a message about it points there."""
+    """Give new syntax the position of the user's text it replaces, for messages about it."""
     for node in ast.walk(found):
         if hasattr(node, "lineno"):
             ast.copy_location(node, at)
         if isinstance(node, ast.Constant):
-            node.end_lineno = node.lineno + 1  # it is not spelled there
+            node.end_lineno = node.lineno + 1  # its text is not there
     return found
 
 
 def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
-    """The class with what a call gives it in its `__init__`."""
+    """Return a class with the arguments of a call put into its `__init__`.
+
+    None if it has no forward, or if the arguments do not fit.
+    """
     made = copy.deepcopy(layer)
     methods = {
         item.name: item for item in made.body if isinstance(item, ast.FunctionDef)
@@ -197,7 +213,7 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     for item in (new for one in init.body for new in filling.of_statement(one)):
         match item:
             case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
-                given[name] = value  # its own name may be another one's around it
+                given[name] = value  # the same name may be in use in the `__init__` around it
                 continue
             case ast.Assign([ast.Attribute(ast.Name("self"), name)], value):
                 filling.held[name] = value
@@ -212,7 +228,7 @@ def _stores(init: ast.FunctionDef) -> list[ast.Name]:
 
 
 def _stored(init: ast.FunctionDef) -> Counter[str]:
-    """The names that it assigns, and how often."""
+    """Count the assignments of each name."""
     return Counter(node.id for node in _stores(init))
 
 
@@ -221,7 +237,7 @@ def _place(node: ast.expr) -> tuple[int, int]:
 
 
 def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | None:
-    """The parameters of an `__init__` with what a call gives, or their defaults; None where it does not fit."""
+    """Return the argument or default of each parameter of an `__init__`; None if they do not fit."""
     _, *plain = [*arguments.posonlyargs, *arguments.args]
     names = [item.arg for item in plain]
     every = {*names, *(item.arg for item in arguments.kwonlyargs)}
@@ -238,15 +254,15 @@ def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | No
 
 
 class _Filling(BranchTaker):
-    """Puts expressions in the place of names, and of numbers that `self` has; takes the branch that a constant decides."""
+    """A substitution of names, and of numbers held by `self`; it takes branches settled by constants."""
 
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         self.given = given
-        self.held: dict[str, ast.expr] = {}  # by self
-        self.owners: Collection[str] = ()  # what holds numbers, such as `config`
+        self.held: dict[str, ast.expr] = {}  # attributes of self
+        self.owners: Collection[str] = ()  # parameters that hold numbers, such as `config`
 
     def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
-        """What becomes of a statement."""
+        """Return the statements after substitution."""
         found = self.visit(item)
         return found if isinstance(found, list) else [found]
 
@@ -281,7 +297,7 @@ OF_SIZES = (ast.Attribute, ast.Tuple)  # `self.dim`, `(size, size)`
 
 
 def _is_arithmetic(value: ast.AST, *more: type[ast.AST]) -> bool:
-    """Whether it is made of names, numbers and their functions alone, and perhaps of `more`."""
+    """Return whether an expression consists of names, numbers and functions of numbers, and `more` kinds."""
     match value:
         case ast.Call(callee, given, []) if _is_of_numbers(callee):
             return all(_is_arithmetic(item, *more) for item in given)
@@ -300,7 +316,7 @@ def _is_of_numbers(callee: ast.expr) -> bool:
 
 
 def _is_number(value: ast.AST) -> bool:
-    """Whether each call gives a number, whatever it takes."""
+    """Return whether the result of each call is a number for any arguments."""
     match value:
         case ast.Call(ast.Attribute(_, "item" | "finfo") | ast.Name("len" | "sum")):
             return True
@@ -312,41 +328,41 @@ def _is_number(value: ast.AST) -> bool:
 
 
 KINDS = {"Parameter": "Parameter", "Buffer": "Buffer"}
-TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # of a tensor that is no buffer
+TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # for a tensor that is no buffer
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
 NUMBER = (
-    "Number"  # the annotation of one of which only its uses say whether it is an int
+    "Number"  # the annotation of a number of unknown type: int or float follows from its uses
 )
-AXES = {"dim", "axis"}  # as an argument of an op; `__init__` has sizes of these names
-DEEPEST = 8  # modules in modules: one that has itself in it never ends
+AXES = {"dim", "axis"}  # as an argument of an op; in `__init__` sizes have these names
+DEEPEST = 8  # nested modules: a module that contains itself never ends
 
 
 class Attribute(NamedTuple):
-    """What a class says of one attribute: as a parameter of a function is annotated, and given a default."""
+    """A class's statements about one attribute, as the annotation and default of a parameter."""
 
     annotation: ast.expr | None = None
     default: ast.expr | None = None
-    module: ast.expr | None = None  # the call that makes it another module
+    module: ast.expr | None = None  # the call that makes it, if it is another module
     may_lack: bool = False  # it may be None
-    argument: str = ""  # the parameter of `__init__` that it is
+    argument: str = ""  # the parameter of `__init__` it equals
     value: ast.expr | None = None  # arithmetic over such parameters
 
 
 class ModuleForward(NamedTuple):
-    """The function, and those that it calls, by names that only the file's own code has."""
+    """The function of a forward and the functions it calls, under names no user can write."""
 
     function: ast.FunctionDef
     methods: dict[str, ast.FunctionDef]
 
     def beside(self, definitions: Definitions) -> Definitions:
-        """What the file defines, these among it."""
+        """Return the definitions of the file with these functions added."""
         added = {**self.methods, self.function.name: self.function}
         return definitions._replace(functions={**definitions.functions, **added})
 
 
 def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
-    """The classes whose forward `Norm` or `Norm.forward` means, and without a name, or `forward`, each that has one."""
+    """Return the classes meant by `Norm` or `Norm.forward`; without a name, all with a forward."""
     classes = [item for item in module.body if isinstance(item, ast.ClassDef)]
     return [
         owner
@@ -360,19 +376,25 @@ def modules_named(module: ast.Module, name: str | None) -> list[ast.ClassDef]:
 def module_forward(
     owner: ast.ClassDef, file: ast.Module, inputs: frozenset[str] = frozenset()
 ) -> ModuleForward:
-    """The forward of a class of a file as a function; `Refusal` where it is none. Numbers among the `inputs` are not computed."""
+    """Return the forward of a class as a function; raise a `Refusal` if it cannot be one.
+
+    A number among the `inputs` stays a parameter and is not computed.
+    """
     return _Converter(owner, file, owner.name, inputs).converted()
 
 
 def with_layer_names(module: ast.Module) -> ast.Module:
-    """Spell `nn.Linear` and `math.cos` what a file imported under another name, `from torch.nn import Linear`."""
+    """Rename imported layers and functions of `math` to `nn.Linear` and `math.cos`.
+
+    For example after `from torch.nn import Linear`.
+    """
     own = {item.name for item in module.body if isinstance(item, ast.ClassDef)}
     names = {
         item.name: item.dotted.removeprefix("torch.")
         for item in imported(module)
         if item.dotted in ("torch.nn", "math") or _is_layer(item.dotted)
     }
-    for node in ast.walk(module):  # what may mean something else there
+    for node in ast.walk(module):  # may hide an import
         match node:
             case ast.arg(name) | ast.Name(name, ast.Store()):
                 own.add(name)
@@ -388,7 +410,7 @@ def _is_layer(dotted: str) -> bool:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Puts dotted names in the place of names."""
+    """A replacement of names by dotted names."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
@@ -408,7 +430,10 @@ def _takes_self(method: ast.FunctionDef) -> bool:
 
 
 class _Converter:
-    """Turns the methods of one class into functions, under the name of the class, or `Mlp.up` of a module in it."""
+    """A converter of the methods of one class to functions.
+
+    Their names begin with the class name, or with `Mlp.up` for a module inside `Mlp`.
+    """
 
     def __init__(
         self,
@@ -423,13 +448,13 @@ class _Converter:
         self.own = frozenset(self.attributes)
         self.arguments: dict[str, Attribute] = (
             {}
-        )  # of `__init__`, read by modules in it
-        self.owners: dict[str, str] = {}  # of `up_weight` the module `up`
+        )  # of `__init__`, read by inner modules
+        self.owners: dict[str, str] = {}  # `up_weight` -> the module `up`
         self.made: dict[str, ast.FunctionDef] = {}
         self.members: dict[str, _Converter | None] = {}
 
     def member(self, name: str) -> "_Converter | None":
-        """The converter of a module that is an attribute, where it is known what that computes."""
+        """Return the converter of a module attribute, or None if its computation is unknown."""
         if name not in self.members:
             found = member_of(self.owner, self.attributes, name, self.file)
             if found is None or self.name.count(".") > DEEPEST:
@@ -450,7 +475,7 @@ class _Converter:
         return ModuleForward(function, self.made)
 
     def function(self, name: str, running: tuple[str, ...]) -> ast.FunctionDef:
-        """The function of a method, made once."""
+        """Return the function of a method; it is created once."""
         full = f"{self.name}.{name}"
         if full in self.made:
             return self.made[full]
@@ -483,7 +508,10 @@ class _Converter:
     def computed(
         self, read: dict[str, ast.expr], method: ast.FunctionDef
     ) -> dict[str, ast.expr]:
-        """The numbers that follow from sizes of parameters and from other arguments of `__init__`, which `read` has in their place."""
+        """Compute numbers from sizes of parameters and from other arguments of `__init__`.
+
+        In `read` they are replaced by the arguments they are computed from.
+        """
         init = self.methods.get("__init__")
         given = {item.arg: item for item in parameters(init.args)} if init else {}
         values = defaults(init.args) if init else {}
@@ -516,17 +544,17 @@ class _Converter:
         return found
 
     def keeps(self, argument: str) -> bool:
-        """Whether an argument of `__init__` may be called so: no attribute is that is something else."""
+        """Return whether an argument of `__init__` can keep its name: no other attribute has it."""
         known = self.attributes.get(argument, Attribute(argument=argument))
         return known.module is not None or known.argument == argument
 
     def known(self, name: str) -> Attribute:
-        """What is known of an attribute, or of an argument of `__init__`."""
+        """Return the facts about an attribute or an argument of `__init__`."""
         return self.arguments.get(name) or self.attributes.get(name) or Attribute()
 
 
 def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
-    """Whether `width // 8` may be 0, since no default says how large `width` is."""
+    """Return whether `width // 8` may be 0, for a `width` without a default."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.FloorDiv | ast.Mod)
@@ -537,7 +565,7 @@ def _is_divided(value: ast.expr, unknown: set[str]) -> bool:
 
 
 def _sizes_of(item: Attribute) -> list[str]:
-    """The names of the sizes of a parameter that is there in every call."""
+    """Return the names of the sizes of a parameter present in every call, else []."""
     match item.annotation:
         case ast.Subscript(
             ast.Name("Parameter" | "Buffer" | "BoolBuffer" | "IntBuffer"), sizes
@@ -548,15 +576,18 @@ def _sizes_of(item: Attribute) -> list[str]:
 
 
 class _Reader(ast.NodeTransformer):
-    """Replaces `self.weight` by `weight` in one method; `read` has the attributes in their order, each with a node."""
+    """A replacement of `self.weight` by `weight` in one method.
+
+    `read` maps the attributes, in order of reading, to a node each.
+    """
 
     def __init__(self, of: _Converter, name: str, running: tuple[str, ...]) -> None:
         self.of, self.name, self.running = of, name, running
         self.read: dict[str, ast.expr] = {}
-        self.names: list[ast.Name] = []  # those that stand for attributes
+        self.names: list[ast.Name] = []  # nodes of attributes
 
     def named(self, name: str, at: ast.expr) -> ast.Name:
-        """The attribute as a parameter of the function."""
+        """Return an attribute as a parameter of the function."""
         self.read.setdefault(name, at)
         self.names.append(ast.copy_location(ast.Name(name, ast.Load()), at))
         return self.names[-1]
@@ -611,7 +642,10 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def function_of(self, name: str) -> ast.Call | None:
-        """The call that makes a module without parameters, all of it said by constants: `nn.GELU()` of `self.act`."""
+        """Return the call that makes a module without parameters: `nn.GELU()` for `self.act`.
+
+        None unless all its arguments are literals.
+        """
         known = self.of.attributes.get(name, Attribute())
         module = known.module
         if known.may_lack or not isinstance(module, ast.Call) or not made_of(module):
@@ -620,7 +654,7 @@ class _Reader(ast.NodeTransformer):
         return copy.deepcopy(module) if all(map(_is_literal, given)) else None
 
     def call(self, node: ast.Call, name: str) -> ast.expr:
-        """A call of a method of the same class, with the attributes that it reads."""
+        """Return a call of a method of the same class, with the attributes it reads as arguments."""
         method = self.of.methods[name]
         if name in self.running or not _takes_self(method):
             what = "calls itself" if name in self.running else "does not take 'self'"
@@ -636,7 +670,7 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def call_of_member(self, node: ast.Call, name: str, below: _Converter) -> ast.expr:
-        """A call of a module in this one, with the attributes that its forward reads."""
+        """Return a call of an inner module, with the attributes its forward reads as arguments."""
         function = below.function("forward", ())
         self.read_arguments(node)
         node.func = ast.copy_location(ast.Name(function.name, ast.Load()), node.func)
@@ -654,7 +688,10 @@ class _Reader(ast.NodeTransformer):
     def of_member(
         self, owner: str, below: _Converter, attribute: str, node: ast.expr
     ) -> ast.expr:
-        """What a module in this one has, as an attribute of this one: `up_weight`."""
+        """Return an inner module's attribute as an attribute of this one: `up_weight`.
+
+        Raises a `Refusal` for a module without known parameters, or if the name is in use.
+        """
         known = below.attributes.get(attribute) or below.arguments.get(attribute)
         known = known or Attribute()
         if known.module is not None:
@@ -674,7 +711,7 @@ class _Reader(ast.NodeTransformer):
         return self.named(name, node)
 
     def takes(self, known: Attribute, below: _Converter) -> bool:
-        """Whether an attribute of a module in this one is called as the parameter of the constructor that it is."""
+        """Return whether an inner module's attribute may take the name of its constructor argument."""
         name = known.argument
         method = self.of.methods[self.name]
         kinds = (item.annotation for item in below.attributes.values())
@@ -694,7 +731,7 @@ class _Reader(ast.NodeTransformer):
 
 def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
     match made:
-        case ast.Call(ast.Name(given)) if given[:1].islower():  # of a parameter
+        case ast.Call(ast.Name(given)) if given[:1].islower():  # from a parameter
             hint = f"name the class in __init__: self.{name} = nn.GELU()"
             message = f"'self.{name}' is whatever '{given}' makes"
             return Refusal(node, message, hint)
@@ -717,7 +754,7 @@ INSTEAD = {
 
 
 def _instead_of(name: str, made: ast.expr) -> str:
-    """What to write in the place of a module that cannot be read."""
+    """Return a hint: code to write instead of a module that cannot be read."""
     calls = [node for node in ast.walk(made) if isinstance(node, ast.Call)]
     called_ = {
         (dotted_name(call.func) or "").rpartition(".")[2]: call for call in calls
@@ -734,7 +771,7 @@ def _instead_of(name: str, made: ast.expr) -> str:
 
 
 def _is_fixed(known: Attribute) -> bool:
-    """Whether an attribute of a module in another one is a constant, or None, that nobody passes."""
+    """Return whether an inner module's attribute is a constant or None that is never passed."""
     stated = known.annotation or known.module or known.argument
     return not stated and (known.default is not None or known.may_lack)
 
@@ -745,7 +782,7 @@ def _constant(known: Attribute, at: ast.expr) -> ast.expr:
 
 
 def _leave_out_defaults(call: ast.Call) -> None:
-    """Make `F.linear(x, weight)` of a layer without a bias, and let a stride of 1 be unsaid."""
+    """Drop arguments equal to defaults: `F.linear(x, weight)` for no bias, no stride of 1."""
     name = dotted_name(call.func) or ""
     while name.startswith("F.") and call.args and is_none(call.args[-1]):
         del call.args[-1]
@@ -767,7 +804,10 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
-    """The statements `weight = self.weight` and `p, eps = self.p, self.eps`, where these names are assigned nowhere else."""
+    """Return the statements `weight = self.weight` and `p, eps = self.p, self.eps`.
+
+    Their targets must not be assigned elsewhere.
+    """
     names = [node for node in ast.walk(method) if isinstance(node, ast.Name)]
     stored = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
 
@@ -792,7 +832,10 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
 def _rename_locals(
     function: ast.FunctionDef, read: Collection[str], made: Collection[ast.Name]
 ) -> None:
-    """Give locals that are called like an attribute another name; of a parameter nobody else can say which."""
+    """Rename locals with the name of an attribute; refuse parameters with such a name.
+
+    For a parameter it is ambiguous which of the two is meant.
+    """
     for item in parameters(function.args):
         if item.arg in read:
             message = f"'{item.arg}' is not 'self.{item.arg}' here"
@@ -808,13 +851,13 @@ def _rename_locals(
             node.id = new.get(node.id, node.id)
 
 
-# --- What a class says of its attributes.
+# --- Attributes: the statements of a class about them.
 
 
 def _attributes(
     owner: ast.ClassDef, init: ast.FunctionDef | None, sizes: "_Sizes | None" = None
 ) -> Iterator[tuple[str, Attribute]]:
-    """The attributes in the body of a class, and those that `__init__` assigns."""
+    """Yield the attributes in the body of a class, and those assigned by `__init__`."""
     found: dict[str, Attribute] = {}
     for item in owner.body:
         match item:
@@ -837,7 +880,7 @@ def _attributes(
                 found[name] = known._replace(may_lack=True)
                 continue
             new = _of_value(value, annotations, values, sizes)
-            if new.module is not None and name in before:  # it is one of two
+            if new.module is not None and name in before:  # one of two modules
                 either = ast.BoolOp(ast.Or(), [before[name], new.module])
                 new = new._replace(module=either)
             other = new.module is not None and name in changed
@@ -851,7 +894,10 @@ def _attributes(
 
 
 def _in_turn_of_parameters(names: list[str], init: ast.FunctionDef | None) -> list[str]:
-    """The attributes, those that are parameters of `__init__` in its order, so that a call of the class means the same of the op's module."""
+    """Sort the attributes that are parameters of `__init__` into its order.
+
+    So positional arguments mean the same for the class and for the op's module.
+    """
     given = [item.arg for item in parameters(init.args)] if init else []
     turns = {name: given.index(name) for name in names if name in given}
     turns |= {
@@ -865,7 +911,10 @@ def _in_turn_of_parameters(names: list[str], init: ast.FunctionDef | None) -> li
 
 
 def _changed(init: ast.FunctionDef) -> Iterator[str]:
-    """The attributes of which something is assigned, `self.down.weight = self.up.weight`: they are no more what made them."""
+    """Yield the attributes changed from outside, such as `down` in `self.down.weight = self.up.weight`.
+
+    The call that made them no longer describes them.
+    """
     for node in ast.walk(init):
         match node:
             case ast.Attribute(ctx=ast.Store()):
@@ -875,7 +924,7 @@ def _changed(init: ast.FunctionDef) -> Iterator[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What a statement of `__init__` makes an attribute of, with its value."""
+    """Yield the attributes a statement of `__init__` assigns, with their values."""
     match node:
         case ast.Assign(targets, value):
             for target in targets:
@@ -902,7 +951,7 @@ def _of_value(
     given: dict[str, ast.expr],
     sizes: "_Sizes",
 ) -> Attribute:
-    """What an attribute is that has this value."""
+    """Return the facts about an attribute from its value in `__init__`."""
     match value:
         case ast.Name(name) if name in annotations:
             whole = name if name not in sizes.last else ""
@@ -945,7 +994,7 @@ def _of_value(
 def size_relations(
     owner: ast.ClassDef, file: ast.Module, deep: int = 0
 ) -> dict[str, str]:
-    """`{'dim_4': 'dim * 4'}`, of the sizes that a class and the modules in it give their parameters."""
+    """Return relations between the sizes of parameters, inner modules included: `{'dim_4': 'dim * 4'}`."""
     init = _methods(owner).get("__init__")
     sizes = _Sizes(init)
     attributes = dict(_attributes(owner, init, sizes))
@@ -957,20 +1006,23 @@ def size_relations(
 
 
 def _is_frozen(parameter: ast.Call) -> bool:
-    """Whether it has no gradient: `nn.Parameter(torch.ones(n), requires_grad=False)`, which a state dict has as a buffer."""
+    """Return whether a parameter has no gradient: `nn.Parameter(torch.ones(n), requires_grad=False)`.
+
+    It is treated as a buffer.
+    """
     words = {item.arg: item.value for item in parameter.keywords}
     stated = words.get("requires_grad", [*parameter.args, None, None][1])
     return isinstance(stated, ast.Constant) and stated.value is False
 
 
 def constructor_names(owner: ast.ClassDef) -> tuple[str, ...]:
-    """What the constructor of a class takes, in its order."""
+    """Return the parameters of a class's constructor in order, without `self`."""
     init = _methods(owner).get("__init__")
     return tuple(item.arg for item in parameters(init.args))[1:] if init else ()
 
 
 def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
-    """The attributes that a class says it has; those of a module in it, `up_weight`, are none of its own."""
+    """Return the attributes a class declares, without those of inner modules (`up_weight`)."""
     return frozenset(dict(_attributes(owner, _methods(owner).get("__init__"))))
 
 
@@ -980,7 +1032,7 @@ def member_of(
     name: str,
     file: ast.Module,
 ) -> ast.ClassDef | None:
-    """The class of a module that is an attribute, with what the call that makes it gives; None where it is not known."""
+    """Return the class of a module attribute, with its arguments filled in; None if unknown."""
     known = attributes.get(name, Attribute())
     if known.may_lack or not isinstance(known.module, ast.Call):
         return None
@@ -991,16 +1043,16 @@ WORDS = {ast.Mult: "", ast.FloorDiv: "per_", ast.Add: "plus_", ast.Sub: "less_"}
 
 
 class _Sizes:
-    """What sizes are called in an `__init__`."""
+    """The names of sizes in an `__init__`."""
 
     def __init__(self, init: ast.FunctionDef | None) -> None:
         stores = _stores(init) if init else []
         self.last = {node.id: _place(node) for node in sorted(stores, key=_place)}
         taken = parameters(init.args) if init else []
         self.names = self.last.keys() | {item.arg for item in taken}
-        self.held: dict[str, list[ast.expr]] = {}  # by self
+        self.held: dict[str, list[ast.expr]] = {}  # attributes of self
         self.locals: dict[str, ast.expr] = {}
-        self.relations: dict[str, str] = {}  # `dim_4`: `4 * dim`
+        self.relations: dict[str, str] = {}  # `dim_4` -> `dim * 4`
         stored = _stored(init) if init else Counter[str]()
         for node in ast.walk(init) if init else ():
             for name, value in _assigned(node):
@@ -1010,7 +1062,10 @@ class _Sizes:
                     self.locals[name] = value
 
     def over_arguments(self, value: ast.expr) -> ast.expr | None:
-        """Arithmetic over the parameters of `__init__`, with what `self` and locals hold put in; None for anything else."""
+        """Return a value as arithmetic over the parameters of `__init__`; None for anything else.
+
+        Values held by `self` and by locals are put in.
+        """
         filling = _Filling({**self.locals})
         filling.held = {
             name: one for name, (one, *more) in self.held.items() if not more
@@ -1027,14 +1082,20 @@ class _Sizes:
         return found if known and _is_arithmetic(found, ast.Tuple) else None
 
     def owned(self, kind: str, tensor: ast.expr) -> ast.expr:
-        """`Parameter[out_features, in_features]`, the sizes where all of them have names or are numbers."""
+        """Return an annotation `Parameter[out_features, in_features]`.
+
+        The sizes are left out unless each of them is a name or a number.
+        """
         sizes = [self._called(item) for item in sizes_of(tensor, self.locals)]
         known = sizes and all(sizes)
         text = f"{kind}[{', '.join(sizes)}]" if known else kind
         return ast.parse(text, mode="eval").body
 
     def _called(self, node: ast.expr) -> str:
-        """`hidden`, `8`, `dim_4` of `4 * dim`; nothing for what is no such arithmetic, or could be another size of that name."""
+        """Return the name of a size: `hidden`, `8`, `dim_4` for `4 * dim`.
+
+        Empty for other expressions, and if another size could have the same name.
+        """
         match node:
             case ast.Name(name):
                 return "" if self.last.get(name, (0, 0)) > _place(node) else name
@@ -1064,7 +1125,7 @@ class _Sizes:
         return ""
 
 
-# --- How a class starts its parameters and buffers, in the words of torch.nn.init.
+# --- Initialization of parameters and buffers, in the words of torch.nn.init.
 
 FILLED = {
     "fill_": "constant",
@@ -1072,16 +1133,19 @@ FILLED = {
     "normal_": "normal",
     "uniform_": "uniform",
 }
-OTHERWISE = "?"  # in a way that none of these words says
+OTHERWISE = "?"  # none of these words describes it
 
 
 def starts(owner: ast.ClassDef, file: ast.Module, deep: int = 0) -> dict[str, str]:
-    """`{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`, of what `__init__` and the methods it calls on the way say; else `OTHERWISE`."""
+    """Return the initialization of each parameter: `{'weight': 'normal(0.0, 0.02)', 'bias': 'zeros'}`.
+
+    It is read from `__init__` and the methods it calls; `OTHERWISE` if unknown.
+    """
     made = _of_members(owner, file, deep) if deep < DEEPEST else {}
     said = _Starts(owner)
     said.run("__init__")
     made |= {name: _only(every) for name, every in said.made.items()}
-    for touched in said.touched:  # each of these parameters may be filled
+    for touched in said.touched:  # these parameters may be refilled
         below = f"{touched}_" if touched else ""
         names = [name for name in made if name == touched or name.startswith(below)]
         made |= dict.fromkeys(names, OTHERWISE)
@@ -1093,13 +1157,16 @@ def _only(every: set[str]) -> str:
     return next(iter(every)) if len(every) == 1 else OTHERWISE
 
 
-# What is read of a parameter without changing it.
+# Reading these attributes of a parameter does not change it.
 READ = {"shape", "size", "numel", "dim", "ndim", "device", "dtype", "requires_grad"}
 READ |= {"requires_grad_"}
 
 
 class _Starts(ast.NodeVisitor):
-    """Reads what statements make of parameters and fill them with; `touched` are those of which they do something else, "" for all."""
+    """A reader of statements that create and fill parameters.
+
+    `touched` are the parameters used in another way, "" for all of them.
+    """
 
     def __init__(self, owner: ast.ClassDef) -> None:
         self.methods = _methods(owner)
@@ -1111,7 +1178,7 @@ class _Starts(ast.NodeVisitor):
         self.touched: set[str] = set()
 
     def run(self, name: str) -> None:
-        """Read a method, such as `reset_parameters`."""
+        """Read a method, such as `reset_parameters`, once."""
         if name in self.methods and name not in self.running:
             self.running.append(name)
             for item in self.methods[name].body:
@@ -1128,7 +1195,7 @@ class _Starts(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         self.make(node)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if len(_path(target)) != 2:  # `self.weight` itself is made here
+            if len(_path(target)) != 2:  # except `self.weight` itself, created here
                 self.visit(target)
         if node.value:
             self.visit(node.value)
@@ -1156,7 +1223,7 @@ class _Starts(ast.NodeVisitor):
             ) and _path(owner)[0] == SELF:
                 self.touched.add(_attribute(owner))
             case ast.Attribute(ast.Name("self"), name):
-                self.run(name)  # others make a parameter or a module
+                self.run(name)  # others create a parameter or a module
             case callee if not filled and "_calculate_fan" not in ast.unparse(callee):
                 self.visit(callee)
             case _:
@@ -1185,20 +1252,20 @@ class _Starts(ast.NodeVisitor):
 
 
 def _freezes(call: ast.Call) -> bool:
-    """Whether `requires_grad_` is given anything but True."""
+    """Return whether `requires_grad_` has an argument other than True."""
     given = [*call.args, *(item.value for item in call.keywords)]
     return any(not isinstance(x, ast.Constant) or x.value is not True for x in given)
 
 
 def _asks_whether_there(test: ast.expr, name: str, known: Attribute) -> bool:
-    """Whether a test is that of an optional parameter: `self.bias is not None`, or `bias` of the constructor."""
+    """Return whether a test is about the presence of a parameter: `self.bias is not None`, or `bias`."""
     asked = [inner for inner in ast.walk(test) if isinstance(inner, ast.Attribute)]
     plain = isinstance(test, ast.Name) and known.may_lack
     return plain or name in map(_attribute, asked)
 
 
 def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
-    """How the modules in a module start their own."""
+    """Return the initialization of the parameters of inner modules."""
     attributes = dict(_attributes(owner, _methods(owner).get("__init__")))
     found = dict[str, str]()
     for name in attributes:
@@ -1209,7 +1276,7 @@ def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, s
 
 
 def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The tensors that a statement makes parameters or buffers of."""
+    """Yield the parameters and buffers a statement creates, with the tensor inside."""
     match node:
         case ast.Call(
             ast.Attribute(ast.Name("self"), word), [ast.Constant(str(name)), value, *_]
@@ -1223,7 +1290,7 @@ def _values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _inside(value: ast.expr) -> ast.expr:
-    """The tensor in `nn.Parameter(torch.ones(n))`, also where it is None else; any other value as it is."""
+    """Return the tensor in `nn.Parameter(torch.ones(n))`, also if it may be None; else the value."""
     match value:
         case ast.IfExp(_, one, ast.Constant(None)) | ast.IfExp(
             _, ast.Constant(None), one
@@ -1237,7 +1304,7 @@ def _inside(value: ast.expr) -> ast.expr:
 
 
 def _start_of(tensor: ast.expr) -> str:
-    """How what makes a tensor starts it; nothing for `torch.empty`, which somebody fills."""
+    """Return the initialization done by a constructor; "" for `torch.empty`, filled later."""
     match tensor:
         case ast.Call(callee, arguments):
             last = (dotted_name(callee) or "").rpartition(".")[2]
@@ -1261,7 +1328,10 @@ def _start_of(tensor: ast.expr) -> str:
 
 
 def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
-    """What `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)` fills, and with what."""
+    """Yield the parameter filled by `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)`.
+
+    With it comes the initialization.
+    """
     match call:
         case ast.Call(ast.Attribute(owner, last), arguments, keywords) if (
             last.endswith("_") and last != "requires_grad_"
@@ -1282,13 +1352,16 @@ WALKS |= {"children", "named_children", "state_dict", "load_state_dict"}
 
 
 def _attribute(node: ast.expr) -> str:
-    """`net_2_weight` of `self.net[2].weight.data`, as that is called in the op; nothing for what is no attribute."""
+    """Return the op's name for an attribute: `net_2_weight` for `self.net[2].weight.data`.
+
+    Empty if it is no attribute of `self`.
+    """
     first, *names = _path(node)
     return "_".join(name for name in names if name != "data") if first == SELF else ""
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:
-    """`self`, `net`, `2`, `weight` of `self.net[2].weight`."""
+    """Return the parts of a path: `self`, `net`, `2`, `weight` for `self.net[2].weight`."""
     match node:
         case ast.Attribute(value, name):
             return (*_path(value), name)
@@ -1306,7 +1379,7 @@ def _as_call(word: str, arguments: list[ast.expr], keywords: list[ast.keyword]) 
 
 
 def _number(node: ast.expr) -> str:
-    """A number as it is written, a root as a power: `math.sqrt(5)` is `5**0.5`."""
+    """Return the source of a number, a root as a power: `5**0.5` for `math.sqrt(5)`."""
     match node:
         case ast.Call(callee, [root]) if dotted_name(callee) == "math.sqrt":
             return f"{ast.unparse(root)}**0.5"

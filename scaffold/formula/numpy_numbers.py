@@ -1,7 +1,7 @@
-"""NumPy's maths of plain numbers -> that of Python: `np.sqrt(x.shape[-1])`, `np.pi`.
+"""NumPy's maths of plain numbers -> Python's `math`: `np.sqrt(x.shape[-1])`, `np.pi`.
 
-In: the syntax of a file. Out: the same, in which what NumPy computes of numbers alone is a function of `math`. Invariant: a call
-whose arguments may be tensors or arrays stays NumPy's.
+In: the syntax of a file. Out: the same, with functions of `math` for NumPy's functions of plain numbers. Invariant: a
+call stays NumPy's if an argument may be a tensor or an array.
 """
 
 import ast
@@ -28,7 +28,7 @@ NUMBERS = frozenset({"float", "int"})
 
 
 def with_math(module: ast.Module) -> ast.Module:
-    """The file with `math` for NumPy wherever that is the same."""
+    """Replace NumPy by `math` in a file wherever the result is the same."""
     aliases = {item.name for item in imported(module) if item.dotted == "numpy"}
     if not aliases or _binds_math(module):
         return module
@@ -39,7 +39,7 @@ def with_math(module: ast.Module) -> ast.Module:
 
 
 def _binds_math(module: ast.Module) -> bool:
-    """Whether `math` is something else in the file."""
+    """Return whether the file assigns `math`."""
     return any(
         isinstance(node, ast.Name) and node.id == "math" and _is_stored(node)
         for node in ast.walk(module)
@@ -51,7 +51,7 @@ def _is_stored(node: ast.Name) -> bool:
 
 
 class _Writer(ast.NodeTransformer):
-    """Replaces in one body, and with more names in the functions in it."""
+    """A replacement in one body; nested functions are visited with their own known numbers."""
 
     def __init__(self, aliases: set[str], known: set[str]) -> None:
         self.aliases, self.known = aliases, known
@@ -88,14 +88,14 @@ def _of_math(node: ast.expr, name: str) -> ast.expr:
 
 
 def _number_parameters(arguments: ast.arguments) -> Iterator[str]:
-    """The parameters that say that they are numbers."""
+    """Yield the parameters annotated as numbers."""
     for item in parameters(arguments):
         if isinstance(item.annotation, ast.Name) and item.annotation.id in NUMBERS:
             yield item.arg
 
 
 def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[str]:
-    """The names that are numbers wherever a body assigns them."""
+    """Return the names that are numbers at every assignment in a body."""
     found = set(known)
     stored: dict[str, list[ast.expr | None]] = {}
     for node in (inner for item in body for inner in ast.walk(item)):
@@ -117,7 +117,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
 
 
 def _stores(body: list[ast.stmt]) -> dict[str, int]:
-    """How often each name is assigned."""
+    """Count the assignments of each name."""
     found: dict[str, int] = {}
     for node in (inner for item in body for inner in ast.walk(item)):
         if isinstance(node, ast.Name) and _is_stored(node):
@@ -135,7 +135,7 @@ def _is_shape(value: ast.expr) -> bool:
 
 
 def _is_number(value: ast.expr, known: set[str], aliases: set[str]) -> bool:
-    """Whether an expression is sure to be a number of Python's."""
+    """Return whether an expression is surely a Python number."""
 
     def plain(item: ast.expr) -> bool:
         return _is_number(item, known, aliases)

@@ -1,13 +1,13 @@
-"""A formula as the user wrote it, as a function of its inputs that Python runs: with nothing that the parser rewrites.
+"""The user's formula as a function of its inputs, for Python to run, without the parser's rewrites.
 
-In: the `Text` of a formula that was parsed, the `Scope` of its names, the names of the inputs. Out: the lines of a function's body, ()
-where there are none. Invariant: the text is read as syntax, here as everywhere. What it may name is what a formula may name, also
-where the parser has left it out: it is to be run. Decorators that
-leave the values as they are, and annotations, are dropped, nothing else.
+In: the `Text` of a parsed formula, the `Scope` of its names, the names of the inputs. Out: the lines of a function's
+body, () if there are none. Invariant: the text is only read as syntax, here as everywhere. Since it will run, all of it
+may name only what a formula may name, even parts the parser dropped. Annotations, and decorators without effect on the
+values, are dropped, nothing else.
 
-A function of a file stands in a function that has the names of the file: its constants, its functions, its imports of PyTorch. What
-it imports from files beside it has the names that `user_functions` gave it. The methods of an `nn.Module` stand in a class without a
-base; what they read of `self` is given to an object of it.
+A function of a file is nested in a function that binds the names of the file: its constants, its functions, its imports
+of PyTorch. Imports from files beside it have the names given by `user_functions`. The methods of an `nn.Module` go into
+a class without a base; attributes they read of `self` are set on an instance.
 """
 
 import ast
@@ -42,7 +42,7 @@ from scaffold.formula.text import (
 )
 from scaffold.formula.user_functions import program_of_file
 
-# What text may call of Python's own: all that gives a value and does nothing else.
+# The builtins a text may call: those that return a value and have no side effect.
 PURE = BUILTINS | {"all", "any", "complex", "dict", "enumerate", "map", "reversed"}
 PURE |= {"set", "slice", "sorted", "str", "zip"}
 UNREAD = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
@@ -52,7 +52,10 @@ FILE, MODULE = "of_the_file", "module_of_the_file"
 def own_text(
     text: Text, scope: Scope, inputs: Sequence[str], after: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The body of a function of these inputs, of which a variadic one has a star; `after` are lines in place of its return."""
+    """Return the body of a function of these inputs; variadic inputs have a star.
+
+    The lines `after`, if any, replace its return. () if the text cannot be run.
+    """
     origin = text.origin
     if origin is None:
         module = parse_source(dedented(with_plain_newlines(text)))
@@ -75,7 +78,7 @@ def _of_file(
     inputs: Sequence[str],
     after: Sequence[str],
 ) -> tuple[str, ...]:
-    """A call of the file's function, in which the names of the file are what they are there."""
+    """Return a call of the file's function, nested with the names of its file; () if impossible."""
     definitions = origin.definitions.without(scope.imported - {function})
     entry = definitions.functions.get(function)
     if not isinstance(entry, ast.FunctionDef) or {FILE, MODULE} & {*inputs}:
@@ -87,7 +90,7 @@ def _of_file(
         return ()
     owner, _, method = function.rpartition(".")
     if owner and any(name.count(".") > 1 for name in names):
-        return ()  # it calls a module in it, which is read as a function
+        return ()  # an inner module is called, which is read as a function
     if owner:
         (layer,) = modules_named(origin.module, owner)
         body = [item for item in body if not _is_of(layer, item)]
@@ -108,13 +111,13 @@ def _of_file(
 
 
 def _is_of(layer: ast.ClassDef, item: ast.stmt) -> bool:
-    """Whether it is a method as the parser reads it: a function of what it reads of `self`."""
+    """Return whether a statement is a method in the parser's form, a function of its attributes."""
     named = isinstance(item, ast.FunctionDef)
     return named and item.name.startswith(f"{layer.name}.")  # type: ignore[attr-defined]
 
 
 def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
-    """A class with no base that has the methods among the names."""
+    """Return a class without a base, with the methods among the names."""
     methods = [
         copy.deepcopy(item)
         for item in layer.body
@@ -126,7 +129,7 @@ def _bare_layer(layer: ast.ClassDef, names: Collection[str]) -> ast.ClassDef:
 def _calls_of_layer(
     layer: ast.ClassDef, method: str, entry: ast.FunctionDef, inputs: Sequence[str]
 ) -> tuple[str, ...]:
-    """The lines that give an object its attributes and call its method; () where an attribute is not known."""
+    """Return lines to set attributes on an instance and call its method; () if one is unknown."""
     found = next(
         item
         for item in layer.body
@@ -147,7 +150,7 @@ def _calls_of_layer(
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
     }
     if given is None or not {*inputs} >= {*read} or not used <= held:
-        return ()  # what it reads is a module, or a number that the function computes
+        return ()  # a module, or a number computed by the parsed function
     return (
         f"{MODULE} = {FILE}()()",
         *(f"{MODULE}.{name} = {name}" for name in read),
@@ -156,7 +159,7 @@ def _calls_of_layer(
 
 
 def _defined(definitions: Definitions, names: Iterable[str]) -> list[ast.stmt]:
-    """What a file says of these names: constants, then functions."""
+    """Return the definitions of these names in a file: constants, then functions."""
     wanted = set(names)
     found: list[ast.stmt] = []
     for name, value in definitions.constants.items():
@@ -171,7 +174,7 @@ def _defined(definitions: Definitions, names: Iterable[str]) -> list[ast.stmt]:
 def _function(name: str, node: Defined) -> ast.stmt:
     if isinstance(node, ast.Lambda):
         return _named(name, node)
-    node.name = name  # of another file it has another one here
+    node.name = name  # imports from another file are renamed here
     return node
 
 
@@ -180,7 +183,7 @@ def _named(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
-    """How the function is called with the inputs that it has as parameters; None where it cannot be."""
+    """Return the arguments of a call with the inputs that are parameters; None if impossible."""
     names = {name.lstrip("*") for name in inputs}
     positional = [*arguments.posonlyargs, *arguments.args]
     given = []
@@ -196,13 +199,13 @@ def _arguments(arguments: ast.arguments, inputs: Sequence[str]) -> str | None:
 
 
 def _known(origin: Origin, names: Iterable[str]) -> dict[str, str]:
-    """The imports of a file among these names that are of PyTorch or `math`."""
+    """Return the file's imports of PyTorch or `math` among these names."""
     meant = origin.definitions.imports
     return {name: meant[name] for name in names if is_known(meant.get(name, ""))}
 
 
 def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
-    """The lines that bind them."""
+    """Yield the import statements of the known names."""
     for item in imported(origin.module) if known else ():
         if item.name in known:
             module, name, alias = item.binding
@@ -214,7 +217,10 @@ def _imports(origin: Origin, known: Collection[str]) -> Iterator[str]:
 
 
 def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
-    """The statements, of which the last one returns what it computes, or these lines in its place; [] where there are several."""
+    """Return the statements, with a `return` for a final expression, or with `after` as its replacement.
+
+    [] if there are several returns to replace.
+    """
     match without_docstring(body):
         case [*above, ast.Expr(value)]:
             body = [*above, ast.Return(value)]
@@ -227,7 +233,7 @@ def _returning(body: list[ast.stmt], after: Sequence[str]) -> list[ast.stmt]:
 
 
 def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> bool:
-    """Put lines in place of what a function, or a method, returns; whether there is one place for them."""
+    """Replace the return of a function or method by lines; return False if it has several returns."""
     nodes = (node for item in body for node in ast.walk(item))
     for node in nodes if after else ():
         if isinstance(node, ast.FunctionDef) and node.name == function:
@@ -237,7 +243,7 @@ def _ends_in(body: Sequence[ast.stmt], function: str, after: Sequence[str]) -> b
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a statement, but for the bodies of functions."""
+    """Yield the nodes of a statement, except those in bodies of nested functions."""
     yield node
     if not isinstance(node, ast.FunctionDef | ast.Lambda):
         for inner in ast.iter_child_nodes(node):
@@ -247,7 +253,7 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 def _written(
     body: Sequence[ast.stmt], known: dict[str, str], scope: Scope
 ) -> tuple[str, ...]:
-    """The lines, if they name no operator and no attribute that a formula may not name."""
+    """Return the statements as lines; () if a name in them is not allowed in a formula."""
     body = [_Bare().visit(item) for item in body]
     meanings = Meanings({**scope.meanings.imports, **known}, scope.meanings.own)
     nodes = [node for item in body for node in ast.walk(item)]
@@ -257,32 +263,32 @@ def _written(
 
 
 def _lines(body: Sequence[ast.stmt]) -> tuple[str, ...]:
-    """The statements as text, without what Python would run of a function's head."""
+    """Return the statements as text, without the parts of function heads Python would run."""
     bare = [_Bare().visit(item) for item in body]
     whole = ast.fix_missing_locations(ast.Module(bare, []))
     return tuple(ast.unparse(whole).split("\n")) if bare else ()
 
 
 def _stops_gradients(decorator: ast.expr) -> bool:
-    """Whether a decorator takes gradients off a function, which the parser lets it do."""
+    """Return whether a decorator is `no_grad`, which the parser allows."""
     return (dotted_name(decorator) or "").rpartition(".")[2] == "no_grad"
 
 
 def _is_unread(node: ast.AST) -> bool:
-    """Whether it is what no formula has."""
+    """Return whether a node is a dunder attribute or a statement no formula has."""
     if isinstance(node, ast.Attribute):
         return node.attr.startswith("__")
     return isinstance(node, UNREAD)
 
 
 def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> bool:
-    """Whether a name means something of Python's own that does more than give a value, by Python's own reading of names."""
+    """Return whether a name refers to a builtin with side effects, in Python's own scoping."""
     text = "\n".join(
         [f"def own({', '.join(inputs)}):", *(f" {line}" for line in lines)]
     )
     try:
         tables = [symtable(text, "<own>", "exec")] if lines else []
-    except SyntaxError:  # of what is no error to `ast`
+    except SyntaxError:  # some syntax errors are not found by `ast`
         return True
     while tables:
         table = tables.pop()
@@ -298,7 +304,10 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes decorators but `@torch.no_grad()`, and annotations off, which Python would run; gives what no user can write a name that Python takes."""
+    """Removes annotations and decorators, which Python would run, except `@torch.no_grad()`.
+
+    Names no user can write are replaced by identifiers.
+    """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         kept = [item for item in node.decorator_list if _stops_gradients(item)]

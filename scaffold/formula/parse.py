@@ -1,6 +1,7 @@
-"""Formula text -> graph: the statements that run, and the parser that the text is for; it judges names in `statements.py`.
+"""Parsing: formula text -> graph, by the parser for its kind of text.
 
-In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward is kept whole only for what no straight line says.
+In: `Text` and the `Scope` of its names. Out: a `Formula`. Invariant: a forward is kept whole only if straight-line
+statements cannot express it. Names are resolved in `statements.py`.
 """
 
 import ast
@@ -33,7 +34,7 @@ REASONS: dict[type[ast.AST], str] = {
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """The formula of a text; every problem of the text is reported."""
+    """Return the formula of a text, or report all its problems."""
     formula = _parsed(text, scope, graph)
     return replace(formula, own_text=partial(own_text, text, scope))
 
@@ -47,7 +48,8 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))
-        # Of a list that grows in a branch no straight line says what is in it.
+        # The elements of a list that grows in a branch are unknown in straight-line
+        # code.
         if any(map(_grows_a_list, straight)):
             straight = straightened(program.body)
         found = _reason(straight)
@@ -62,7 +64,7 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
 
 
 def _grows_a_list(item: ast.stmt) -> bool:
-    """Whether a list gets an element: one that is not written out, or has another name."""
+    """Return whether a statement grows a list, one that `straightened` left as it is."""
     match item:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(), name))):
             return name in ("append", "extend", "insert")
@@ -72,7 +74,7 @@ def _grows_a_list(item: ast.stmt) -> bool:
 
 
 def _reason(body: Sequence[ast.stmt]) -> ast.AST | None:
-    """The first thing, as it is read, that keeps the text from being straight-line maths."""
+    """Return the first node in reading order that is no straight-line maths, or None."""
     nodes = chain.from_iterable(map(ast.walk, body))
     found = (node for node in nodes if type(node) in REASONS)
     return min(found, key=_position, default=None)
@@ -82,14 +84,14 @@ def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-# --- A backward that returns its gradients, as functions do: `return grad_output * w, (grad_output * x).sum(0)`.
+# --- A backward that returns its gradients: `return grad_output * w, (grad_output * x).sum(0)`.
 
 
 def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
-    """The statements of a backward, with what it returns assigned to the gradients in the order of the inputs.
+    """Assign the returned values of a backward to the gradients, in the order of the inputs.
 
-    One that assigns them itself stays as it is; a None in what is returned belongs to an input that
-    has no gradient; where all that is returned are gradients, it is stated that one is None.
+    A backward that assigns them itself stays as it is. A returned None belongs to an input
+    without a gradient; if there are as many values as gradients, None is assigned to one.
     """
     last = body[-1] if body else None
     match last:
@@ -102,7 +104,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
             return body
     as_they_are = {item.id for item in values if isinstance(item, ast.Name)}
     if {*stored(body)} & {*targets} - as_they_are:
-        return body  # what it says beside its assignments is amiss
+        return body  # the assignments make the returned values ambiguous
     if all(_is_name(item, targets) or is_none(item) for item in values):
         return body
     whole = len(values) == 1 and isinstance(values[0], ast.Call)

@@ -1,7 +1,7 @@
-"""The statements of a formula that is an expression, a text of several lines, or a function of a file.
+"""The statements of a formula: of an expression, a text of several lines, or a function of a file.
 
-In: a `Text` and the `Scope` of its names. Out: a `Program`. Invariant: every position in it lies in the text that the
-program names, so that a complaint about a function that is called stands at that function's line.
+In: a `Text` and the `Scope` of its names. Out: a `Program`. Invariant: every position in it lies in the program's text,
+so that a problem in a called function is reported at that function's line.
 """
 
 import ast
@@ -49,17 +49,17 @@ from scaffold.formula.user_functions import (
 
 
 class Program(NamedTuple):
-    """Statements, and the text that their positions lie in."""
+    """Statements, and the text of their positions."""
 
     body: list[ast.stmt]
     text: Text
     comments: dict[int, tuple[str, ...]]
     problems: list[ScaffoldError]
-    others: frozenset[str] = frozenset()  # names of the file that are no constants
+    others: frozenset[str] = frozenset()  # non-constant names of the file
 
 
 def program_of(text: Text, scope: Scope) -> Program:
-    """Read a text; calls of functions of its file are replaced by what these do."""
+    """Return the statements of a text, with calls of its file's functions inlined."""
     if text.origin is not None:
         return _of_file(text, text.origin, scope)
     text = dedented(with_plain_newlines(text))
@@ -72,7 +72,7 @@ def program_of(text: Text, scope: Scope) -> Program:
 
 
 def _defines(item: ast.stmt) -> bool:
-    """Whether a statement gives a function a name."""
+    """Return whether a statement defines a function, by `def` or as a named lambda."""
     match item:
         case ast.FunctionDef() | ast.Assign([ast.Name()], ast.Lambda()):
             return True
@@ -82,7 +82,7 @@ def _defines(item: ast.stmt) -> bool:
 def _without_functions(
     module: ast.Module, text: Text, scope: Scope, problems: list[ScaffoldError]
 ) -> list[ast.stmt]:
-    """The statements of a text that defines functions, with what these do in the place of their calls."""
+    """Return the statements of a text that defines functions, with their calls inlined."""
     (node,) = ast.parse("def body(): pass").body
     assert isinstance(node, ast.FunctionDef)
     node.body = _returning(module.body) if scope.wants_result else module.body
@@ -104,7 +104,10 @@ def _without_functions(
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements, of which the last one is what the text computes: a call that stands alone is one of which nothing is wanted."""
+    """Turn a final expression into a `return`.
+
+    Any other call that stands alone is inlined without its value.
+    """
     match body:
         case [*above, ast.Expr(value) as last]:
             return [*above, ast.copy_location(ast.Return(value), last)]
@@ -139,7 +142,7 @@ def _of_file(text: Text, origin: Origin, scope: Scope) -> Program:
 def _with_functions_named(
     body: list[ast.stmt], inputs: Collection[str]
 ) -> list[ast.stmt]:
-    """`F.relu(x)` for `act(x)` below `act = F.relu`, where nothing else is called `act`."""
+    """Replace `act(x)` after `act = F.relu` by `F.relu(x)`, if `act` has one binding."""
     nodes = [node for item in body for node in ast.walk(item)]
     names = (node for node in nodes if isinstance(node, ast.Name))
     bound = [node.id for node in names if isinstance(node.ctx, ast.Store)]
@@ -160,7 +163,7 @@ def _with_functions_named(
 
 
 def _entry(origin: Origin, definitions: Definitions) -> Function:
-    """The function that is read, or all that the file does as one."""
+    """Return the function to read, or the whole file as one function."""
     if origin.function is not None:
         chosen = origin.definitions.functions[origin.function]
         return resolve(origin.function, chosen, definitions, called=False)
@@ -173,7 +176,7 @@ def _entry(origin: Origin, definitions: Definitions) -> Function:
 def _with_defaults(
     function: Function, names: Collection[str], report: Report
 ) -> list[ast.stmt]:
-    """The body in which parameters that are no inputs have their defaults."""
+    """Return the body with the defaults of parameters that are no inputs."""
     body, values = function.body, dict[str, ast.expr]()
     own = {item.arg for item in parameters(function.arguments)}
     for name, value in defaults(function.arguments).items():

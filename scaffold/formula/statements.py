@@ -1,8 +1,8 @@
-"""Python statements of a formula -> assignments and choices over its nodes.
+"""Statements: Python's statements of a formula -> assignments and choices over its nodes.
 
 In: the `Program` of a `Text` (an expression, or statements that end in a `return`) and the `Scope` of its names. Out: a
-`Formula`. Invariant: the text is never evaluated; whatever is not straight-line maths is an error at its place, and called
-what Python calls it.
+`Formula`. Invariant: the text is never evaluated; anything but straight-line maths is an error at its place, under
+Python's name for it.
 """
 
 import ast
@@ -25,12 +25,12 @@ from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
 from scaffold.primitives.calls import is_in_place
 
 SEVERAL_OUTPUTS = "the outputs have {}; what only the backward needs is no output: in the forward, y, rstd = kernel(x); return y"
-LONGEST = 40  # characters of a statement that is shown
+LONGEST = 40  # characters of a statement in a message
 LOOP = (
     "a loop",
     "loops stand in a forward alone; a function that has one is called by its name, with --import",
 )
-PLAIN_FORMS = {  # Python that formulas do without
+PLAIN_FORMS = {  # allowed forms for common Python
     "dict": NO_DICT,
     "map": "list the values: [f(a), f(b)], or of a tensor [f(t) for t in x.unbind(0)]",
     "itertools": "list the values: for i, j in ((0, 1), (1, 0)): ...",
@@ -60,12 +60,12 @@ KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
 
 
 def assigned(formula: Formula) -> frozenset[str]:
-    """The names that the statements of a formula assign."""
+    """Return the names the statements of a formula assign."""
     return written(*formula.statements)
 
 
 class StatementParser:
-    """Reads the statements of one program into a graph; collects problems rather than stopping at the first."""
+    """A parser of one program's statements into a graph; it collects all problems."""
 
     def __init__(
         self, text: Text, program: Program, scope: Scope, graph: Graph
@@ -75,10 +75,10 @@ class StatementParser:
         self.lines = program.text.value.split("\n")
         self.problems = list(program.problems)
         self.locals: set[str] = set()
-        self.written_out: set[str] = set()  # lists among them
-        self.keeps_text = False  # which runs as it stands
+        self.written_out: set[str] = set()  # the lists among them
+        self.keeps_text = False  # and runs it unchanged
         self.asserts = scope.kept
-        self.branches: dict[ast.If, Guarded] = {}  # optionals there after an `if`
+        self.branches: dict[ast.If, Guarded] = {}  # optionals present after an `if`
         self.expressions = CheckedExpressions(self, scope.optional, scope.tensors)
 
     def formula(self) -> Formula:
@@ -120,7 +120,7 @@ class StatementParser:
         )
 
     def _empty(self) -> ScaffoldError:
-        """The error of a text without statements, or with nothing but functions that it never calls."""
+        """Return the error for a text without statements, or with uncalled functions only."""
         message = "the formula is empty"
         hint = "write an expression, as in: 'x * torch.sigmoid(x)'"
         for item in [] if self.text.origin else parse_source(self.text).body:
@@ -134,26 +134,26 @@ class StatementParser:
         problem = ScaffoldError(message, self.place(node), hint)
         if str(problem) not in map(
             str, self.problems
-        ):  # an unrolled step says it again
+        ):  # an unrolled step repeats it
             self.problems.append(problem)
 
     def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:
-        """Note what is said of nodes."""
+        """Report a problem at each of several nodes."""
         for node, message, hint in named:
             self.fail(node, message, hint)
 
     def fail_without_result(self, last: ast.stmt) -> None:
-        """Note that the last statement returns no value."""
+        """Report that the last statement returns no value."""
         value = ast.unparse(last) if isinstance(last, ast.Expr) else "..."
         hint = f"end it with: return {value}"
         self.fail(last, "the formula returns nothing", hint)
 
     def place(self, node: ast.AST) -> Location:
-        """Where a node stands."""
+        """Return the place of a node in the text."""
         return place_in(self.program.text, node)
 
     def locate(self, wanted: Callable[[ast.AST], bool]) -> Location | None:
-        """The place of the first node of the syntax that is wanted."""
+        """Return the place of the first node for which `wanted` is true, or None."""
         nodes = [node for item in self.program.body for node in ast.walk(item)]
         found = [
             self.place(node)
@@ -163,7 +163,7 @@ class StatementParser:
         return min(found, key=lambda place: (place.line, place.column), default=None)
 
     def spelled(self, item: ast.Constant) -> str:
-        """A number as the user wrote it; any other literal as Python writes it."""
+        """Return a number as the user wrote it, any other literal as its `repr`."""
         if (
             isinstance(item.value, int | float | complex)
             and item.lineno == item.end_lineno
@@ -173,7 +173,7 @@ class StatementParser:
         return repr(item.value)
 
     def _above(self, item: ast.stmt) -> tuple[str, ...]:
-        """The comments of a line, for the first statement that comes of it."""
+        """Return the comments above a line, once, for its first statement."""
         return self.program.comments.pop(item.lineno, ())
 
     def _result(self, last: ast.Return | ast.Expr, present: Guarded) -> Node | None:
@@ -183,13 +183,13 @@ class StatementParser:
         return self.expressions.parse(last.value, present)
 
     def _block(self, body: list[ast.stmt], present: Guarded) -> tuple[Lines, Guarded]:
-        """The statements, and the optionals that are known to be there after them."""
+        """Return the statements, and the optionals known to be present after them."""
         found: list[Statement] = []
         outer, self.expressions.needed = self.expressions.needed, {}
         for item in body:
             statement = self._statement(item, present)
             checks, there = self._checks()
-            if there and isinstance(statement, Assign):  # what may not be absent
+            if there and isinstance(statement, Assign):  # with optionals asserted to be present
                 known = self._statement(item, present | there)
                 assert isinstance(known, Assign)
                 statement = replace(known, comments=statement.comments)
@@ -200,7 +200,7 @@ class StatementParser:
         return tuple(found), present
 
     def _checks(self) -> tuple[Lines, Guarded]:
-        """Asserts that the optionals are there which come with others, as only those were tested; and what is there then."""
+        """Return asserts for the optionals read untested, and the names present after them."""
         asked, there = self.expressions.needs()
         absent = self.graph.node("absent")
         return tuple(Assign(absent, check) for check in asked), there
@@ -212,7 +212,7 @@ class StatementParser:
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
         if isinstance(item, ast.Assign) and isinstance(statement, If):
-            statement = statement.body[-1]  # below what a comprehension draws
+            statement = statement.body[-1]  # below the random values drawn for a comprehension
         if isinstance(item, ast.Assert):
             return present | self.expressions.guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
@@ -245,7 +245,10 @@ class StatementParser:
         return None
 
     def _served(self, target: ast.expr) -> Guarded:
-        """The input whose gradient is assigned: `grad_bias` is asked for only where `bias` is there."""
+        """Return the input whose gradient is assigned.
+
+        `grad_bias` is computed only if `bias` is present.
+        """
         name = target.id if isinstance(target, ast.Name) else ""
         known = name in (self.scope.targets or ())
         return frozenset({name.removeprefix("grad_")} if known else ())
@@ -254,9 +257,9 @@ class StatementParser:
         self, item: ast.AugAssign, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
         operator = BINARY[type(item.op)]
-        self.expressions.parse(item.target, present)  # it is read, so it must be known
+        self.expressions.parse(item.target, present)  # it is read first
         target = self._target(item.target)
-        # `y += bias` of an optional bias is `if bias is not None: y += bias`.
+        # `y += bias` with an optional bias becomes `if bias is not None: y += bias`.
         name = self.expressions.absent_operand(item.value, present)
         if name is None or operator not in ("+", "-", "*"):
             return Assign(
@@ -281,7 +284,7 @@ class StatementParser:
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
-        self.locals |= {  # so that what reads its names is no further problem
+        self.locals |= {  # so that reads of its names cause no further problem
             node.id
             for node in ast.walk(item)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
@@ -345,7 +348,7 @@ class StatementParser:
             return
         message = f"unknown name '{node.id}'"
         if any(item.message == message for item in self.problems):
-            return  # said where it is read first
+            return  # reported at its first read
         hint = instead_of(node, self.program.body) or did_you_mean(node.id, known)
         several = [name for name in sorted(known) if name.startswith("grad_")]
         if node.id == "grad_output" and len(several) > 1:
@@ -355,19 +358,20 @@ class StatementParser:
         nothing = "no size is declared: x[N, D] declares two"
         hint = hint or (f"known here: {', '.join(sorted(known))}" if known else nothing)
         of_forward = not any(name.startswith("grad_") for name in known)
-        of_sizes = bool(known & self.scope.sizes.keys())  # a condition on them
+        of_sizes = bool(known & self.scope.sizes.keys())  # a condition on sizes
         if hint.startswith("known here") and of_forward and not of_sizes:
             hint += f"; if '{node.id}' is an input, name it among the inputs"
         self.fail(node, message, hint)
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
-        """Complain of a name that is read where only another branch assigns it."""
+        """Report names that are read where only another branch assigns them."""
         for found in self._unassigned(body):
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"
             message = f"'{name}' is not assigned where '{test}' is {truth}"
             hint = f"assign '{name}' in each branch"
-            # `if mode == "sum": y = ...`, where nothing assigns y in another mode.
+            # For example `if mode == "sum": y = ...`, without an assignment of y in
+            # other modes.
             asked, equals, _ = test.partition(" == ")
             if equals and asked in self.scope.names:
                 hint = (
@@ -394,7 +398,7 @@ class StatementParser:
 
 
 def _works_in_place(value: ast.expr) -> bool:
-    """Whether an expression is a call for its effect: `x.exp_()`."""
+    """Return whether an expression is a call for its effect: `x.exp_()`."""
     match value:
         case ast.Call(ast.Attribute(_, name)):
             return is_in_place(name)
@@ -402,7 +406,7 @@ def _works_in_place(value: ast.expr) -> bool:
 
 
 def words_on(item: ast.stmt) -> tuple[str, str | None]:
-    """What is wrong with a statement, and what to do."""
+    """Return the problem with a statement and a hint."""
     if isinstance(item, ast.Expr):
         return _of_expression(item.value)
     if isinstance(item, ast.Return):

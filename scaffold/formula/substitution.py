@@ -1,8 +1,8 @@
-"""Names in statements replaced by other names or by expressions, and whether that is safe: what is read, bound, and evaluated when.
+"""Substitution of names by names or expressions, and the conditions for it.
 
-In: statements of `ast`, and what their names stand for. Out: the same statements; which names some syntax reads and binds, and
-whether it matters when it is evaluated. Invariant: an expression that is put in keeps its own place in the file, a name takes
-the place of the one before it.
+In: statements of `ast`, and replacements of their names. Out: the same statements; the names some syntax reads and
+binds, and whether its order of evaluation matters. Invariant: a substituted expression keeps its own place in the file,
+a name takes the place of the one it replaces.
 """
 
 import ast
@@ -21,13 +21,13 @@ Part = TypeVar("Part", bound=ast.AST)
 
 
 def substituted(part: Part, values: Mapping[str, ast.expr]) -> Part:
-    """The part with what its names stand for."""
+    """Replace names by expressions in some syntax."""
     result: Part = _Substitution(values).visit(part)
     return result
 
 
 def renamed(part: Part, names: Mapping[str, str]) -> Part:
-    """The part with other names."""
+    """Rename names in some syntax, in place."""
     for node in ast.walk(part):
         if isinstance(node, ast.Name):
             node.id = names.get(node.id, node.id)
@@ -48,7 +48,7 @@ class _Substitution(ast.NodeTransformer):
 
 
 def named(name: str, value: ast.expr) -> ast.Assign:
-    """The assignment of a value to a name, at the place of the value."""
+    """Return the assignment of a value to a name, at the place of the value."""
     target = ast.copy_location(ast.Name(name, ast.Store()), value)
     return ast.copy_location(ast.Assign([target], value), value)
 
@@ -56,9 +56,11 @@ def named(name: str, value: ast.expr) -> ast.Assign:
 def versioned(
     body: list[ast.stmt], name: str, value: ast.expr, later: str, there: Names = NONE
 ) -> list[ast.stmt] | None:
-    """`x = x.float()` with what x stands for on the right, and another name from there on.
+    """Replace a reassigned parameter: `later = value.float()` for `x = x.float()`.
 
-    None where x is not assigned as a whole at first. The names of `there` are never None.
+    Before the assignment `name` is replaced by its value, from there on by the name `later`.
+
+    None if the first assignment is not of the whole name. Names in `there` are never None.
     """
     values = {name: value}
     at = next((k for k, item in enumerate(body) if name in stored([item])), None)
@@ -83,7 +85,7 @@ def versioned(
 def _versioned(
     item: ast.stmt, name: str, value: ast.expr, later: str, there: Names
 ) -> ast.stmt | None:
-    """The statement that assigns the name first; after a choice both of its branches have."""
+    """Return the first assignment of the name, renamed; for an `if` in both branches."""
     match item:
         case ast.Assign([ast.Name(found)], inner) if found == name:
             pass
@@ -113,7 +115,7 @@ def _chosen(
 
 
 def stored(body: Iterable[ast.AST]) -> list[str]:
-    """The names that statements bind to values, each once, those of functions in them left out."""
+    """Return the names statements bind to values, once each, without those in nested functions."""
     return list(dict.fromkeys(_stored(body)))
 
 
@@ -128,7 +130,7 @@ def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def reads(body: Sequence[ast.AST], name: str) -> int:
-    """How often a name is read; in a function or a loop more than once."""
+    """Count the reads of a name; reads in a function or a loop count more than once."""
     count = 0
     for item in body:
         if isinstance(item, ast.Name):
@@ -141,13 +143,13 @@ def reads(body: Sequence[ast.AST], name: str) -> int:
 
 
 def names_in(parts: Iterable[ast.AST]) -> set[str]:
-    """Every name in the parts."""
+    """Return every name in some syntax."""
     nodes = (node for part in parts for node in ast.walk(part))
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def is_simple(value: ast.expr) -> bool:
-    """Whether an expression may stand wherever its value is needed: a name, a literal, `torch.float32`."""
+    """Return whether an expression may be duplicated: a name, a literal, `torch.float32`."""
     match value:
         case ast.Name() | ast.Constant():
             return True
@@ -161,7 +163,7 @@ def is_simple(value: ast.expr) -> bool:
 
 
 def changes(parts: Sequence[ast.AST]) -> bool:
-    """Whether some part may change a tensor in place."""
+    """Return whether some part may change a tensor in place."""
     return any(_changes(node) for part in parts for node in ast.walk(part))
 
 
@@ -179,7 +181,7 @@ def _changes(node: ast.AST) -> bool:
 
 
 def is_random(parts: Sequence[ast.AST]) -> bool:
-    """Whether some part draws random numbers."""
+    """Return whether some part draws random numbers."""
     nodes = (node for part in parts for node in ast.walk(part))
     callees = (node.func for node in nodes if isinstance(node, ast.Call))
     return any(
@@ -188,5 +190,5 @@ def is_random(parts: Sequence[ast.AST]) -> bool:
 
 
 def is_pure(parts: Sequence[ast.AST]) -> bool:
-    """Whether it makes no difference when the parts are evaluated."""
+    """Return whether the parts may be evaluated at any time, without in-place changes or randomness."""
     return not changes(parts) and not is_random(parts)

@@ -1,8 +1,8 @@
-"""Formula text with its place, and the names that it may read.
+"""Formula text with its place, and the scope of its names.
 
-In: what stands after `--forward`, in a TOML value or in `@file.py:function`. Out: `Text` that maps any of its
-positions back to where the user wrote it; the `Scope` of its names. Invariant: text is read as syntax; nothing is imported or
-run. What is no name of a scope is unknown to its formula, unless it assigns it.
+In: the text after `--forward`, in a TOML value or in `@file.py:function`. Out: `Text`, which maps its positions back to
+the user's source; the `Scope` of its names. Invariant: text is read as syntax; nothing is imported or run. A name
+outside the scope is unknown to the formula, unless the formula assigns it.
 """
 
 import ast
@@ -20,11 +20,11 @@ BUILTINS = frozenset(
     {"abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max"}
     | {"min", "pow", "range", "round", "sum", "tuple"}
 )
-TAKEN = RESERVED | BUILTINS | frozenset(WELL_KNOWN)  # what no new name may be
+TAKEN = RESERVED | BUILTINS | frozenset(WELL_KNOWN)  # unavailable as new names
 
 
 class Origin(NamedTuple):
-    """The file that a text is a function of; without a function the text is all that the file does."""
+    """The file of a text: the text is a function of it, or without a function all its statements."""
 
     source: str
     module: ast.Module
@@ -34,9 +34,10 @@ class Origin(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Source text and where it begins; `indent` columns were cut from every line after the first.
+    """Source text and its beginning; `indent` columns were cut from every line after the first.
 
-    From the lines of `files`, counted from 0, on it is the text of other files, in their order.
+    Each entry of `files` is a line, counted from 0, and the path of the file whose text starts
+    there.
     """
 
     value: str
@@ -47,31 +48,34 @@ class Text(NamedTuple):
 
     @property
     def is_function(self) -> bool:
-        """Whether it is the body of a function, in which an expression alone gives no value."""
+        """Return whether it is a function body, in which a final expression is not the result."""
         return self.origin is not None and self.origin.function is not None
 
     def place(self, line: int, column: int) -> Location:
-        """The place of a position, line and column counted from 0."""
+        """Return the place of a position, given by line and column from 0."""
         for first, path in reversed(self.files):
             if line >= first:
                 return Location(path, line - first + 1, column + 1)
         return self.location.shifted(line, column + (self.indent if line else 0))
 
 
-LONG = 60  # characters of a line that a hint shows
-LONG_NUMBER = re.compile(r"(?<![\w.])\d(?:_?\d){4299,}")  # which Python does not read
+LONG = 60  # characters of a line in a hint
+LONG_NUMBER = re.compile(r"(?<![\w.])\d(?:_?\d){4299,}")  # too long for Python to read
 TOO_LARGE = "the number is larger than any float"
 
 
 def long_number(text: str, error: Exception) -> tuple[int, int] | None:
-    """Return the line and column, from 0, of a number that is too long for Python, if an error is of that."""
+    """Return the line and column, from 0, of a number too long for Python, else None.
+
+    None if the error has another cause.
+    """
     found = LONG_NUMBER.search(text) if "(4300 digits)" in str(error) else None
     before = text[: found.start()].split("\n") if found else []
     return (len(before) - 1, len(before[-1])) if before else None
 
 
 def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
-    """Python's own complaint, at its place in the user's text."""
+    """Return Python's syntax error as an error at its place in the user's text."""
     if found := long_number(text.value, error):
         return ScaffoldError(TOO_LARGE, text.place(*found), "infinity is math.inf")
     place = text.place((error.lineno or 1) - 1, max((error.offset or 1) - 1, 0))
@@ -79,7 +83,7 @@ def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
     return ScaffoldError(message, place, _mended(text, error))
 
 
-# What word processors, papers and other languages write for an operator or a quote.
+# Characters of word processors, papers and other languages for operators and quotes.
 PAIRS = "−- –- ×* ·* ÷/ ’' ‘' “\" ”\" ≤<= ≥>= ≠!= ²**2 ³**3"
 PLAIN = {ord(pair[0]): pair[1:] for pair in PAIRS.split()}
 NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -87,7 +91,7 @@ FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)(?=[A-Za-z_(])")  # 2x, 2(x + 1)
 
 
 def _mended(text: Text, error: SyntaxError) -> str:
-    """What to do about text that is no Python: the line as it may be meant, or else to mend it."""
+    """Return a hint for invalid Python: the line as probably meant, or else to mend it."""
     lines = text.value.split("\n")
     number = (error.lineno or 1) - 1
     line = lines[number].strip() if number < len(lines) else ""
@@ -103,7 +107,10 @@ def _mended(text: Text, error: SyntaxError) -> str:
 
 
 def _of_each_element(line: str) -> str:
-    """`(x > 0) & (y > 0)` of `x > 0 && y > 0`, whose operands are what those of `and` are."""
+    """Rewrite `x > 0 && y > 0` as `(x > 0) & (y > 0)`.
+
+    The operands of `&&` are taken to be those of `and`.
+    """
     try:
         tree = ast.parse(line.replace("&&", " and ").replace("||", " or "))
         return ast.unparse(_BitByBit().visit(tree))
@@ -112,7 +119,7 @@ def _of_each_element(line: str) -> str:
 
 
 class _BitByBit(ast.NodeTransformer):
-    """Puts `&` in the place of `and`, and `|` of `or`."""
+    """A replacement of `and` by `&`, and of `or` by `|`."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
@@ -132,7 +139,7 @@ def _is_python(text: str) -> bool:
 
 
 def parse_source(text: Text) -> ast.Module:
-    """Parse with `ast`, or say where the text is not Python."""
+    """Parse a text with `ast`; raise an error at the place of invalid Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -148,7 +155,7 @@ def parse_source(text: Text) -> ast.Module:
 
 
 class _Asserting(ast.NodeTransformer):
-    """Writes `assert test, message` for `torch._assert(test, message)`, which a tracer sees."""
+    """A replacement of `torch._assert(test, message)`, for tracers, by `assert test, message`."""
 
     def visit_Expr(self, item: ast.Expr) -> ast.stmt:
         match item.value:
@@ -160,13 +167,13 @@ class _Asserting(ast.NodeTransformer):
 
 
 def check_depth(tree: ast.AST, text: Text) -> None:
-    """Refuse what is nested so deeply that Python gives up on it."""
+    """Raise an error if the syntax is nested too deeply for Python."""
     if _depth(tree) > DEEPEST:
         raise _too_deep(text)
 
 
 def _depth(tree: ast.AST) -> int:
-    """How deep the syntax is nested; a sum of a hundred terms is a hundred deep."""
+    """Return the nesting depth of the syntax; a sum of a hundred terms is a hundred deep."""
     deepest, level = 0, [tree]
     while level:
         deepest += 1
@@ -180,26 +187,26 @@ def _too_deep(text: Text) -> ScaffoldError:
 
 
 def place_in(text: Text, node: ast.AST) -> Location:
-    """Where the user wrote what a node was read from."""
+    """Return the user's place for a node."""
     line = getattr(node, "lineno", 1) - 1
     prefix = text.value.split("\n")[line].encode()[: getattr(node, "col_offset", 0)]
     return text.place(line, len(prefix.decode(errors="replace")))
 
 
 class Refusal(Exception):
-    """What cannot be put in place of a call, at the node that is to blame."""
+    """A call that cannot be inlined, or other unsupported syntax, at the node at fault."""
 
     def __init__(self, node: ast.AST, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.node, self.message, self.hint = node, message, hint
 
     def within(self, text: Text) -> ScaffoldError:
-        """The problem, where the node stands in its text."""
+        """Return the problem at the place of its node in a text."""
         return ScaffoldError(self.message, place_in(text, self.node), self.hint)
 
 
 def with_plain_newlines(text: Text) -> Text:
-    """The text with the newlines that Python counts, and no others."""
+    """Return the text with `\n` for every kind of newline counted by Python."""
     value = text.value.replace("\r\n", "\n").replace("\r", "\n")
     return text if value == text.value else text._replace(value=value)
 
@@ -220,7 +227,10 @@ def dedented(text: Text) -> Text:
 
 
 class Meanings(NamedTuple):
-    """What names stand for: imports, by their dotted names; and values of the user's own, whose attributes nobody knows."""
+    """The meanings of names: imports, by dotted names, and the user's own values.
+
+    Attributes of the user's own values are unknown.
+    """
 
     imports: Mapping[str, str] = {}
     own: frozenset[str] = frozenset()
@@ -233,10 +243,12 @@ NO_SIZES: Mapping[str, str] = {}
 class Scope(NamedTuple):
     """The names a formula may read.
 
-    `optional` ones may be None for a call; `targets` are the gradients that a whole backward assigns, or returns in this order;
-    `tensors` cannot be called, and some of them are `variadic`. Where code may be `kept`, loops are no problem. What is `imported` is called, also where
-    the formula's own file defines it; what is `hidden` is imported under a name that the op assigns. `choices` are all the
-    values that some may have; `meanings` say which names are imports; `sizes` how the declared dims are read.
+    `optional` names may be None for a call; `targets` are the gradients of a whole backward,
+    assigned by it or returned in this order; `tensors` cannot be called, and some of them are
+    `variadic`. If code may be `kept`, loops are allowed. `imported` functions stay calls, even
+    if the formula's own file defines them; `hidden` names are imports with the name of a
+    gradient. `choices` are all the possible values of some names; `meanings` tell which names
+    are imports; `sizes` map declared dims to expressions.
     """
 
     names: frozenset[str]
@@ -249,14 +261,14 @@ class Scope(NamedTuple):
     hidden: frozenset[str] = frozenset()
     choices: Mapping[str, Collection[object]] = NO_CHOICES
     meanings: Meanings = Meanings()
-    sizes: Mapping[str, str] = NO_SIZES  # a dim that is declared -> how it is read
+    sizes: Mapping[str, str] = NO_SIZES  # a declared dim -> the expression to read it
 
     @property
     def wants_result(self) -> bool:
-        """Whether the formula returns something: a whole backward assigns its targets."""
+        """Return whether the formula returns a result; a whole backward assigns its targets."""
         return self.targets is None
 
     @property
     def outer(self) -> frozenset[str]:
-        """The names that mean something outside: those that can be read, and the targets."""
+        """Return the names with a meaning outside: the readable ones, and the targets."""
         return self.names.union(self.targets or ())

@@ -1,9 +1,9 @@
-"""The functions of a user's file, as formula text, with what they use of the files beside it and the comments in them.
+"""Functions of a user's file as formula text, with their imports from files beside it and their comments.
 
-In: the text of a file and the name of a function; a way to read files. Out: its `FunctionText`, which says what the file it stands in imports
-for it; of a method, the function that the user would write in its place; comments by the statement that they belong to.
-Invariant: files are read as syntax; nothing is imported or run. Of `self` only attributes become parameters; what a method
-calls is named, since nothing says what that computes.
+In: the text of a file and the name of a function; a way to read files. Out: its `FunctionText`, with the imports of the
+file it needs; for a method, a hint with the equivalent function; comments by their statement. Invariant: files are read
+as syntax; nothing is imported or run. Only attributes of `self` become parameters; methods it calls are named in the
+hint, since nothing is known about their result.
 """
 
 import ast
@@ -52,11 +52,11 @@ from scaffold.formula.text import (
 )
 
 ReadFile = Callable[[str], str]
-OWN = ("self", "cls", "ctx")  # first parameters that hold what is no argument
+OWN = ("self", "cls", "ctx")  # first parameters of methods, no arguments of the formula
 
 
 class FunctionText(NamedTuple):
-    """A function of the user's: its body, its parameters and the file's imports that it uses."""
+    """A user's function: its body, its parameters and the file's imports it uses."""
 
     text: Text
     parameters: tuple[str, ...]
@@ -73,15 +73,16 @@ def function_in(
     read: ReadFile | None = None,
     inputs: frozenset[str] = frozenset(),
 ) -> FunctionText:
-    """The function of a file that a reference `@path:function` names.
+    """Return the function of a file named by a reference `@path:function`.
 
-    Without a name it is the only function of the file, the one called like its `role` (forward, backward), or the only
-    one that no other calls; a file without functions is one body. Functions that come from `elsewhere` stay calls; those
-    of files of the same package are read by `read`. Numbers among the `inputs` of an nn.Module are given, not computed.
+    Without a name it is the only function of the file, the function named like its `role`
+    (forward, backward), or the only one not called by others; a file without functions is one
+    body. Functions imported from `elsewhere` stay calls; `read` reads the files of the same
+    package. Numbers among the `inputs` of an nn.Module are parameters, not computed.
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
-    if role != "samples":  # which stand in a test as they are written
+    if role != "samples":  # these are copied into a test
         module = with_patterns_written_out(with_math(module), elsewhere)
     if role == "forward" and modules_named(module, function):
         module = with_layer_names(module)
@@ -118,7 +119,7 @@ def function_in(
 def _of_module(
     module: ast.Module, function: str | None, text: Text, inputs: frozenset[str]
 ) -> ModuleForward | None:
-    """The forward of an nn.Module that a reference names, if it is one."""
+    """Return the forward of an nn.Module named by a reference, or None if it is no module."""
     named = modules_named(module, function)
     if len(named) > 1:
         hint = f"name one of them: '@{text.location.source}:{named[0].name}'"
@@ -133,7 +134,7 @@ def _of_module(
 def _with_other_files(
     origin: Origin, text: Text, names: Collection[str], read: ReadFile
 ) -> Origin:
-    """The same with what its names mean in other files of the package."""
+    """Add the definitions its names have in other files of the package."""
     others = OtherFiles(text, origin.module, read)
     meanings = others.meanings(names)
     if not meanings:
@@ -150,7 +151,7 @@ def _with_other_files(
 
 
 def docstring_of(text: Text) -> str | None:
-    """The first paragraph of what the function says of itself that a text is the body of."""
+    """Return the first paragraph of the docstring of a text's function, or None."""
     origin = text.origin
     for item in origin.module.body if origin else ():
         if (
@@ -163,14 +164,14 @@ def docstring_of(text: Text) -> str | None:
 
 
 def _body_of(function: ast.FunctionDef, lines: Sequence[str], text: Text) -> Text:
-    """The statements of a function, as they stand."""
+    """Return the statements of a function as text."""
     body = without_docstring(function.body)
     if not body:
         message = f"function '{function.name}' has no body"
         place = place_in(text, function)
         raise ScaffoldError(message, place, "end it with: return ...")
     first, last = lines_of(body, lines, function.lineno)
-    start = body[0].lineno - 1  # of the first statement: def f(x): return x
+    start = body[0].lineno - 1  # the line of the first statement: def f(x): return x
     indent = len(lines[start].encode()[: body[0].col_offset].decode())
     found = [_without_indent(line, indent) for line in lines[first:last]]
     found[start - first] = lines[start][indent:]
@@ -195,14 +196,14 @@ def _whole_file(
 
 
 def program_of_file(module: ast.Module) -> list[ast.stmt]:
-    """The statements of a file without functions, imports and docstring apart."""
+    """Return the statements of a file without functions, imports and docstring left out."""
     skipped = (ast.Import, ast.ImportFrom)
     body = [item for item in module.body if not isinstance(item, skipped)]
     return without_docstring(body)
 
 
 def _without_indent(line: str, indent: int) -> str:
-    """A line of a body; a comment, or the middle of a statement, may stand further left."""
+    """Cut the indent of a line; comments and continuation lines may be indented less."""
     own = len(line) - len(line.lstrip())
     return line[min(indent, own) :] if line.strip() else ""
 
@@ -266,9 +267,10 @@ def _parameters(
 def _names_needed(
     function: ast.FunctionDef, role: str, definitions: Definitions
 ) -> set[str]:
-    """The names of the file that a function and those that it calls read, but for those that every formula has.
+    """Return the names of the file that a function and its callees read.
 
-    A function that makes samples stands in a test as it is written, so it needs all that it names.
+    Names every formula has are left out. A function for samples is copied into a test, so it
+    needs all names in it.
     """
     if role == "samples":
         return names_in([function])
@@ -277,7 +279,7 @@ def _names_needed(
 
 
 def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Binding, ...]:
-    """The file's imports of some names."""
+    """Return the file's imports of some names; raise an error for a relative import."""
     found: dict[str, Binding] = {}
     for item in imported(origin.module):
         if item.name not in names:
@@ -292,7 +294,7 @@ def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Bindin
 
 
 def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -> None:
-    """Refuse a function with a decorator that may change values."""
+    """Raise a `Refusal` if a decorator may change the function's values."""
     decorator = effective_decorator(function, imports)
     if decorator is not None:
         message = f"a decorator may change what '{shown}' computes"
@@ -303,7 +305,7 @@ def check_decorators(function: ast.FunctionDef, shown: str, imports: Meanings) -
 def method_called(
     wanted: str, role: str, module: ast.Module
 ) -> tuple[str, ast.FunctionDef] | None:
-    """The class and the method that `forward`, `Norm` or `Norm.forward` means in a file."""
+    """Return the class and the method meant by `forward`, `Norm` or `Norm.forward`, or None."""
     for owner, method in _methods(module):
         if wanted in (method.name, f"{owner}.{method.name}"):
             return owner, method
@@ -321,11 +323,11 @@ def _methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def as_function(method: ast.FunctionDef) -> str:
-    """What to write in place of a method, as a hint."""
+    """Return a hint: the function to write instead of a method."""
     names = [item.arg for item in parameters(method.args)]
     own = names[0] if names and names[0] in OWN else ""
     given = names[1:] if own else names
-    if own == "ctx":  # of an autograd.Function
+    if own == "ctx":  # a method of an autograd.Function
         listed = ", ".join(given)
         return f"write a function without ctx: def {method.name}({listed})"
     read = sorted(_reads(method, own), key=lambda node: (node.lineno, node.col_offset))
@@ -338,7 +340,7 @@ def as_function(method: ast.FunctionDef) -> str:
 
 
 def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
-    """The attributes of `self` in a method."""
+    """Yield the attributes of `self` in a method."""
     for node in ast.walk(method):
         match node:
             case ast.Attribute(ast.Name(name)) if name == own:
@@ -348,7 +350,7 @@ def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:
 def comments_inside(
     source: str, bodies: Iterable[Sequence[ast.stmt]]
 ) -> dict[int, tuple[str, ...]]:
-    """The comments of several bodies of a text by line, each with what stands right above its first statement."""
+    """Return the comments of several bodies by line, with those right above each body."""
     lines = source.split("\n")
     found: dict[int, tuple[str, ...]] = {}
     for body in bodies if "#" in source else ():
@@ -363,7 +365,10 @@ def comments_inside(
 def lines_of(
     body: Sequence[ast.stmt], lines: Sequence[str], least: int = 0
 ) -> tuple[int, int]:
-    """Where a body begins and ends, counted from 0, with the comments right above it that stand below `least`."""
+    """Return the first and last line of a body, from 0, with the comments right above it.
+
+    Comments at or above line `least` are left out.
+    """
     first = body[0].lineno - 1
     while first > least and lines[first - 1].lstrip().startswith("#"):
         first -= 1
@@ -371,7 +376,7 @@ def lines_of(
 
 
 def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str, ...]]:
-    """Comments by the line (from 1) of the statement that they stand above or end."""
+    """Return comments by the line (from 1) of the statement below or around them."""
     if "#" not in source:
         return {}
     spans = [
@@ -387,7 +392,7 @@ def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str
 
 
 def _owner(line: int, spans: list[tuple[int, int]]) -> int | None:
-    """The innermost statement around the comment's line, else the next one below."""
+    """Return the first line of the innermost statement around a comment, else of the next one below."""
     around = [first for first, last in spans if first <= line <= last]
     below = [first for first, _ in spans if first > line]
     if not around:
@@ -402,7 +407,7 @@ def _end(first: int, spans: list[tuple[int, int]]) -> int:
 
 
 def _is_compound(first: int, spans: list[tuple[int, int]]) -> bool:
-    """Whether other statements lie inside the one that starts at `first`."""
+    """Return whether the statement at line `first` contains others."""
     return any(first < start <= _end(first, spans) for start, _ in spans)
 
 
@@ -412,17 +417,17 @@ def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     ]
 
 
-# --- Functions and constants that a file imports from files beside it: `from .helpers import gate`.
+# --- Functions and constants imported from files beside it: `from .helpers import gate`.
 #
-# A file is found as Python would find it, in the same package, and never above it; positions in it are those of its own lines. What is
-# taken from another file means there what it means here: its constants are written out, and the functions that it calls come with it,
-# under names that no user can write (`ops/helpers.py.gate`).
+# A file is located by Python's rules, in the same package, and never above it; positions in it are its own. A
+# definition from another file keeps its meaning: its constants are written out, and its callees come with it, under
+# names no user can write (`ops/helpers.py.gate`).
 
 PACKAGE = "__init__.py"
 
 
 class Meaning(NamedTuple):
-    """What a name of another file stands for: one of the two."""
+    """The meaning of a name in another file: a function or a constant."""
 
     function: Defined | None = None
     constant: ast.expr | None = None
@@ -435,22 +440,22 @@ class _File(NamedTuple):
 
 
 def is_relative(item: Imported) -> bool:
-    """Whether an import is from a file of the same package."""
+    """Return whether an import is from a file of the same package."""
     return isinstance(item.statement, ast.ImportFrom) and item.statement.level > 0
 
 
 class OtherFiles:
-    """Reads the files that a file imports from, each once."""
+    """A reader of imported files, each read once."""
 
     def __init__(self, text: Text, module: ast.Module, read: ReadFile) -> None:
         self.text, self.read = text, read
-        self.functions: dict[str, Defined] = {}  # those that others call, by their keys
+        self.functions: dict[str, Defined] = {}  # by key; called by others
         path = PurePosixPath(text.location.source)
         self.files = {path: _file(path, module)}
         self.main = path
 
     def meanings(self, names: Collection[str]) -> dict[str, Meaning]:
-        """What the relative imports of the first file mean by these names."""
+        """Return the meanings of these names in the relative imports of the first file."""
         file = self.files[self.main]
         return {
             name: self._meaning(file, item)
@@ -461,7 +466,7 @@ class OtherFiles:
     def _meaning(
         self, file: _File, item: Imported, through: tuple[Imported, ...] = ()
     ) -> Meaning:
-        """What an import stands for, through those of the files between."""
+        """Resolve an import, through re-exports in other files."""
         statement = item.statement
         assert isinstance(statement, ast.ImportFrom)
         if item in through:
@@ -482,7 +487,7 @@ class OtherFiles:
         raise ScaffoldError(message, place_in(self.text, statement), hint)
 
     def _function(self, file: _File, name: str) -> Defined:
-        """A function in which the names of its file are told apart from those of any other."""
+        """Return a copy of a function with its file's names resolved, unique among files."""
         key = f"{file.path}.{name}"
         if key not in self.functions:
             node = copy.deepcopy(file.definitions.functions[name])
@@ -496,7 +501,10 @@ class OtherFiles:
         return self.functions[key]
 
     def key(self, file: _File, name: str) -> str | ast.expr | None:
-        """What stands for a name of a file: the key of a function, a constant; None for any other name."""
+        """Return the replacement for a name of a file, or None.
+
+        It is the key of a function, or the expression of a constant.
+        """
         if name in file.definitions.functions:
             self._function(file, name)
             return f"{file.path}.{name}"
@@ -510,7 +518,7 @@ class OtherFiles:
         )
 
     def _path(self, path: PurePosixPath, statement: ast.ImportFrom) -> PurePosixPath:
-        """The file that a relative import is from."""
+        """Return the path of a relative import's file; raise an error if there is none."""
         folder = path.parent
         for _ in range(statement.level - 1):
             if not folder.name or not self._is_there(folder / PACKAGE):
@@ -537,11 +545,11 @@ class OtherFiles:
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
-            return True  # which is told where it is read
+            return True  # the error is reported when it is read
         return True
 
     def _loaded(self, path: PurePosixPath, statement: ast.ImportFrom) -> _File:
-        """A file, with its text below those that were read before."""
+        """Read a file and append its text to those read before."""
         if path in self.files:
             return self.files[path]
         try:
@@ -576,7 +584,7 @@ def _relative_imports(module: ast.Module) -> Iterator[Imported]:
 
 
 class _Elsewhere(NameResolver):
-    """Tells the names of a function of another file apart; its locals keep their names."""
+    """A resolver of names in a function of another file; its locals keep their names."""
 
     def __init__(self, files: OtherFiles, file: _File) -> None:
         super().__init__(file.definitions, {}, "")

@@ -1,11 +1,11 @@
-"""A forward with loops is checked, and kept as text: autograd differentiates it.
+"""A forward with loops, checked and kept as text for autograd to differentiate.
 
-In: `Text` and the `Scope` of its names. Out: a `Formula` that holds the text as it is, every expression in it, and a sketch of what
-it does to its names. Invariant: whatever acts on anything but tensors and lists of the forward's own is an error at its
+In: `Text` and the `Scope` of its names. Out: a `Formula` with the text unchanged, every expression in it, and a sketch
+of its effect on names. Invariant: an operation on anything but tensors and the forward's own lists is an error at its
 place.
 
-The sketch is for questions about memory and kinds of values alone: a loop is a branch that runs twice, an append assigns
-the list anew, a return assigns nothing.
+The sketch only answers questions about memory and kinds of values: a loop is a branch with its body twice, an append
+assigns the list anew, a return assigns nothing.
 """
 
 import ast
@@ -37,22 +37,23 @@ ITERATED = frozenset({"enumerate", "reversed", "zip"})
 SAME_ITEMS = frozenset({"list", "reversed", "tuple"})
 GROWS = frozenset({"append", "clear", "extend", "insert", "pop", "reverse"})
 TYPES = frozenset({"Tensor", "torch", "list", "tuple", "bool", "float", "int", "str"})
-# What says how a block computes, and whether autograd records it: of the text as it stands both hold, in the backward too.
+# Contexts for the precision of a block or for autograd. The text is run unchanged in
+# the backward too, so they stay valid.
 MODES = ("torch.no_grad", "torch.enable_grad", "torch.autocast", "torch.amp.autocast")
 LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 class VerbatimSource(Source, Protocol):
-    """The text that an expression stands in."""
+    """The text that contains an expression of a kept forward."""
 
-    drawn: list[Assign]  # what names of comprehensions are
+    drawn: list[Assign]  # assignments to the names of comprehensions
 
     def target(self, item: ast.expr) -> Node:
-        """What is assigned."""
+        """Return the node of an assignment target."""
 
 
 class VerbatimExpressions(CheckedExpressions):
-    """Parses expressions of one kept forward into one graph."""
+    """A parser of the expressions of one kept forward into one graph."""
 
     source: VerbatimSource
 
@@ -78,7 +79,7 @@ class VerbatimExpressions(CheckedExpressions):
     def _comprehension(
         self, item: ast.ListComp | ast.GeneratorExp, present: Guarded
     ) -> Node:
-        """A list of the element, and of all that it is made from."""
+        """Return a list node of the element and the iterables and tests of a comprehension."""
         before = set(self.source.locals)
         parts = []
         for generator in item.generators:
@@ -95,7 +96,7 @@ class VerbatimExpressions(CheckedExpressions):
 
 
 def drawn(graph: Graph, items: Node) -> Node:
-    """One element of what a loop goes over."""
+    """Return the node of one element of an iterable."""
     match items:
         case Node("call", _, (Node("name", "range"), *_)):
             return graph.constant("0")
@@ -111,7 +112,7 @@ def drawn(graph: Graph, items: Node) -> Node:
 
 
 class VerbatimParser(StatementParser):
-    """Reads the statements of one forward into a sketch, and checks every expression in it."""
+    """A parser of one forward's statements into a sketch; it checks every expression."""
 
     expressions: VerbatimExpressions
 
@@ -128,7 +129,7 @@ class VerbatimParser(StatementParser):
         self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
-        """The formula; `node` is why it is no straight line."""
+        """Return the formula; `node` is the first node that is no straight-line maths, for `reason`."""
         self._end_in_one_return()
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
@@ -140,7 +141,7 @@ class VerbatimParser(StatementParser):
         elif not self.problems:
             self.fail_without_result(last)
         raise_all(self.problems)
-        assert result is not None  # or else there was a problem
+        assert result is not None  # otherwise there was a problem
         code = _code(self.text, self.program.body)
         ended = (*statements, *self._flushed(), Assign(self._absent, result))
         read = tuple(inner for item in ended for inner in expressions(item))
@@ -151,7 +152,7 @@ class VerbatimParser(StatementParser):
         return Formula((), body, text, place, (), self.graph, kept, self.locate)
 
     def _end_in_one_return(self) -> None:
-        """Let what ends in an `if` that returns end in a return."""
+        """Give a forward one return at the end if its last statement is an `if`."""
         if isinstance(self.program.body[-1], ast.If):
             ended = with_one_return(list(self.program.body), self.scope.names)
             self.program = self.program._replace(body=ended)
@@ -162,17 +163,17 @@ class VerbatimParser(StatementParser):
         return self.graph.node("absent")
 
     def target(self, item: ast.expr) -> Node:
-        """What is assigned."""
+        """Return the node of an assignment target."""
         return self._target(item)
 
     def _target(self, target: ast.expr) -> Node:
-        """A target as a formula has it, or `rows[i][j]`."""
+        """Return the node of a target, which may also be `rows[i][j]`."""
         if isinstance(target, ast.Subscript) and _root(target):
             return self.expressions.parse(target)
         return super()._target(target)
 
     def _statement(self, item: ast.stmt, present: Guarded) -> Statement | None:
-        """The statement of the sketch, behind what its comprehensions draw."""
+        """Return the sketch of a statement, after the assignments of its comprehensions."""
         before, self.drawn = self.drawn, []
         found = self._sketched(item, present)
         above, self.drawn = self._flushed(), before
@@ -261,7 +262,7 @@ class VerbatimParser(StatementParser):
         return statement
 
     def _grown(self, name: str, args: list[ast.expr], present: Guarded) -> Statement:
-        """A list that holds one more thing."""
+        """Return the assignment of a list with more elements."""
         known = self.graph.name(name)
         parts = [self.expressions.parse(arg, present) for arg in args]
         return Assign(known, self.graph.node("list", "", (known, *parts)))
@@ -273,13 +274,13 @@ class VerbatimParser(StatementParser):
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a(), b() and c()`."""
+    """Join names as a text: `a(), b() and c()`."""
     *several, last = (f"{name}()" for name in names)
     return f"{', '.join(several)} and {last}"
 
 
 def _root(target: ast.expr) -> str:
-    """The name of the container of a target: `rows` of `rows[i][j]`; '' if there is none."""
+    """Return the name at the root of a target: `rows` for `rows[i][j]`; '' if there is none."""
     while isinstance(target, ast.Subscript):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""
@@ -291,7 +292,7 @@ class _Code(NamedTuple):
 
 
 def _code(text: Text, body: list[ast.stmt]) -> _Code:
-    """The text as the user wrote it, or what it says where calls in it were replaced."""
+    """Return the user's text, or the text of the statements if calls were inlined."""
     module = as_written(text, body)
     if module is not None:
         return _split(text.value, module.body[-1])
@@ -301,7 +302,10 @@ def _code(text: Text, body: list[ast.stmt]) -> _Code:
 
 
 def _split(text: str, last: ast.stmt) -> _Code:
-    """The lines above the last statement, and what it returns; a comment behind it is dropped."""
+    """Split a text into the lines above the last statement and its value.
+
+    A comment after it is dropped.
+    """
     lines = text.encode().split(b"\n")
     before = [*lines[: last.lineno - 1], lines[last.lineno - 1][: last.col_offset]]
     above = b"\n".join(before).decode().rstrip().removesuffix(";").rstrip()
@@ -313,7 +317,7 @@ def _returned(code: str) -> str:
 
 
 def _stored(module: ast.Module) -> frozenset[str]:
-    """The names that statements assign; those of comprehensions are their own."""
+    """Return the names assigned by statements, without those of comprehensions."""
     own = {
         id(inner)
         for node in ast.walk(module)
@@ -330,7 +334,7 @@ def _stored(module: ast.Module) -> frozenset[str]:
 
 
 def _lists(module: ast.Module) -> frozenset[str]:
-    """The names that are lists wherever they are assigned."""
+    """Return the names bound to lists by all their assignments."""
     found: dict[str, bool] = {}
     for name, value in _values(module):
         found[name] = found.get(name, True) and value is not None and _is_list(value)
@@ -338,7 +342,7 @@ def _lists(module: ast.Module) -> frozenset[str]:
 
 
 def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Each name that is assigned, with its value; None where a loop, a `with` or `+=` assigns it."""
+    """Yield each assigned name with its value; None for a loop, a `with` or `+=`."""
     seen: set[int] = set()
     for node in ast.walk(module):
         match node:
