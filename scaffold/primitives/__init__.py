@@ -1,15 +1,15 @@
-"""All that is known of each primitive, in one table: how it is spelled, its gradient, and the facts that passes ask for.
+"""The table of primitives: the spellings, the gradient and the facts of each.
 
-In: `rules.toml`, whose header describes a section, or a team's own table. Out: `Primitives`. Invariant: what is known of a
-primitive stands in its section and nowhere else; this package imports nothing of scaffold's but its errors.
+In: `rules.toml`, whose header describes a section, or a team's own table. Out: `Primitives`. Invariant: all facts about
+a primitive are in its section and nowhere else; this package imports only the errors of scaffold.
 
     table = built_in_primitives()
     table.facts("softplus").category              # "elementwise"
     table.find("function", "torch.special.expit") # (("sigmoid", "torch.special.expit"),): its name, and the entry of `also`
-    table.named("method", "sum")                  # the facts of each primitive that is spelled so
+    table.named("method", "sum")                  # the facts of each primitive with this spelling
 
-Formulas are text here. `scaffold.derive` reads them into graphs; `scaffold.formula` and `scaffold.inspect` ask what a call
-does, by how it is spelled.
+Formulas are text here. `scaffold.derive` parses them into graphs; `scaffold.formula` and `scaffold.inspect` look up the
+facts about a call by its spelling.
 """
 
 from scaffold.primitives.facts import (

@@ -1,8 +1,8 @@
-"""What a call of PyTorch does, by the last word of what it calls: `exp` of `torch.exp(x)` and of `x.exp()`.
+"""Facts about a call of PyTorch, by the last word of the callee: `exp` of `torch.exp(x)` and of `x.exp()`.
 
-In: a word. Out: facts of the built-in table, and of `functions.toml`, which has those of functions that are no primitives.
-Invariant: several primitives may be called so, as `torch.max(x)` and `torch.max(x, dim)`: what is said to be always so holds of
-each of them, what may be so of one at least. A word that nobody knows has no facts.
+In: a word. Out: facts of the built-in table, and of `functions.toml`, with those of functions that are no primitives.
+Invariant: several primitives may share a word, as `torch.max(x)` and `torch.max(x, dim)`: "always" means for each of
+them, "may" for at least one. An unknown word has no facts.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from scaffold.primitives.spelling import parameters
 
 @cache
 def facts_of_call(word: str) -> tuple[Facts, ...]:
-    """The facts of each function and method of that name; none for a word that nobody knows."""
+    """Return the facts of each function and method of this name; none for an unknown word."""
     other = functions().get(word)
     return (*built_in_primitives().called(word), *((other,) if other else ()))
 
 
 @lru_cache(maxsize=1)
 def functions() -> Mapping[str, Facts]:
-    """The functions that are no primitives, by name."""
+    """Return the facts of functions that are no primitives, by name."""
     import tomllib
 
     text = Path(__file__).with_name("functions.toml").read_text("utf-8")
@@ -35,109 +35,122 @@ def functions() -> Mapping[str, Facts]:
 
 
 def is_in_place(word: str) -> bool:
-    """Whether PyTorch calls so what changes its tensor: `exp_`."""
+    """Return whether a name marks an in-place method by PyTorch's convention: `exp_`."""
     return word.endswith("_") and not word.endswith("__")
 
 
 @cache
 def facts_of_attribute(word: str) -> tuple[Facts, ...]:
-    """The facts of the primitives that are written as an attribute: `x.mT`."""
+    """Return the facts of the primitives spelled as this attribute: `x.mT`."""
     return built_in_primitives().named("attribute", word)
 
 
 def may_be(word: str, flag: str) -> bool:
-    """Whether one of what is called so has a flag of `facts.FLAGS`."""
+    """Return whether a call may have a flag of `facts.FLAGS`."""
     return any(flag in facts.flags for facts in facts_of_call(word))
 
 
 @cache
 def is_untyped(word: str) -> bool:
-    """Whether PyTorch declares no type for the result of what is called so."""
+    """Return whether PyTorch declares no result type for a call."""
     return any(word in facts.untyped for facts in facts_of_call(word))
 
 
 @cache
 def is_unbatched(word: str) -> bool:
-    """Whether the vmap of gradcheck's `check_batched_grad`, which is not torch.func's, refuses what is called so."""
+    """Return whether the vmap of gradcheck's `check_batched_grad` rejects a call.
+
+    It is not the vmap of torch.func.
+    """
     return any(word in facts.unbatched for facts in facts_of_call(word))
 
 
 @cache
 def has_shape(word: str, shape: str) -> bool:
-    """Whether the table says so of the shape of what a call returns, always: `reshaped` of `view`."""
+    """Return whether the result of a call always has this kind of shape: `reshaped` for `view`."""
     known = facts_of_call(word)
     return bool(known) and all(facts.shape == shape for facts in known)
 
 
 @cache
 def draws_random(word: str) -> bool:
-    """Whether a call may draw random numbers, in place or not."""
+    """Return whether a call may draw random numbers, in place or not."""
     return may_be(word, "random") or may_be(word.removesuffix("_"), "random")
 
 
 @cache
 def rearranges(word: str) -> bool:
-    """Whether a call only rearranges the elements of a tensor, always: `transpose`, `reshape`."""
+    """Return whether a call always only rearranges the elements of a tensor: `transpose`, `reshape`."""
     known = facts_of_call(word)
     return bool(known) and all(facts.category == "view" for facts in known)
 
 
 @cache
 def casts_like(word: str) -> bool:
-    """Whether a call may give a tensor the dtype and device of another: `type_as`, and `to` of a tensor."""
+    """Return whether a call may convert a tensor to the dtype and device of another.
+
+    `type_as` does, and `to` with a tensor.
+    """
     return any(facts.dtype == 1 for facts in facts_of_call(word))
 
 
 @cache
 def may_share_memory(word: str) -> bool:
-    """Whether the result of a call may have the memory of what it is given."""
+    """Return whether the result of a call may share memory with an argument."""
     return any(facts.memory != "fresh" for facts in facts_of_call(word))
 
 
 @cache
 def may_be_argument(word: str) -> bool:
-    """Whether a call may return the very tensor that it is given."""
+    """Return whether a call may return its argument itself."""
     return any(facts.memory == "same" for facts in facts_of_call(word))
 
 
 @cache
 def is_one_tensor(word: str) -> bool:
-    """Whether a call returns one tensor, always."""
+    """Return whether a call always returns one tensor."""
     known = facts_of_call(word)
     return bool(known) and all(facts.is_one_tensor for facts in known)
 
 
 @cache
 def is_several_tensors(word: str) -> bool:
-    """Whether a call returns several tensors, always: `topk`, and not `max`, which does with a dim."""
+    """Return whether a call always returns several tensors: `topk`, but not `max`.
+
+    `max` does only with a dim.
+    """
     known = facts_of_call(word)
     return bool(known) and all(f.results and not f.is_one_tensor for f in known)
 
 
 @cache
 def is_tuple(word: str) -> bool:
-    """Whether a call returns a tuple, always, of as many tensors as it is asked for: `chunk`, `unbind`."""
+    """Return whether a call always returns a tuple of a requested number of tensors: `chunk`, `unbind`."""
     known = facts_of_call(word)
     return bool(known) and all(f.results[:1] and f.results[0][0] == "*" for f in known)
 
 
 @cache
 def may_be_several_tensors(word: str) -> bool:
-    """Whether a call returns several tensors for some arguments: `max`."""
+    """Return whether a call returns several tensors for some arguments: `max`."""
     return any(f.results and not f.is_one_tensor for f in facts_of_call(word))
 
 
 @cache
 def by_shape(word: str, creates: bool) -> str:
-    """What does the same with a shape in the place of the tensor that has it, of what `creates` a tensor or of a method: `expand` of `expand_as`."""
-    known = reversed(facts_of_call(word))  # what `functions.toml` says goes first
+    """Return the call that takes a shape instead of a tensor of that shape: `expand` for `expand_as`.
+
+    `creates` chooses among calls that create a tensor, else among the others, such as methods.
+    Empty if there is none.
+    """
+    known = reversed(facts_of_call(word))  # `functions.toml` has priority
     several = (item for item in known if ("creates" in item.flags) == creates)
     return next((item.by_shape for item in several if item.by_shape), "")
 
 
 @cache
 def has_memory(word: str, memory: Memory) -> bool:
-    """Whether a call returns one tensor and that memory, always: `fresh`, or a `view` of what it is given."""
+    """Return whether a call always returns one tensor with this memory: `fresh`, or a `view`."""
     return is_one_tensor(word) and all(
         facts.memory == memory for facts in facts_of_call(word)
     )
@@ -145,47 +158,47 @@ def has_memory(word: str, memory: Memory) -> bool:
 
 @cache
 def is_constant(word: str) -> bool:
-    """Whether a call has a gradient of zero everywhere, if any: `argmax`, `zeros_like`."""
+    """Return whether a call has a zero or no gradient everywhere: `argmax`, `zeros_like`."""
     known = facts_of_call(word)
     return bool(known) and all(facts.category == "constant" for facts in known)
 
 
 @cache
 def is_made_of_numbers(word: str) -> bool:
-    """Whether what a function of PyTorch's is called so makes a tensor of Python values alone: `zeros`, not `zeros_like`."""
+    """Return whether a function may create a tensor from Python values alone: `zeros`, not `zeros_like`."""
     return may_be(word, "creates") and not word.endswith("_like")
 
 
 @cache
 def is_whole(word: str) -> bool:
-    """Whether a call returns integers or booleans, always."""
+    """Return whether a call always returns integers or booleans."""
     known = facts_of_call(word)
     return bool(known) and all({*facts.kinds} <= {"int", "bool"} for facts in known)
 
 
 @cache
 def moves(word: str) -> bool:
-    """Whether a call returns elements of what it is given, always: `view`."""
+    """Return whether a call always returns elements of its arguments: `view`."""
     known = facts_of_call(word)
     return bool(known) and {facts.category for facts in known} <= MOVING
 
 
 @cache
 def is_mask(word: str) -> bool:
-    """Whether a call returns booleans, always: `isnan`, `gt`."""
+    """Return whether a call always returns booleans: `isnan`, `gt`."""
     known = facts_of_call(word)
     return bool(known) and all({*facts.kinds} == {"bool"} for facts in known)
 
 
 @cache
 def may_compute_lower(word: str) -> bool:
-    """Whether autocast may compute it in its own dtype: `matmul`."""
+    """Return whether autocast may run a call in its own dtype: `matmul`."""
     return any(facts.autocast in ("lower", "region") for facts in facts_of_call(word))
 
 
 @cache
 def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
-    """Where the gradient of a call with these constants may have no bound: `zero`, `length`, `rank`."""
+    """Return the places of unbounded gradients of a call with these constants: `zero`, `length`, `rank`."""
     return frozenset(
         facts.singular
         for facts in facts_of_call(word)
@@ -195,7 +208,7 @@ def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
 
 @cache
 def computes_in_given_dtype(word: str) -> bool:
-    """Whether a call with a `dtype` computes as if its tensor had that one: sums, running sums, softmax."""
+    """Return whether a call with a `dtype` computes in it throughout: sums, cumulative sums, softmax."""
     known = facts_of_call(word)
     categories = {facts.category for facts in known}
     return bool(known) and categories <= {"reduction", "same_shape"}
@@ -203,13 +216,13 @@ def computes_in_given_dtype(word: str) -> bool:
 
 @cache
 def optional_tensors(word: str) -> frozenset[tuple[int, str]]:
-    """The tensors of a call that may be None, each with its position and its name: the bias of `linear`."""
+    """Return the tensor parameters that may be None, with their positions: the bias of `linear`."""
     return frozenset(item for facts in facts_of_call(word) for item in facts.optional)
 
 
 @cache
 def position_of(word: str, parameter: str) -> int | None:
-    """Where what is called so has a parameter, its tensor counted: 1 for `dim` of `x.sum(dim)`; None where it has none."""
+    """Return the position of a parameter, the tensor included: 1 for `dim` of `x.sum(dim)`; None if absent."""
     table = built_in_primitives()
     calls = [parameters(table.heads[name][0]) for name in table.names_called(word)]
     found = (call.index(parameter) for call in calls if parameter in call)
@@ -218,44 +231,47 @@ def position_of(word: str, parameter: str) -> int | None:
 
 @cache
 def changed_tensors(word: str) -> frozenset[tuple[int, str]]:
-    """The tensors that a call writes into where they are given, each with its position and its name."""
+    """Return the tensor arguments a call writes to, with their positions."""
     return frozenset(item for facts in facts_of_call(word) for item in facts.changes)
 
 
 @cache
 def constant_tensors(word: str) -> frozenset[tuple[int, str]]:
-    """The tensors that have no gradient in a call, whichever of those that are called so it is: each with its position and its name."""
+    """Return the tensor arguments without a gradient in every call of this name, with their positions."""
     several = [frozenset(facts.constants) for facts in facts_of_call(word)]
     return frozenset.intersection(*several) if several else frozenset()
 
 
 @cache
 def name_alone(name: str) -> str:
-    """What a function of one argument is called: `torch.where(mask)` is where the mask holds."""
+    """Return the equivalent of a function for one argument: `nonzero` for `torch.where(mask)`."""
     return {"where": "nonzero"}.get(name, name)
 
 
 def kinds(word: str) -> frozenset[str]:
-    """What says the kinds of the results of a call, of all that is called so."""
+    """Return the kinds of the results of all calls of this name."""
     return frozenset(kind for facts in facts_of_call(word) for kind in facts.kinds)
 
 
 @cache
 def takes_index(word: str) -> bool:
-    """Whether one of the arguments of a call is positions: `gather`, `index_add_`."""
+    """Return whether an argument of a call may be positions: `gather`, `index_add_`."""
     return any(facts.indices for facts in _in_place_or_not(word))
 
 
 @cache
 def takes_mask(word: str) -> bool:
-    """Whether a call chooses elements by a mask: `where`, `masked_fill_`."""
+    """Return whether a call may choose elements by a mask: `where`, `masked_fill_`."""
     known = _in_place_or_not(word)
     return any(facts.masks and facts.category != "constant" for facts in known)
 
 
 @cache
 def mask_positions(word: str) -> frozenset[int]:
-    """Where a call has the mask that it chooses elements by, its tensor counted: 0 of `torch.where(mask, x, y)`, 1 of `x.masked_fill_(mask, 0)`."""
+    """Return the positions of the mask arguments of a call, the tensor included.
+
+    0 for `torch.where(mask, x, y)`, 1 for `x.masked_fill_(mask, 0)`.
+    """
     if not takes_mask(word):
         return frozenset()
     names = {name for facts in _in_place_or_not(word) for name in facts.masks}
@@ -270,7 +286,7 @@ def _in_place_or_not(word: str) -> tuple[Facts, ...]:
 
 @cache
 def changes_in_place(word: str) -> bool:
-    """Whether what is called so, if there is such a thing, changes the elements of its tensor: `exp_`, `copy_`."""
+    """Return whether an in-place method of this name, if any, changes elements: `exp_`, `copy_`."""
     if not is_in_place(word):
         return False
     return word in functions() or any(

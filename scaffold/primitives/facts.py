@@ -1,7 +1,7 @@
-"""What a section of the table says of its primitive, typed: the facts that passes ask for.
+"""Facts of a primitive, typed, from its section of the table.
 
-In: a section. Out: `Facts`, or what is wrong with the section. Invariant: what a section leaves out has the default of its
-category, so that every primitive has a value for every fact.
+In: a section. Out: `Facts`, or the errors in the section. Invariant: a fact left out of a section has the default of
+its category, so every primitive has a value for every fact.
 """
 
 import re
@@ -14,19 +14,19 @@ CATEGORIES = frozenset(
     {"elementwise", "reduction", "loss", "same_shape", "view", "structural"}
     | {"contraction", "linalg", "indexing", "constant", "backward"}
 )
-# What the kind of a result is said by, beside the name of a parameter whose kind it has.
+# The words for the kind of a result, besides a parameter of the same kind.
 KINDS = frozenset(
     {"float", "kept", "number", "magnitude", "real", "complex", "int", "bool"}
 )
-# What the results of a category are made of.
+# The contents of the results of some categories.
 MOVING = frozenset({"view", "structural", "indexing"})  # elements of the arguments
-KEEPING = MOVING | {"contraction", "constant"}  # integers of integers
+KEEPING = MOVING | {"contraction", "constant"}  # integers from integers
 Memory = Literal["fresh", "view", "either", "same"]
 Singular = Literal["", "zero", "length", "rank"]
 Inline = Literal["", "always", "leaf"]
 Sign = Literal["", "nonnegative", "nonpositive"]
 Autocast = Literal["", "lower", "float32", "region", "number_first"]
-# The words that a key takes, of those keys that take one of a few.
+# The values of keys with a fixed set of values.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "memory": ("fresh", "view", "either", "same"),
     "singular": ("zero", "length", "rank"),
@@ -34,7 +34,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "sign": ("nonnegative", "nonpositive"),
     "autocast": ("lower", "float32", "region", "number_first"),
 }
-# What is so or not, and by default not.
+# Facts that are true or false, false by default.
 FLAGS = (
     *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
@@ -44,7 +44,7 @@ FLAGS = (
     *("formula_in_place", "length", "takes_complex"),
     *("channels", "averages"),
 )
-# Measured, as `python -m benchmarks.passes` does it: what is not said otherwise is as fast as memory is.
+# In passes over memory, measured by `python -m benchmarks.passes`.
 PASSES = {
     "constant": 1,
     "elementwise": 1,
@@ -58,8 +58,8 @@ PASSES = {
     "contraction": 8,
     "linalg": 64,
 }
-EQUATION = "einsum"  # the shape of a result that an equation says
-# What the shape of a result is said by, beside the name of a parameter, sizes and calls.
+EQUATION = "einsum"  # the shape of a result given by an equation
+# The words for the shape of a result, besides parameters, sizes and calls.
 SHAPES = frozenset(
     {"along", "attention", "broadcast", "class_loss", "compared", "convolved"}
     | {"diagonal", "einsum", "expanded", "first", "flattened", "indexed", "joined"}
@@ -78,7 +78,7 @@ SHAPE = {
     "loss": "loss",
 }
 DTYPES = ("promoted", "uniform", "own")
-# A loss of several dtypes has now that of one, now that of another.
+# A loss of tensors with several dtypes has the dtype of a different one each time.
 DTYPE = {"contraction": "uniform", "loss": "own"}
 INHERITED = (
     *("kind", "shape", "passes", "memory", "dtype", "in_place", "singular"),
@@ -89,87 +89,89 @@ Section = Mapping[str, Any]
 
 
 class Facts(NamedTuple):
-    """What is known of a primitive beside its gradient; the header of `rules.toml` says what each fact means."""
+    """The facts of a primitive besides its gradient, as described in the header of `rules.toml`."""
 
     category: str
     results: tuple[str, ...] = ("result",)
     nondiff: tuple[str, ...] = ()  # tensors without a gradient
-    linear: bool = False  # in all its differentiable arguments taken together
-    complex: bool | Literal["only"] = True  # whether its formulas hold for complex ones
+    linear: bool = False  # in all its differentiable arguments jointly
+    complex: bool | Literal["only"] = True  # whether its formulas hold for complex numbers
     kinds: tuple[str, ...] = ("float",)  # of each result, or of all
     memory: Memory = "fresh"
-    singular: Singular = ""  # where its gradient has no bound
-    flags: frozenset[str] = frozenset()  # those of FLAGS that it has
-    # Arguments that a formula gives a gradient, or that `value` is of.
+    singular: Singular = ""  # places of unbounded gradients
+    flags: frozenset[str] = frozenset()  # its true flags of FLAGS
+    # Arguments with a formula for the gradient, or among those `value` is computed
+    # from.
     differentiable: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()  # arguments that are positions
     masks: tuple[str, ...] = ()
     shape: str = "unknown"
-    passes: int = 1  # time to compute it, for each number of the largest tensor
-    # Of a float: "promoted", "uniform", "own", or the position of the argument that has it.
+    passes: int = 1  # time per number of the largest tensor
+    # The dtype of a float result: "promoted", "uniform", "own", or an argument's
+    # position.
     dtype: str | int = "promoted"
-    in_place: str | None = None  # the method that writes it into its first argument
-    words: tuple[str, ...] = ()  # what its result is called, the best first
-    grad_words: tuple[str, ...] = ()  # the same where a cotangent is in it
-    argument: str = ""  # what a value is called that it is computed of
-    inline: Inline = ""  # whether it is written out where it is read, again and again
+    in_place: str | None = None  # the method that writes the result into the first argument
+    words: tuple[str, ...] = ()  # names for its result, best first
+    grad_words: tuple[str, ...] = ()  # names for its result if computed from a cotangent
+    argument: str = ""  # a name for its argument
+    inline: Inline = ""  # whether it is written out at each use
     optional: tuple[tuple[int, str], ...] = ()  # tensors that may be None, by position
-    sign: Sign = ""  # of a result that is real, whatever the arguments
-    operator: str = ""  # of Python's that it is written by: `+`
+    sign: Sign = ""  # of a real result, for all arguments
+    operator: str = ""  # its spelling as a Python operator: `+`
     # Tensors without a gradient, by position.
     constants: tuple[tuple[int, str], ...] = ()
-    changes: tuple[tuple[int, str], ...] = ()  # arguments that it writes into
-    is_dear: bool = False  # nobody computes it twice, though it be as fast as a product
-    chosen_by: str = ""  # the string that a call has which it is: `'nuc'` of norms
-    autocast: Autocast = ""  # the precision that autocast computes it in
-    by_shape: str = ""  # what does the same with the shape of its last tensor: `expand`
-    untyped: tuple[str, ...] = ()  # names that PyTorch declares without a type
-    unbatched: tuple[str, ...] = ()  # names that the vmap of gradcheck refuses
-    power: float = 1  # of its argument, that its result is: 0.5 of a root
-    spread: tuple[str, ...] = ()  # what it is called of a variance, of a mean square
+    changes: tuple[tuple[int, str], ...] = ()  # arguments it writes to
+    is_dear: bool = False  # too expensive to compute twice in a text
+    chosen_by: str = ""  # the string argument that selects this primitive: `'nuc'` for norms
+    autocast: Autocast = ""  # its precision under autocast
+    by_shape: str = ""  # the call with a shape for its last tensor: `expand`
+    untyped: tuple[str, ...] = ()  # names without a declared type in PyTorch
+    unbatched: tuple[str, ...] = ()  # names the vmap of gradcheck rejects
+    power: float = 1  # the exponent of its result as a power of its argument: 0.5 for a root
+    spread: tuple[str, ...] = ()  # names for its result on a variance or a mean square
 
     @property
     def is_one_tensor(self) -> bool:
-        """Whether it returns one tensor, and no tuple of them."""
+        """Return whether it returns one tensor, not a tuple."""
         return len(self.results) == 1 and not self.results[0].startswith("*")
 
     @property
     def is_view(self) -> bool:
-        """Whether it rearranges its argument, and shares its memory, always."""
+        """Return whether it always rearranges its argument and shares its memory."""
         return self.rearranges and self.memory == "view"
 
     @property
     def is_above_zero(self) -> bool:
-        """Tell whether its result is positive whatever the arguments, underflow apart."""
+        """Return whether its result is positive for all arguments, apart from underflow."""
         return self.sign == "nonnegative" and "never_zero" in self.flags
 
     @property
     def stays_positive(self) -> bool:
-        """Tell whether its result is positive where its arguments are."""
+        """Return whether its result is positive for positive arguments."""
         return "positive" in self.flags or "moves" in self.flags
 
     @property
     def clamps_below(self) -> bool:
-        """Tell whether its second argument is the least that its result can be."""
+        """Return whether its second argument is a lower bound of its result."""
         return self.differentiable[1:2] == ("min",)
 
     @property
     def rearranges(self) -> bool:
-        """Whether its result is its argument in another shape or order, perhaps copied: `reshape`."""
+        """Return whether its result is its argument in another shape or order, perhaps copied: `reshape`."""
         return self.category == "view"
 
     @property
     def takes_no_memory(self) -> bool:
-        """Whether its result takes no memory of its own, as a rule."""
+        """Return whether its result usually takes no memory of its own."""
         return self.rearranges or self.memory == "view"
 
     def kind(self, position: int = 0) -> str:
-        """What says the kind of a result."""
+        """Return the kind of the result at a position."""
         return self.kinds[position if len(self.kinds) > 1 else 0]
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a fact: its key, and what to say."""
+    """An error in a fact: its key, a message and a hint."""
 
     key: str
     message: str
@@ -177,7 +179,7 @@ class Wrong(NamedTuple):
 
 
 def facts_of(section: Section) -> Facts:
-    """The facts of a section that is known to be right."""
+    """Return the facts of a valid section."""
     category, domains = section["category"], section.get("domain", {}).items()
     kinds = several(section.get("kind", "kept" if category in KEEPING else "float"))
     memory = section.get("memory", _memory(section))
@@ -224,12 +226,15 @@ def _operator(call: str) -> str:
 
 
 def _is_usual(flag: str, category: str) -> bool:
-    """Whether a flag holds of a category where nothing is said: a view has elements of what it is a view of."""
+    """Return the default of a flag in a category: a view has the elements of its base."""
     return flag == "moves" and category == "view"
 
 
 def _memory(section: Section) -> Memory:
-    """What is not said: a function of a team's own may return its argument, which must not be written over."""
+    """Return the default of `memory`.
+
+    A team's own function may return its argument, which must not be overwritten.
+    """
     if section["category"] == "view":
         return "view"
     return "either" if "from" in section else "fresh"
@@ -242,13 +247,16 @@ def _shape(section: Section) -> str:
 
 
 def _chosen_by(section: Section) -> str:
-    """The string that an argument must be, unless it is that one where nothing is said."""
+    """Return the string an argument must have, unless it is the default."""
     found = re.search(r"== ('\w+')", section.get("when", ""))
     return found[1] if found and found[1] not in section.get("call", "") else ""
 
 
 def _is_dear(section: Section, kinds: tuple[str, ...]) -> bool:
-    """Whether a text computes it once: a root, a power, a logarithm (functions of floats, no operators), a softmax."""
+    """Return whether a text computes it only once: a root, a power, a logarithm, a softmax.
+
+    Elementwise functions count if they map floats to floats and are no operators.
+    """
     if section["category"] == "elementwise":
         return kinds == ("float",) and "(" in section.get("call", "")
     return section["category"] in ("same_shape", "backward")
@@ -261,7 +269,7 @@ def _dtype(section: Section) -> str | int:
 
 
 def _in_place(section: Section, memory: str) -> str | None:
-    """The method that writes the result into the first argument: that of the primitive, with an underscore."""
+    """Return the method that writes the result into the first argument: its name with an underscore."""
     usual = section["category"] == "elementwise" and memory == "fresh"
     if not section.get("in_place", usual):
         return None
@@ -274,7 +282,7 @@ def _in_place(section: Section, memory: str) -> str | None:
 
 
 def _optional(section: Section) -> tuple[tuple[int, str], ...]:
-    """The tensors that may be None, each with its position among the parameters: those that are by default."""
+    """Return the tensors that may be None, with positions; by default those with default None."""
     call, found = section.get("call", ""), section.get("optional", ())
     if "=None" in call and not found:
         differentiable = section.get("grad", section.get("differentiable", ()))
@@ -284,18 +292,21 @@ def _optional(section: Section) -> tuple[tuple[int, str], ...]:
 
 
 def _constants(section: Section) -> Collection[str]:
-    """The tensors without a gradient; of the gradients of others PyTorch may have one that no rule is about."""
+    """Return the tensors without a gradient.
+
+    None of a `backward` primitive: PyTorch may have a gradient for them that is in no rule.
+    """
     return () if section["category"] == "backward" else section.get("nondiff", ())
 
 
 def _positions(section: Section, found: Collection[str]) -> tuple[tuple[int, str], ...]:
-    """Parameters, each with its position; of functions whose parameters nobody says there are none."""
+    """Return the named parameters with positions; none for functions with unknown parameters."""
     names = parameters(section["call"]) if found and "call" in section else ()
     return tuple((at, name) for at, name in enumerate(names) if name in found)
 
 
 def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """What is wrong with the facts of a section whose keys have the right types."""
+    """Yield the errors in the facts of a section whose keys have the right types."""
     kinds = several(section.get("kind", ()))
     for kind in kinds:
         if kind not in KINDS and kind not in parameters:
@@ -309,7 +320,7 @@ def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong
 
 
 def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wrong]:
-    """What is wrong with the facts that are one word, or a number."""
+    """Yield the errors in the facts that are words or numbers."""
     dtype = section.get("dtype", "own")
     if dtype not in DTYPES and dtype not in parameters:
         hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"
@@ -330,7 +341,7 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
 
 
 def _is_expression(shape: str, parameters: Collection[str]) -> bool:
-    """Whether it is sizes, or a call, over the parameters."""
+    """Return whether a shape is sizes or a call, over the parameters."""
     size = r"\*?(\w+)(?:\[[-:\d]*\])?"
     found = re.fullmatch(
         rf"(resized|windows|resampled|spread)?\((?:{size}(?:, {size})*,?)?\)", shape
@@ -342,12 +353,12 @@ def _is_expression(shape: str, parameters: Collection[str]) -> bool:
 
 
 def inheriting(section: Section, base: Section) -> Section:
-    """A section with the facts that it leaves out, of one for the same call."""
+    """Fill the facts missing in a section from another one for the same call."""
     if section["category"] != base["category"]:
         return section
     return {**{key: base[key] for key in INHERITED if key in base}, **section}
 
 
 def several(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """The strings of a value that is one, or several."""
+    """Return the strings of a value that is one string or several."""
     return (value,) if isinstance(value, str) else tuple(value)

@@ -1,9 +1,10 @@
-"""What of a tensor is a Python value, and no tensor: its sizes, its dtype, numbers that are read out of it.
+"""Python values read from a tensor: its sizes, its dtype, numbers in it.
 
-In: the last word of a call or an attribute. Out: sets of such words. Invariant: what is called so is no tensor, whatever it is asked of.
+In: the last word of a call or an attribute. Out: sets of such words. Invariant: a word in these sets never names a
+tensor, whatever value it is read from.
 """
 
-# What describes a tensor, whatever its elements are; of a method also the attribute that says as much.
+# Descriptions independent of the elements; each method with the equivalent attribute.
 METADATA = frozenset({"shape", "dtype", "device", "ndim"})
 METADATA_METHODS = {
     "size": "shape",
@@ -15,7 +16,7 @@ METADATA_METHODS = {
 ATTRIBUTES = METADATA | frozenset(
     {"is_cuda", "is_sparse", "itemsize", "layout", "nbytes", "requires_grad"}
 )
-# Python values of a tensor's data, through which no gradient flows.
+# Python values of a tensor's data, with no gradient through them.
 READ_OUT = frozenset({"allclose", "equal", "is_nonzero", "item", "tolist"})
 METHODS = (
     READ_OUT
@@ -24,7 +25,7 @@ METHODS = (
     | {"is_contiguous", "is_floating_point", "is_neg", "is_pinned", "is_same_size"}
     | {"is_set_to", "is_signed", "storage_offset", "stride"}
 )
-# Of torch alone, no methods of a tensor.
+# Functions of torch without a method.
 FUNCTIONS = frozenset(
     {"broadcast_shapes", "can_cast", "device", "finfo", "get_default_dtype", "iinfo"}
     | {"is_grad_enabled", "is_tensor", "promote_types", "result_type", "Size"}

@@ -1,8 +1,8 @@
-"""The sections of a table: found by name and by spelling, each read when it is first asked for.
+"""The sections of a table, found by name and by spelling, and parsed on first use.
 
 In: the text of `rules.toml`, or the sections of a team's own table (the grammar is the header of `rules.toml`). Out:
-`Primitives`. Invariant: what nobody asks for is not parsed: to read the whole table takes as long as several derivations,
-and a derivation reads a few sections of two hundred.
+`Primitives`. Invariant: unused sections are not parsed: to parse the whole table takes as long as several derivations,
+and a derivation needs a few sections of two hundred.
 """
 
 import re
@@ -20,7 +20,10 @@ _STRING = re.compile(r'"([^"]*)"')
 
 
 class Primitives:
-    """Primitives by name. `heads` are the spellings of each, `call` first; `composed` are other ways to compute it."""
+    """Primitives by name.
+
+    `heads` are the spellings of each, `call` first; `composed` are equivalent expressions.
+    """
 
     def __init__(
         self,
@@ -43,39 +46,40 @@ class Primitives:
         return name in self.heads
 
     def __iter__(self) -> Iterator[str]:
-        """The names, in the order of the table."""
+        """Iterate over the names in the order of the table."""
         return iter(self.heads)
 
     def section(self, name: str) -> Section:
-        """All that stands in the table of a primitive."""
+        """Return the section of a primitive."""
         if name not in self._sections:
             self._sections[name] = self._read(name)
         return self._sections[name]
 
     def facts(self, name: str) -> Facts:
-        """The facts of a primitive."""
+        """Return the facts of a primitive."""
         if name not in self._facts:
             self._facts[name] = facts_of(self.section(name))
         return self._facts[name]
 
     def find(self, kind: str, name: str) -> tuple[tuple[str, str], ...]:
-        """The names of the primitives that are spelled so, in the order of the table, each with the entry that says it.
+        """Return the primitives with this spelling in table order, each with its entry of the spelling.
 
-        Several may be: `torch.max(x)` and `torch.max(x, dim)`. `kind` and `name`: ("function", "torch.exp"), ("method",
-        "sum"), ("attribute", "mT"), ("operator", "+"), ("subscript", "[]").
+        There may be several: `torch.max(x)` and `torch.max(x, dim)`. `kind` and `name`:
+        ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"),
+        ("subscript", "[]").
         """
         return tuple(self._spelled.get((kind, normalized(name)), ()))
 
     def named(self, kind: str, name: str) -> tuple[Facts, ...]:
-        """The facts of the primitives that are spelled so."""
+        """Return the facts of the primitives with this spelling."""
         return tuple(self.facts(found) for found, _ in self.find(kind, name))
 
     def called(self, word: str) -> tuple[Facts, ...]:
-        """The facts of each primitive that a call may mean whose last word is this: `exp` of `torch.exp(x)`, `x.exp()`."""
+        """Return the facts of each primitive a call may mean, by its last word: `exp` of `torch.exp(x)`, `x.exp()`."""
         return tuple(map(self.facts, self.names_called(word)))
 
     def names_called(self, word: str) -> tuple[str, ...]:
-        """The names of those primitives."""
+        """Return the names of the primitives a call may mean, by its last word."""
         if self._by_word is None:
             self._by_word = {}
             for (kind, name), several in self._spelled.items():
@@ -85,12 +89,12 @@ class Primitives:
         return tuple(self._by_word.get(word, ()))
 
     def spelled(self) -> frozenset[tuple[str, str]]:
-        """What `find` has an answer for."""
+        """Return all spellings known to `find`."""
         return frozenset(self._spelled)
 
 
 def read_primitives(text: str) -> Primitives:
-    """The primitives of a text that keeps `[name]`, `call`, `also` and `composed` on lines of their own."""
+    """Return the primitives of a text with `[name]`, `call`, `also` and `composed` on lines of their own."""
     import tomllib
 
     parts = _SECTION.split(text)
@@ -109,11 +113,11 @@ def _strings(lines: re.Pattern[str], body: str) -> tuple[str, ...]:
 
 
 def built_in_text() -> str:
-    """The text of the table that comes with the package."""
+    """Return the text of the built-in table."""
     return Path(__file__).with_name("rules.toml").read_text("utf-8")
 
 
 @lru_cache(maxsize=1)
 def built_in_primitives() -> Primitives:
-    """The table that comes with the package."""
+    """Return the built-in table."""
     return read_primitives(built_in_text())

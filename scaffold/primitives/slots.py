@@ -1,7 +1,7 @@
-"""What a call of PyTorch takes in each of its arguments: a tensor, a mask, positions, or a Python value.
+"""Argument slots of a call of PyTorch: a tensor, a mask, positions, or a Python value.
 
-In: how a call is spelled, how many arguments stand in it and which keywords. Out: for each primitive that may be meant, a `Slot`
-for each argument. Invariant: all of it follows from the sections of the table; a call that is in none has no slots.
+In: the spelling of a call, its number of arguments and its keywords. Out: for each primitive it may mean, a `Slot` for
+each argument. Invariant: everything follows from the sections of the table; a call found in none has no slots.
 """
 
 import ast
@@ -15,32 +15,33 @@ from scaffold.primitives.spelling import is_bar, is_bare
 
 Taken = Literal["tensor", "positions", "mask", "value", "either"]
 Argument = int | str  # a position, or a keyword
-Given = list[tuple[str, ast.expr]]  # of a sample: parameters and what they get
+Given = list[tuple[str, ast.expr]]  # parameters and their arguments in a sample
 
 
 class Slot(NamedTuple):
-    """What stands in one argument; of a Python value also its type, where the samples show one.
+    """The kind of one argument; for a Python value also its type, if a sample shows one.
 
-    Where it is `either`, a number or a tensor, the first sample has a number.
+    If it is `either`, a number or a tensor, the first sample has a number.
     """
 
     parameter: str
     takes: Taken
     type: str = ""
     soft: bool = (
-        False  # of positions: a tensor of floats may stand there, and mean another thing
+        False  # positions may be replaced by a tensor of floats, with another meaning
     )
 
 
-Call = Mapping[Argument, Slot]  # what a call takes, if it is that primitive
+Call = Mapping[Argument, Slot]  # the slots of a call under one primitive
 
 
 def calls_of(
     kind: str, name: str, count: int, keywords: Collection[str]
 ) -> tuple[Call, ...]:
-    """What each primitive takes that a call with so many positional arguments and these keywords may mean.
+    """Return the slots of a call under each primitive it may mean.
 
-    Of a method the receiver is the first argument. Keywords that no section has (`dtype`) have no slots.
+    The call has `count` positional arguments; for a method the receiver is the first. Keywords
+    found in no section (`dtype`) have no slots.
     """
     table = built_in_primitives()
     known = table.find(kind, name)
@@ -58,7 +59,7 @@ def calls_of(
 def _shared(
     table: Primitives, known: Iterable[tuple[str, str]], keywords: Collection[str]
 ) -> list[str]:
-    """The keywords that one of these primitives has."""
+    """Return the keywords known to one of these primitives."""
     parameters = {
         item.name for name, _ in known for item in _parameters(table.heads[name][0])
     }
@@ -75,7 +76,7 @@ class _Parameter(NamedTuple):
 def _slots(
     table: Primitives, primitive: str, head: str, count: int, keywords: Collection[str]
 ) -> Call | None:
-    """The slots of a spelling; None where the arguments do not fit it."""
+    """Return the slots of a spelling; None if the arguments do not fit it."""
     call = table.heads[primitive][0]
     own = list(_parameters(call if is_bare(head) else head))
     positional = [item for item in own if not _only_by_keyword(item)]
@@ -105,7 +106,10 @@ def _slots(
 
 
 def _takes(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
-    """What each parameter takes that is no Python value; what samples give numbers alone is one."""
+    """Return the kind of each parameter that is no Python value.
+
+    A parameter that is a number in all samples is a Python value.
+    """
     shown: dict[str, list[ast.expr]] = {}
     for name, value in (item for sample in samples for item in sample):
         shown.setdefault(name, []).append(value)
@@ -121,7 +125,7 @@ def _takes(facts: Facts, samples: list[Given]) -> dict[str, Taken]:
 
 
 def _tensors(value: ast.expr) -> bool:
-    """Whether a sample has a tensor there, `x[3, 4]`, or a tuple of some."""
+    """Return whether the value in a sample is a tensor, `x[3, 4]`, or a tuple of tensors."""
     if isinstance(value, ast.Tuple):
         return bool(value.elts) and all(map(_tensors, value.elts))
     return isinstance(value, ast.Subscript)
@@ -132,7 +136,7 @@ def _only_by_keyword(item: _Parameter) -> bool:
 
 
 def _parameters(call: str) -> Iterator[_Parameter]:
-    """The parameters of a call or an operator, in order."""
+    """Yield the parameters of a call or an operator, in order."""
     tree = ast.parse(call, mode="eval").body
     if not isinstance(tree, ast.Call):
         names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
@@ -150,7 +154,7 @@ def _parameters(call: str) -> Iterator[_Parameter]:
 
 
 def _types(own: list[_Parameter], samples: list[Given]) -> dict[str, str]:
-    """The types of the Python values in the samples, and of the defaults where no sample has one."""
+    """Return the types of the Python values in samples, else of the defaults."""
     defaults = [(item.name, item.default) for item in own if item.default is not None]
     found: dict[str, str] = {}
     for name, value in (item for given in (*samples, defaults) for item in given):
@@ -170,7 +174,7 @@ def _type_of(value: ast.expr) -> str:
 
 
 def _samples(section: Section) -> list[Given]:
-    """What each sample gives to which parameter."""
+    """Return the arguments of each sample with their parameters."""
     own, found = [item.name for item in _parameters(section["call"])], []
     for sample in section.get("samples", ()):
         call = ast.parse(f"f({sample})", mode="eval").body

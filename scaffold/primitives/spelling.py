@@ -1,7 +1,7 @@
-"""How primitives are spelled in code: `torch.exp`, the method `exp`, the attribute `mT`, the operator `+`.
+"""Spellings of primitives in code: `torch.exp`, the method `exp`, the attribute `mT`, the operator `+`.
 
-In: the `call` and `also` of a section, or the name of a function, as text. Out: what a primitive is looked up by.
-Invariant: what a call gives to which parameter is not told here; `scaffold.derive` reads it from the same text.
+In: the `call` and `also` of a section, or the name of a function, as text. Out: the key for looking up a primitive.
+Invariant: arguments are not matched to parameters here; `scaffold.derive` does so from the same text.
 """
 
 import ast
@@ -18,7 +18,7 @@ _UNARY = re.compile(r"([-+~])\w+$")
 
 
 def normalized(name: str) -> str:
-    """The name of a function as the table has it: `F.silu` for `torch.nn.functional.silu`."""
+    """Return the name of a function in the form of the table: `F.silu` for `torch.nn.functional.silu`."""
     for long in ("torch.nn.functional.", "nn.functional."):
         if name.startswith(long):
             return "F." + name.removeprefix(long)
@@ -26,12 +26,12 @@ def normalized(name: str) -> str:
 
 
 def full_name(name: str) -> str:
-    """The dotted name that `normalized` shortens."""
+    """Return the full dotted name; the inverse of `normalized`."""
     return f"torch.nn.functional.{name[2:]}" if name.startswith("F.") else name
 
 
 def key_of(head: str, call: str) -> Key | None:
-    """What one entry of `also`, or `call` itself, is looked up by; None if it cannot be read."""
+    """Return the key of one entry of `also`, or of `call` itself; None if it cannot be read."""
     if head == "method":
         found = _DOTTED.match(call)
         return ("method", found[1].rpartition(".")[2]) if found else None
@@ -54,7 +54,7 @@ def _operator_or_subscript(head: str) -> Key | None:
 
 
 def parameters(call: str) -> tuple[str, ...]:
-    """The names of the parameters of a call, in order."""
+    """Return the names of the parameters of a call, in order."""
     match ast.parse(call, mode="eval").body:
         case ast.Call(ast.Attribute(ast.Name(name)), args, keywords):
             first = [] if name in ROOTS else [name]
@@ -71,10 +71,10 @@ def parameters(call: str) -> tuple[str, ...]:
 
 
 def is_bar(item: ast.expr) -> bool:
-    """Whether it is `*_`: what follows is given by keyword alone."""
+    """Return whether an argument is `*_`: later ones are keyword-only."""
     return isinstance(item, ast.Starred) and ast.unparse(item) == "*_"
 
 
 def is_bare(head: str) -> bool:
-    """Whether an entry of `also` has the parameters of `call`: "method", or a name with dots."""
+    """Return whether an entry of `also` has the parameters of `call`: "method", or a dotted name."""
     return bool(re.fullmatch(r"method|[A-Za-z_][\w.]*", head))

@@ -1,27 +1,30 @@
-"""Formulas that lose digits or overflow where another spelling does not.
+"""Formulas with a more accurate equivalent: they lose digits or overflow.
 
-In: nothing. Out: `ADVICE`, the table that `scaffold.derive` holds forwards against. Invariant: a pattern and its stable spelling have
-the same value in exact arithmetic, and no pattern fits a stable spelling.
+In: nothing. Out: `ADVICE`, the table `scaffold.derive` compares forwards with. Invariant: a pattern and its stable
+spelling have the same value in exact arithmetic, and no pattern matches a stable spelling.
 
-A pattern is written with the names of primitives, Python's operators and numbers; any other name stands for a value, the same one
-at each place. It is met in any spelling: the factors of a product and the terms of a sum in any order, `x.square()` for `x * x`.
-Arguments that a pattern leaves out may be any.
+A pattern is written with the names of primitives, Python's operators and numbers; any other name stands for a value,
+the same one at each place. It matches any spelling: the factors of a product and the terms of a sum in any order,
+`x.square()` for `x * x`. Arguments missing in a pattern may have any value.
 """
 
 from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """Patterns, the first of which says what is meant, the stable spelling, and what is wrong without it."""
+    """Patterns, the stable spelling, and the trouble without it.
+
+    The first pattern is the typical one.
+    """
 
     patterns: tuple[str, ...]
     stable: str
     trouble: str
-    unless: str = ""  # what the value `x` of the pattern is where there is no trouble
+    unless: str = ""  # no trouble if the value `x` of the pattern has this property
 
     @property
     def shown(self) -> str:
-        """The first pattern, which says what is meant."""
+        """Return the first pattern, for messages."""
         return self.patterns[0]
 
 
