@@ -55,7 +55,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """What the package offers, imported with the first name that is asked for: help asks for none."""
+        """Return a public name, importing the package on first use: help needs none of it."""
         if name in __all__:
             from scaffold.spec import config, keys, op_spec
 

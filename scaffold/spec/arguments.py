@@ -1,7 +1,7 @@
 """The inputs and outputs of an op, from whichever keys state them.
 
-In: `inputs`, `outputs`, `schema`, `optional`, `nondiff` and `dirty` of a raw mapping. Out: an `Arguments`.
-Invariant: every name in a list is an input of the right kind.
+In: `inputs`, `outputs`, `schema`, `optional`, `nondiff`, `dirty` and `test-shapes` of a raw mapping. Out: an
+`Arguments`. Invariant: every name in a list is an input of the right kind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,24 +29,27 @@ Entries = tuple[Entry, ...]
 
 
 class Arguments(NamedTuple):
-    """What goes into an op and what comes out."""
+    """The inputs and outputs of an op."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     dirty: tuple[str, ...]
-    test_shapes: Shapes = ()  # of inputs of which none is declared
+    test_shapes: Shapes = ()  # of inputs without a declared shape
 
     @property
     def tensors(self) -> tuple[TensorInput, ...]:
         return tuple(item for item in self.inputs if isinstance(item, TensorInput))
 
     def conventional(self, conventions: Sequence[Convention]) -> Shapes:
-        """The shapes of inputs by the convention that fits, where neither they nor the tests' are declared."""
+        """Return the shapes of inputs by the matching convention.
+
+        It applies only to inputs without a declared shape or one for tests.
+        """
         return conventional_shapes(self.inputs, conventions, dict(self.test_shapes))
 
 
 def read_arguments(raw: Raw, problems: Problems) -> Arguments | None:
-    """The op's inputs and outputs; None where they cannot be read."""
+    """Return the op's inputs and outputs; None if they cannot be read."""
     schema = _schema(raw, problems)
     if schema is None and "schema" in raw:
         return None
@@ -104,7 +107,7 @@ def _input_entries(
 
 
 def _shaped(declared: Entries, shown: Entries) -> Entries:
-    """The schema's inputs with the shapes and traits that `inputs` adds to them."""
+    """Add the shapes and traits of `inputs` to the schema's inputs."""
     known = {entry.name.text: entry for entry in declared}
     problems = []
     for entry in shown:
@@ -162,7 +165,7 @@ def _output_entries(
 def _marked(
     entries: Entries, results: Entries, raw: Raw, problems: Problems
 ) -> tuple[Entries, Entries]:
-    """Inputs and outputs with what `optional` and `nondiff` say of them."""
+    """Mark inputs and outputs as optional or constant by the lists `optional` and `nondiff`."""
     optional = _listed("optional", entries, raw, problems)
     nondiff = _listed("nondiff", (*entries, *results), raw, problems)
 
@@ -183,7 +186,7 @@ def _marked(
 def _listed(
     key: str, entries: Entries, raw: Raw, problems: Problems
 ) -> dict[str, KeyPath]:
-    """The tensors that a list names, each with its place in the list."""
+    """Return the tensors named in a list, with their places in it."""
     known = {entry.name.text: entry for entry in reversed(entries)}
     found: dict[str, KeyPath] = {}
     for position, name in enumerate(raw.get(key, ())):
@@ -204,7 +207,7 @@ def _listed(
 def tensor_names(
     key: str, inputs: Sequence[Input], raw: Raw, problems: Problems
 ) -> tuple[str, ...]:
-    """The names of a list, each of which must be a tensor input that is not variadic."""
+    """Return the names in a list, each of a tensor input that is not variadic."""
     paths = {
         name: (key, str(position)) for position, name in enumerate(raw.get(key, ()))
     }
@@ -235,7 +238,10 @@ def _tensors(
 
 
 def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shapes:
-    """The shapes that tests give to inputs of which none is declared; what follows a `;` is conditions on their sizes."""
+    """Return the shapes tests use for inputs without a declared one.
+
+    After a `;` follow conditions on their sizes, read elsewhere.
+    """
     if "test-shapes" not in raw:
         return ()
     path = ("test-shapes",)
@@ -280,7 +286,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
 def _dirty(
     paths: Mapping[str, KeyPath], inputs: Sequence[Input], problems: Problems
 ) -> tuple[str, ...]:
-    """The inputs that the forward changes in place."""
+    """Return the inputs the forward changes in place."""
     known = {item.name: item for item in inputs if isinstance(item, TensorInput)}
     found = _tensors("dirty", paths, inputs, problems)
     for name in found:
@@ -293,7 +299,7 @@ def _dirty(
 def _check_outputs(
     entries: Entries, results: Entries, dirty: set[str], raw: Raw, problems: Problems
 ) -> None:
-    """Complain of outputs, or dimensions of theirs, that are called like an input."""
+    """Report outputs, or dims of outputs, with the name of an input."""
     names = {entry.name.text for entry in entries}
     for problem in (
         *dim_problems(results, names, "an input"),

@@ -1,7 +1,7 @@
-"""The table of an op, of TOML or of options, -> an `OpSpec`, with all of its problems at once.
+"""Building: the table of an op, from TOML or options -> an `OpSpec`.
 
-In: the keys that a TOML table or the command line gives, and where each value stands. Out: an `OpSpec`.
-Invariant: all problems are raised together, each at its place; a spec that comes out is consistent.
+In: the keys of a TOML table or the command line, and the place of each value. Out: an `OpSpec`. Invariant: all problems
+are raised together, each at its place; a returned spec is consistent.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,10 @@ def build(
     read: ReadFile | None = None,
     package: str | None = None,
 ) -> OpSpec:
-    """The op that a raw mapping describes; `read` gives the text of a file that it names.
+    """Return the op described by a raw mapping; raise all its problems together.
 
-    `package` is the one that the op's file lies in, where it can hide no other module.
+    `read` returns the text of a file named in it. `package` is the package that contains the
+    op's file, in which it cannot hide another module.
     """
     settings = configuration or Configuration()
     problems = Problems(locate)
@@ -56,7 +57,7 @@ def build(
     arguments = read_arguments(sound, problems)
     if arguments is None:
         problems.raise_found()
-    assert arguments is not None  # what could not be read was noted
+    assert arguments is not None  # otherwise a problem was reported
     shapes = arguments.conventional(settings.conventions)
     names = names or ("", "")
     maths = read_maths(names[0], sound, arguments, shapes, read or _read, problems)
@@ -75,7 +76,7 @@ def build(
 
 
 def _of_today(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
-    """Read a table of an older version, whose `amp = 'lower'` cast the inputs."""
+    """Convert a table of an older version, in which `amp = 'lower'` cast the inputs."""
     if raw.get("amp") != "lower":
         return raw
     library = raw.get("style", style) == "library"
@@ -83,7 +84,7 @@ def _of_today(raw: Mapping[str, Any], style: str) -> Mapping[str, Any]:
 
 
 def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
-    """Whether the keys that are amiss leave no signature that would be worth a look."""
+    """Return whether the invalid keys leave no signature worth checking."""
     amiss = raw.keys() - sound.keys()
     return bool(SIGNATURE & amiss or amiss and not {"inputs", "schema"} & sound.keys())
 
@@ -91,7 +92,7 @@ def _unreadable(raw: Mapping[str, Any], sound: Mapping[str, Any]) -> bool:
 def _namespace(
     raw: Mapping[str, Any], package: str | None, settings: Configuration
 ) -> str:
-    """What is before the `::` of the op's name, where it is registered."""
+    """Return the namespace of a registered op, before the `::` of its name."""
     stated: str | None = raw.get("namespace", settings.namespace)
     if stated is not None:
         return stated
@@ -152,9 +153,10 @@ def _spec(
 
 
 def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
-    """Whether nothing speaks against a combined forward where it spares time."""
+    """Return whether the op may get a combined forward if that is faster."""
     stated = "style" in raw or configuration.style == "library"
-    # Forward mode is for a Function that torch.func takes, which a combined one is not.
+    # Forward mode needs a Function that torch.func accepts; a combined one is not
+    # accepted.
     bound = stated or raw.get("forward-ad", False)
     return not bound and raw["save-policy"] == "balanced"
 
@@ -165,7 +167,7 @@ def _tolerance(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _with_module_attributes(spec: OpSpec) -> OpSpec:
-    """Leave to the module the attributes that only an update of a buffer reads."""
+    """Move the attributes read only by a buffer's update to the module."""
     if spec.module is None or spec.forward is None:
         return spec
     gradients = (formula for _, formula in spec.gradients)
@@ -182,7 +184,7 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
 
 
 def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> None:
-    """Check that forward and surrogate return as many values as there are outputs."""
+    """Report a forward or surrogate whose number of values is not that of the outputs."""
     _check_count("forward", maths.forward, arguments, problems)
     if maths.surrogate:
         _check_count("surrogate", maths.surrogate.forward, arguments, problems)
@@ -191,7 +193,7 @@ def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> No
 def _check_count(
     key: str, formula: Formula | None, arguments: Arguments, problems: Problems
 ) -> None:
-    """Check the values that a formula returns, where it shows how many."""
+    """Report a formula's number of returned values if it is known and wrong."""
     if formula is None or formula.result is None:
         return
     variadic = any(output.variadic for output in arguments.outputs)
@@ -215,7 +217,7 @@ def _check_count(
 def _check_amp(
     raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
-    """What changes in place is not cast: it would be a copy that changes."""
+    """Report a cast of an input changed in place: the cast copy would change instead."""
     if raw.get("amp") == "float32" and arguments.dirty:
         message = f"'{arguments.dirty[0]}' changes in place, and would be cast"
         problems.at(("amp",), message, "amp = 'region'")
@@ -227,7 +229,7 @@ def _check_forward_ad(
     settings: Configuration,
     problems: Problems,
 ) -> None:
-    """What PyTorch has no forward mode for, or would have a wrong one."""
+    """Report ops for which PyTorch's forward mode is missing or wrong."""
     if not raw.get("forward-ad"):
         return
     path = ("forward-ad",)
@@ -257,10 +259,10 @@ def _check_classes(
     patterns: Patterns,
     problems: Problems,
 ) -> None:
-    """The names that the op's file defines are its own."""
+    """Report names the op's file defines that collide with imports, inputs or each other."""
     class_name = raw.get("class-name", names[1])
     path = ("class-name",) if "class-name" in raw else ("name",)
-    if class_name == names[1] == "":  # the op's own name was no name
+    if class_name == names[1] == "":  # the op's own name was invalid
         return
     classes = (
         patterns.module_class(class_name),

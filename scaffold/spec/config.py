@@ -1,7 +1,7 @@
 """Configuration of a project: `[tool.scaffold]` of the nearest pyproject.toml, and the environment.
 
-In: a directory and variables. Out: a `Configuration`, and who says which key; where nobody says anything, the defaults.
-Invariant: an unknown key or a value of another kind is an error, never ignored.
+In: a directory and variables. Out: a `Configuration`, and the origin of each key; defaults for keys not set. Invariant:
+an unknown key or a value of the wrong kind is an error, never ignored.
 """
 
 import os
@@ -29,26 +29,26 @@ from scaffold.spec.other_tools import (
 from scaffold.spec.problems import KeyPath, Locate, Problems
 from scaffold.spec.testing_settings import BESIDE, Testing
 
-# --- Environment variables that state keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
+# --- Environment variables for keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
 #
-# In: the variables. Out: the values of keys, as TOML would hold them. Invariant: a variable says of a key what the file
-# would; text that is no value of the key's kind stays text, and is refused where values are read. A variable that is misspelt
-# is an error, never ignored.
+# In: the variables. Out: the values of keys, as TOML would give them. Invariant: a variable means the same as the key
+# in the file; text that is no value of the key's kind stays text, and is rejected when values are read. A misspelt
+# variable is an error, never ignored.
 
 
 PREFIX = "SCAFFOLD_"
-CLOSE = 0.75  # of the names' letters are the same, in the same order
+CLOSE = 0.75  # the least similarity of a misspelt name, by letters in the same order
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-PATHS = ("manifest", "rules", "template-dirs")  # separated as PATH is
+PATHS = ("manifest", "rules", "template-dirs")  # separated like PATH
 
 
 def variable_of(key: str) -> str:
-    """The name of the variable that states a key."""
+    """Return the name of the variable for a key."""
     return PREFIX + key.upper().replace("-", "_")
 
 
 def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]]:
-    """The keys that variables state; an empty variable states nothing."""
+    """Return the keys set by variables; an empty variable sets nothing."""
     found: dict[str, tuple[Any, Locate]] = {}
     for key, row in KEYS.items():
         name = variable_of(key)
@@ -58,7 +58,7 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
 
 
 def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
-    """Variables that are called much like one of ours; others may be another tool's."""
+    """Return errors for variables with names close to ours; others may be another tool's."""
     known = {variable_of(key).removeprefix(PREFIX) for key in KEYS}
     found = []
     for name in environment:
@@ -81,7 +81,7 @@ def _locate(variable: str) -> Locate:
 
 
 def _value(text: str, key: str, kind: Kind) -> Any:
-    """The value that TOML would hold."""
+    """Convert a variable's text to the value TOML would give."""
     if key in PATHS:
         return text.split(os.pathsep)
     if kind.accepts(text):
@@ -96,7 +96,7 @@ def _value(text: str, key: str, kind: Kind) -> Any:
 
 
 def _table(text: str) -> Any:
-    """A table, or a list of tables, as TOML writes it in one line."""
+    """Parse a table, or a list of tables, in TOML's inline syntax."""
     from scaffold.spec.toml import parse_toml
 
     try:
@@ -117,13 +117,13 @@ NOBODY: Mapping[str, str] = {}
 
 
 class Configuration(NamedTuple):
-    """Where files go, how they look, what is taken for granted. Paths count from `root`."""
+    """Settings for places, style and defaults of generated files. Paths are relative to `root`."""
 
-    root: str = "."  # the directory of the pyproject.toml that said so
+    root: str = "."  # the directory of the pyproject.toml read
     project: bool = False  # there is a [tool.scaffold]
-    # what the tables of other tools say
-    installed: bool = False  # the project is built and installed before it is tested
-    pythonpath: tuple[str, ...] = ()  # directories that pytest adds to the path
+    # from the tables of other tools
+    installed: bool = False  # the project is built and installed before its tests
+    pythonpath: tuple[str, ...] = ()  # directories pytest adds to the path
     prepends: bool = True  # pytest also adds the directory of a test
     single_line_imports: bool = False
     # the keys
@@ -139,7 +139,7 @@ class Configuration(NamedTuple):
     require: tuple[str, ...] = ()  # features of every op
     parameter_names: tuple[str, ...] = PARAMETERS
     conventions: tuple[Convention, ...] = (LINEAR,)
-    rules: tuple[RuleFile, ...] = ()  # tables of the team's own
+    rules: tuple[RuleFile, ...] = ()  # the team's own tables
     names: Patterns = DEFAULT
     template_dirs: tuple[str, ...] = ()
     licence: str | None = None
@@ -149,23 +149,23 @@ class Configuration(NamedTuple):
     exports: bool = False
     formatter: Formatter = "black"
     line_length: int = LINE_LENGTH
-    python: str | None = None  # that has torch
+    python: str | None = None  # the interpreter with torch
     testing: Testing = BESIDE
     lint: LintConfiguration = NOTHING_SAID
 
 
 class Said(NamedTuple):
-    """The value of a key as somebody says it, and where."""
+    """The value of a key and its place."""
 
     value: Any
     locate: Locate
 
 
 class Sources(NamedTuple):
-    """All that is said in a place: the keys, and what they are seen against."""
+    """The keys set for a directory, and the settings of other tools around them."""
 
     root: str
-    shown: str  # the root as messages have it
+    shown: str  # the root in messages
     said: Mapping[str, Said]
     around: Surroundings
     places: Locate | None = None  # of the file
@@ -176,16 +176,17 @@ class Sources(NamedTuple):
 def load_configuration(
     start: Path, environment: Mapping[str, str] = NOBODY
 ) -> Configuration:
-    """The configuration that holds in a directory.
+    """Return the configuration for a directory.
 
-    It is that of the nearest pyproject.toml with a [tool.scaffold], from `start` upward; where none has one, the nearest
-    still says how long lines are and what pytest finds. A variable goes before the file.
+    It is read from the nearest pyproject.toml with a [tool.scaffold], from `start` upward; if
+    there is none, line length and pytest's paths still come from the nearest pyproject.toml.
+    Variables override the file.
     """
     return read_sources(find_sources(start, environment))
 
 
 def find_sources(start: Path, environment: Mapping[str, str] = NOBODY) -> Sources:
-    """What the files from `start` upward and the variables say."""
+    """Find the keys set by files from `start` upward and by variables."""
     found = _find_sources(start, environment)
     return found._replace(problems=(*found.problems, *misspelt(environment)))
 
@@ -217,7 +218,7 @@ def _read(path: Path, shown: str) -> str:
 
 
 def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> Sources:
-    """What a file that is not about this tool says; if it is not TOML, that is its owner's affair."""
+    """Read other tools' settings from a file without our table; ignore it if it is invalid TOML."""
     from scaffold.spec.toml import Places, parse_toml
 
     around = Surroundings()
@@ -228,7 +229,7 @@ def _around(text: str, path: str, root: str, variables: Mapping[str, Said]) -> S
 
 
 def read_configuration(text: str, path: str, root: str) -> Configuration | None:
-    """The configuration in the text of a pyproject.toml; None if it has no [tool.scaffold]."""
+    """Return the configuration in a pyproject.toml's text; None without [tool.scaffold]."""
     found = _sources(text, path, root, {})
     return None if found is None else read_sources(found)
 
@@ -260,7 +261,7 @@ def _unknown(key: str, places: Locate) -> ScaffoldError:
 
 
 def read_sources(sources: Sources) -> Configuration:
-    """The configuration that was said; all that is amiss is raised together."""
+    """Return the configuration from its sources; raise all errors together."""
     values, problems = {}, list(sources.problems)
     for key, said in sources.said.items():
         found = Problems(said.locate)
@@ -279,10 +280,10 @@ def read_sources(sources: Sources) -> Configuration:
     return Configuration(sources.root, sources.project, **{**around, **values})
 
 
-# --- What holds of every key of the configuration, and who says so.
+# --- The value of every key of the configuration, and its origin.
 #
-# In: a directory and variables. Out: a `Setting` a key, in the order of the table of keys.
-# Invariant: what is shown is what `load_configuration` reads.
+# In: a directory and variables. Out: a `Setting` for each key, in the order of the table of keys. Invariant: the
+# values are those read by `load_configuration`.
 
 
 BY_DEFAULT = "default"
@@ -297,7 +298,7 @@ class Setting(NamedTuple):
 
 
 def load_settings(start: Path, environment: Mapping[str, str]) -> tuple[Setting, ...]:
-    """Every key as it holds in a directory; what is amiss in any is an error."""
+    """Return every key's setting for a directory; raise if any is invalid."""
     sources = find_sources(start, environment)
     read_sources(sources)
     return tuple(_setting(key, sources) for key in KEYS)
@@ -315,7 +316,7 @@ def _setting(key: str, sources: Sources) -> Setting:
 
 
 def _shown(place: Location) -> str:
-    """The place without the column; of a variable its name."""
+    """Return a place without its column, or the name of a variable."""
     if place.source.startswith(PREFIX):
         return place.source
     return f"{place.source}:{place.line}"

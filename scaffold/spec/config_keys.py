@@ -1,8 +1,8 @@
 """The keys of `[tool.scaffold]`, as data.
 
-Out: `KEYS`, one row a key: its kind, the default as TOML has it, how it is read, what it says.
-Invariant: a key is a field of `Configuration`, with `_` for `-`; the default, read, is the field's default. What the table
-`[tool.scaffold.defaults]` says is a key of an op, with a value of its kind.
+Out: `KEYS`, one row for each key: its kind, its default in TOML, its reader, its help. Invariant: a key is a field of
+`Configuration`, with `_` for `-`; the default, once read, is the field's default. An entry of
+`[tool.scaffold.defaults]` is a key of an op, with a value of its kind.
 """
 
 import os
@@ -39,7 +39,7 @@ ABOVE = ("style", "save-policy")
 
 
 def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
-    """The keys of the table."""
+    """Return the entries of the table; report unknown keys and invalid values."""
     problems = stated.problems
     for key, value in stated.value.items():
         path = (stated.key, key)
@@ -54,14 +54,14 @@ def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
     return tuple(stated.value.items())
 
 
-# --- A team's own tables of rules, as its pyproject.toml names them.
+# --- A team's own tables of rules, named in its pyproject.toml.
 #
-# In: the value of `rules` in [tool.scaffold]. Out: the files with their text. Invariant: a file that cannot be read is an error
-# at its place in the pyproject.toml; what is wrong inside of it is said where it is used.
+# In: the value of `rules` in [tool.scaffold]. Out: the files with their text. Invariant: an unreadable file is an
+# error at its place in the pyproject.toml; errors inside it are reported when it is used.
 
 
 def read_rule_files(stated: Stated) -> tuple[RuleFile, ...]:
-    """The files, which count from the pyproject.toml's directory."""
+    """Read the files, with paths relative to the pyproject.toml."""
     found = []
     for position, name in enumerate(stated.value):
         text = _text(Path(stated.root, name))
@@ -94,10 +94,10 @@ class Key(NamedTuple):
     """A key of the configuration."""
 
     kind: Kind
-    default: Any  # as TOML has it; None: not set
+    default: Any  # in TOML's form; None: not set
     read: Callable[[Stated], Any]
     help: str
-    example: str | None = None  # how it is written, where the kind does not tell
+    example: str | None = None  # its syntax, if the kind does not show it
 
 
 PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")

@@ -1,7 +1,7 @@
 """The values of `[tool.scaffold]`, read one by one.
 
-In: a `Stated` value, of the kind that its key has. Out: what the `Configuration` holds.
-Invariant: what is amiss is noted at its place; what comes out then does not matter.
+In: a `Stated` value, of its key's kind. Out: the value in the `Configuration`. Invariant: errors are reported at their
+place; the returned value is then irrelevant.
 """
 
 import os
@@ -22,21 +22,21 @@ from scaffold.spec.signature import dim_problems, read_dims
 # --- The values of `[tool.scaffold]`, read one by one.
 
 
-# Names that occur together, with their shapes.
+# Names of tensors used together, with their shapes.
 Convention = tuple[tuple[str, tuple[Dim, ...]], ...]
 
 
 class Stated(NamedTuple):
-    """What somebody says of a key, and where problems with it go."""
+    """The value set for a key, and the collector of its problems."""
 
     value: Any
     key: str
     problems: Problems
-    root: str  # the directory that paths count from
-    shown: str  # the same, as messages have it
+    root: str  # the directory paths are relative to
+    shown: str  # the same, in messages
 
     def refuse(self, message: str, hint: str | None = None, *below: str) -> None:
-        """Note a problem with the value, or with a part of it."""
+        """Report a problem with the value, or with a part of it."""
         self.problems.at((self.key, *below), message, hint)
 
     @property
@@ -45,23 +45,23 @@ class Stated(NamedTuple):
 
 
 def read_text(stated: Stated) -> Any:
-    """The value as it is."""
+    """Return the value as it is."""
     return stated.value
 
 
 def read_strings(stated: Stated) -> tuple[str, ...]:
-    """A list of strings, or one."""
+    """Return a list of strings, or a single one, as a tuple."""
     value = stated.value
     return (value,) if isinstance(value, str) else tuple(value)
 
 
 def read_directory(stated: Stated) -> str | None:
-    """A directory of the project."""
+    """Read a directory of the project."""
     return _inside(stated.value, stated, "be a directory of the project", "src/ops")
 
 
 def read_manifests(stated: Stated) -> tuple[str, ...]:
-    """Files of the project, or patterns of them."""
+    """Read files of the project, or patterns of them."""
     listed = isinstance(stated.value, list)
     found = (
         _inside(item, stated, "name files of the project", "ops.toml", *below)
@@ -74,7 +74,7 @@ def read_manifests(stated: Stated) -> tuple[str, ...]:
 def _inside(
     value: str, stated: Stated, what: str, example: str, *below: str
 ) -> str | None:
-    """A path that stays below the root."""
+    """Normalize a path inside the project; report any other path and return None."""
     inside = os.path.normpath(value) if value else ".."
     if "\0" in value or os.path.isabs(value) or inside.split(os.sep)[0] == "..":
         hint = f"write it relative to the project, such as '{example}'"
@@ -84,7 +84,10 @@ def _inside(
 
 
 def read_template_dirs(stated: Stated) -> tuple[str, ...]:
-    """Directories, which need not be there yet: whoever renders says so; they may be outside of the project."""
+    """Read directories, inside or outside the project; they need not exist yet.
+
+    A missing one is reported when it is used.
+    """
     for position, item in enumerate(stated.value):
         path = Path(stated.root, item)
         if "\0" in item or path.exists() and not path.is_dir():
@@ -93,7 +96,7 @@ def read_template_dirs(stated: Stated) -> tuple[str, ...]:
 
 
 def read_package(stated: Stated) -> str | None:
-    """A dotted name."""
+    """Read a dotted name."""
     if not all(
         is_identifier(part) and not iskeyword(part) for part in stated.value.split(".")
     ):
@@ -103,7 +106,7 @@ def read_package(stated: Stated) -> str | None:
 
 
 def read_namespace(stated: Stated) -> str | None:
-    """What stands before the `::` of a registered op: PyTorch takes one name."""
+    """Read the namespace of registered ops, before the `::`: PyTorch takes a single name."""
     if not is_identifier(stated.value) or iskeyword(stated.value):
         hint = "write: namespace = 'mylib'"
         stated.refuse(f"'{stated.value}' is no namespace", hint)
@@ -112,7 +115,7 @@ def read_namespace(stated: Stated) -> str | None:
 
 
 def read_interpreter(stated: Stated) -> str | None:
-    """A path or a command; whether it is there matters only where it is used."""
+    """Read a path or a command; its existence is checked when it is used."""
     if not stated.value or "\0" in stated.value:
         stated.refuse(f"'{stated.key}' must name an interpreter")
         return None
@@ -120,14 +123,14 @@ def read_interpreter(stated: Stated) -> str | None:
 
 
 def read_length(stated: Stated) -> int:
-    """A length of lines."""
+    """Read a line length."""
     if stated.value < SHORTEST:
         stated.refuse(f"'{stated.key}' must be a number from {SHORTEST} up")
     return int(stated.value)
 
 
 def read_parameter_names(stated: Stated) -> tuple[str, ...]:
-    """Names that an input can have."""
+    """Read names valid for inputs."""
     for position, name in enumerate(stated.value):
         place = stated.problems.within((stated.key, str(position)))
         stated.problems.add(check_name(name, place, "a parameter"))
@@ -135,12 +138,12 @@ def read_parameter_names(stated: Stated) -> tuple[str, ...]:
 
 
 def read_names(stated: Stated) -> Patterns:
-    """The patterns of names."""
+    """Read the patterns of names."""
     return read_patterns(stated.value, stated.path, stated.problems)
 
 
 def read_conventions(stated: Stated) -> tuple[Convention, ...]:
-    """Shapes of tensors that occur together."""
+    """Read shapes of tensors used together."""
     return tuple(
         _convention(item, str(k), stated) for k, item in enumerate(stated.value)
     )
@@ -167,10 +170,10 @@ def _shape(text: str, start: Location, names: set[str]) -> tuple[Dim, ...]:
     return read_dims(words)
 
 
-# --- Conventional shapes: what tensors of well-known names look like where the user declared nothing.
+# --- Conventional shapes: the usual shapes of tensors with well-known names and no declared shape.
 #
 # In: the op's inputs and the configured conventions. Out: shapes for test inputs and for the sizes of the module.
-# Invariant: a declared shape is never touched; derivation does not read these.
+# Invariant: a declared shape is never changed; derivation does not use these.
 
 
 Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
@@ -179,7 +182,10 @@ Shapes = tuple[tuple[str, tuple[Dim, ...]], ...]
 def conventional_shapes(
     inputs: Sequence[Input], conventions: Sequence[Convention], tested: Container[str]
 ) -> Shapes:
-    """Shapes by the first convention that fits, none where no one does or where the tests are told others."""
+    """Return shapes by the first matching convention; none if no convention matches.
+
+    Inputs with shapes for tests (`tested`) match none.
+    """
     for convention in conventions:
         found = _shapes(inputs, convention, tested)
         if found:
@@ -190,9 +196,9 @@ def conventional_shapes(
 def _shapes(
     inputs: Sequence[Input], convention: Convention, tested: Container[str]
 ) -> Shapes:
-    """The convention's shapes if its first tensor occurs, another with it, and none declares a shape.
+    """Return a convention's shapes if its first tensor and another one are inputs without shapes.
 
-    The first is the one that tells: `input, weight` is a linear map, but `x, weight` may as well be a norm.
+    The first is decisive: `input, weight` is a linear map, but `x, weight` may also be a norm.
     """
     shapes = dict(convention)
     here = [item for item in inputs if item.name in shapes]

@@ -2,11 +2,11 @@
 
     [*] NAME [ '[' dims [';' traits] ']' ] ['?'] [':' type] ['=' default]
 
-People who know Python or PyTorch's schemas also write `x: Tensor`, `mask: BoolTensor`, `Tensor x`, `float eps=1e-5` and `mask; bool`: these
-are read as what they plainly mean.
+Common notations of Python or PyTorch's schemas are read with their evident meaning: `x: Tensor`, `mask: BoolTensor`,
+`Tensor x`, `float eps=1e-5` and `mask; bool`.
 
-In: text and its start. Out: entries as they were written, not yet judged against each other.
-Invariant: an entry knows the place of everything that a later check may complain of.
+In: text and its start. Out: entries as written, not yet compared with each other. Invariant: an entry has the place of
+everything a later check may report.
 """
 
 import re
@@ -34,7 +34,7 @@ CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
 class Token(NamedTuple):
-    """A piece of text; an empty one stands for the end."""
+    """A piece of text; an empty one marks the end."""
 
     kind: str
     text: str
@@ -44,14 +44,14 @@ class Token(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A slice of the text: white space of any kind is a blank, and its start is kept."""
+    """A slice of the text with its start; any white space becomes a blank."""
 
     text: str
     place: Location
 
 
 def tokenize(text: str, start: Location) -> list[Token]:
-    """Cut text into tokens; a character that begins none is an error at its place."""
+    """Split text into tokens; raise an error at a character that begins none."""
     tokens: list[Token] = []
     position, line, line_start = 0, 0, 0
     while position < len(text):
@@ -82,14 +82,14 @@ def _unknown(text: str, position: int, place: Location) -> ScaffoldError:
 
 
 def _computes(text: str, position: int) -> bool:
-    """Whether `*`, `+` or `-` stands between two values of a shape: `x[2*D]`."""
+    """Return whether `*`, `+` or `-` is between two values in a shape: `x[2*D]`."""
     opened = text.rfind("[", 0, position) > text.rfind("]", 0, position)
     before = text[:position].rstrip()[-1:]
     return opened and (before.isalnum() or before in "_)")
 
 
 def _with_name(text: str, position: int) -> str:
-    """Return a name for a dim that is computed, and a condition of names that there are."""
+    """Return a hint for a computed dim: a name for it, and a condition over existing names."""
     start = max(text.rfind(mark, 0, position) for mark in "[,") + 1
     dim = re.split(r"[],;]", text[start:])[0]
     names, others = (
@@ -106,7 +106,7 @@ def _with_name(text: str, position: int) -> str:
 
 
 def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Cut at the commas outside brackets; every part ends with an `end` token."""
+    """Split at the commas outside brackets; every part ends with an `end` token."""
     parts: list[list[Token]] = [[]]
     open_: list[Token] = []
     for token in tokens:
@@ -130,7 +130,7 @@ def split_entries(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _follow(token: Token, open_: list[Token]) -> None:
-    """Keep the list of brackets that are open."""
+    """Update the list of open brackets; raise an error for an unmatched one."""
     if token.text in CLOSERS:
         open_.append(token)
     elif token.text in CLOSERS.values() and (
@@ -141,7 +141,7 @@ def _follow(token: Token, open_: list[Token]) -> None:
 
 
 def words(tokens: Sequence[Token]) -> Words:
-    """The text of neighbouring tokens, as written but on one line."""
+    """Return the text of adjacent tokens, as written but on one line."""
     text = ""
     for before, token in zip([None, *tokens], tokens, strict=False):
         text += " " * (token.start - before.end) if before else ""
@@ -150,7 +150,7 @@ def words(tokens: Sequence[Token]) -> Words:
 
 
 class Cursor:
-    """A place among tokens, for descent by recursion."""
+    """A position in a list of tokens, for recursive descent."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
@@ -161,14 +161,14 @@ class Cursor:
         return self.tokens[self.position]
 
     def take(self, text: str) -> bool:
-        """Step over a symbol if it comes next."""
+        """Skip a symbol if it is next; return whether it was."""
         if self.next.kind == "symbol" and self.next.text == text:
             self.position += 1
             return True
         return False
 
     def word(self, wanted: str, hint: str | None = None) -> Words:
-        """Step over a name."""
+        """Return the next token, a name, and skip it; raise an error for anything else."""
         token = self.next
         if token.kind != "name":
             raise self.unexpected(wanted, hint)
@@ -176,7 +176,7 @@ class Cursor:
         return Words(token.text, token.place)
 
     def unexpected(self, wanted: str, hint: str | None = None) -> ScaffoldError:
-        """What is wrong with what comes next."""
+        """Return the error for an unexpected next token."""
         found = f"'{self.next.text}'" if self.next.text else "nothing"
         hint = hint or EXAMPLE
         return ScaffoldError(f"expected {wanted}, found {found}", self.next.place, hint)
@@ -206,13 +206,16 @@ class Entry(NamedTuple):
 
     @property
     def tensor(self) -> bool:
-        """A bare name is a tensor, and so is `bias=None`; a type or another default make an attribute."""
+        """Return whether the entry is a tensor: no type, and no default but None.
+
+        Any type or another default makes it an attribute.
+        """
         literal = self.default is not None and self.default.text != "None"
         return self.annotation is None and not literal
 
 
 def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
-    """Read a comma-separated list of entries; every entry that cannot be read is reported."""
+    """Parse a comma-separated list of entries; raise the errors of all entries together."""
     parts = split_entries(tokenize(text, start))
     if len(parts[0]) == 1 and len(parts) == 1:
         raise ScaffoldError("the list is empty", start, "write: 'x, weight, bias?'")
@@ -228,7 +231,7 @@ def parse_entries(text: str, start: Location) -> tuple[Entry, ...]:
 
 
 def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
-    """Read the dimensions of one shape, without brackets: `N, in_features`."""
+    """Parse the dims of one shape, without brackets: `N, in_features`."""
     parser = _EntryParser(tokenize(text, start))
     dims = parser.dims()
     if parser.next.kind != "end":
@@ -236,7 +239,8 @@ def parse_dims(text: str, start: Location) -> tuple[Words, ...]:
     return dims
 
 
-# Types of tensors as Python's annotations and PyTorch's schemas name them, and dtypes in their place, with the traits that they say.
+# Types of tensors in Python's annotations and PyTorch's schemas, and dtypes used as
+# types, with the traits they imply.
 TENSOR_TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Tensor", "FloatTensor", "DoubleTensor"), ()),
     **dict.fromkeys(("HalfTensor", "BFloat16Tensor"), ()),
@@ -256,12 +260,12 @@ _TENSOR_TYPE = re.compile(
     r"(?P<name>(?:torch\.)?\w+)(?P<none>\s*\|\s*None)?"
     r"|(?:typing\.)?Optional\[\s*(?P<inner>(?:torch\.)?\w+)\s*\]"
 )
-# What may stand before a name, as in C and in PyTorch's schemas.
+# Allowed before a name, as in C and in PyTorch's schemas.
 PREFIXES = frozenset({*TENSOR_TYPES, "float", "int", "bool", "str"})
 
 
 class _EntryParser(Cursor):
-    """Recursive descent over the tokens of one entry."""
+    """A recursive-descent parser of one entry's tokens."""
 
     def entry(self) -> Entry:
         variadic = self.take("*")
@@ -283,7 +287,7 @@ class _EntryParser(Cursor):
         return _as_tensor(found)
 
     def type_before(self) -> Words | None:
-        """The type in `float eps=1e-5` or `Tensor x`; None where the name comes first."""
+        """Return the type in `float eps=1e-5` or `Tensor x`; None if the name comes first."""
         follows = self.tokens[self.position + 1 :]
         mark = follows[0].text == "?" if follows else False
         names = follows[mark : mark + 1]
@@ -368,7 +372,7 @@ class _EntryParser(Cursor):
         return Words(token.text, token.place)
 
     def until(self, stop: str, wanted: str) -> Words:
-        """The text up to a symbol outside brackets, or to the end."""
+        """Return the text up to a symbol outside brackets, or to the end."""
         first, depth = self.position, 0
         while self.next.kind != "end":
             symbol = self.next.text if self.next.kind == "symbol" else ""
@@ -382,7 +386,7 @@ class _EntryParser(Cursor):
 
 
 def _as_tensor(entry: Entry) -> Entry:
-    """An entry whose type says that it is a tensor, without that type; any other as it is."""
+    """Drop the type of an entry if it is a tensor's type, adding its traits."""
     if entry.annotation is None:
         return entry
     match = _TENSOR_TYPE.fullmatch(entry.annotation.text)

@@ -1,7 +1,7 @@
-"""What the formulas of an op import.
+"""Imports for the formulas of an op.
 
-In: `my_kernels:rms_norm_fwd`, `numpy as np`, and the imports of a file that a formula came from. Out: `Import`s.
-Invariant: no two of them bind one name, and none hides an input or a name of the generated code.
+In: `my_kernels:rms_norm_fwd`, `numpy as np`, and the imports of a formula's file. Out: `Import`s. Invariant: no two of
+them bind one name, and none hides an input or a name of the generated code.
 """
 
 import ast
@@ -20,7 +20,7 @@ IMPORT = re.compile(
 )
 PYTHON = re.compile(r"\s*(from|import)\s+(?P<module>[\w.]+)")
 SEVERAL = re.compile(r"\s*(?P<module>[\w.]+):(?P<names>[^,]+(?:,[^,]+)+)")
-# What generated code has anyway; a file that a formula comes from may import it too.
+# Imports present in any generated code; the file of a formula may have them too.
 COMMON = frozenset(
     {
         Import("math"),
@@ -37,7 +37,7 @@ FORMS = "write 'module:name', 'module:name as other' or 'module as other'"
 
 
 def parse_import(text: str, place: Location) -> Import:
-    """Read one import."""
+    """Parse one import."""
     match = IMPORT.fullmatch(text.strip())
     if match is None or match["module"].endswith(".py"):
         raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
@@ -51,7 +51,7 @@ def parse_import(text: str, place: Location) -> Import:
 
 
 def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
-    """Read what one value imports: `module:name`, or a statement of Python's, which may import several names."""
+    """Parse the imports of one value: `module:name`, or a Python import statement, with one or more names."""
     found = PYTHON.match(text)
     if found is None and (listed := SEVERAL.fullmatch(text)):
         stems = (
@@ -93,7 +93,7 @@ def _hint(text: str) -> str:
 
 
 def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
-    """What formulas may say of imports, and of inputs whose type is the user's own."""
+    """Return the meanings of imports, and the names of values of the user's own types."""
     found, own = dict[str, str](), set[str]()
     for item in imports:
         bare = not item.alias and item.name is None
@@ -109,7 +109,10 @@ def meanings(imports: Iterable[Import], inputs: Iterable[Input]) -> Meanings:
 
 
 def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
-    """Whose code runs beside PyTorch's where the op does, in words: modules that it imports, the function of its samples."""
+    """Describe the code other than PyTorch's that the op runs; None if there is none.
+
+    It names imported modules, and the function of its samples.
+    """
     own = (item.module for item in spec.imports if not is_judged(item.module, None))
     known = sys.stdlib_module_names | {"torch"}
     found = [module for module in own if module.split(".")[0] not in known]
@@ -119,7 +122,7 @@ def runs_code_of(spec: OpSpec, run: str = "the proof") -> str | None:
 
 
 def newer_of(spec: OpSpec) -> tuple[str, ...]:
-    """The functions of PyTorch that the op names and the shipped table does not have."""
+    """Return the functions of PyTorch the op uses that are missing in the shipped table."""
     shown = spec.surrogate.forward if spec.surrogate else None
     updates = spec.module.updates if spec.module else ()
     stated = (spec.forward, spec.backward, shown)
@@ -135,15 +138,15 @@ def newer_of(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _is_open(annotation: str) -> bool:
-    """Whether a type says nothing of what a value has: `object`, or one that stands in quotes."""
+    """Return whether a type leaves the attributes of a value unknown: `object`, `Any`, a quoted type."""
     return annotation[:1] in "'\"" or bool(re.search(r"\b(object|Any)\b", annotation))
 
 
 class Imports:
-    """Collects imports, and refuses those that collide."""
+    """A collection of imports without collisions."""
 
     def __init__(self, hidden: Mapping[str, str], op: str) -> None:
-        self._hidden, self._op = hidden, op  # names that are something else
+        self._hidden, self._op = hidden, op  # names with another meaning
         self._found: list[Import] = []
 
     @property
@@ -152,11 +155,11 @@ class Imports:
 
     @property
     def names(self) -> frozenset[str]:
-        """What they put in scope."""
+        """Return the names they bind."""
         return frozenset(item.binding for item in self._found)
 
     def add(self, item: Import, place: Location) -> None:
-        """Take an import in, or say with what it collides."""
+        """Add an import; raise an error if it collides with another name."""
         if item in COMMON:
             return
         name = item.binding
@@ -175,10 +178,10 @@ class Imports:
         else:
             self._found += [] if item in others else [item]
             return
-        self._found.append(item)  # what names it is not told that it is unknown
+        self._found.append(item)  # so that its uses are not reported as unknown names
         raise ScaffoldError(message, place, hint)
 
 
 def _one_package(first: Import, second: Import) -> bool:
-    """`import a.b` and `import a.c` both bind `a`, and agree."""
+    """Return whether both bind one package: `import a.b` and `import a.c` both bind `a`."""
     return not (first.name or first.alias or second.name or second.alias)

@@ -1,7 +1,7 @@
-"""The JSON Schema of a file of ops: what editors complete and check by.
+"""The JSON Schema of a file of ops, for completion and checks in editors.
 
-Out: a mapping for `json.dumps`, made of the table of keys. Invariant: what the loader accepts validates; a key, a type or a word
-that the loader refuses does not.
+Out: a mapping for `json.dumps`, made from the table of keys. Invariant: everything the loader accepts validates; a key,
+a type or a word the loader rejects does not.
 """
 
 import json
@@ -13,7 +13,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def ops_schema() -> dict[str, Any]:
-    """What a file of ops may hold."""
+    """Return the schema of a file of ops."""
     return {
         "$schema": DIALECT,
         "title": "Ops",
@@ -39,5 +39,5 @@ def _op() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as a file holds it."""
+    """Return the schema as the text of a file."""
     return json.dumps(ops_schema(), indent=2) + "\n"

@@ -1,7 +1,7 @@
 """The keys of an op's table and the types of their values.
 
-In: a raw mapping, as TOML or the command line gives it. Out: its sound part; the rest is noted as problems.
-Invariant: a mapping that comes out holds only known keys, each with a value of its kind.
+In: a raw mapping from TOML or the command line. Out: its valid part; the rest is reported as problems. Invariant: a
+returned mapping contains only known keys, each with a value of its kind.
 """
 
 import math
@@ -25,17 +25,17 @@ from scaffold.spec.problems import KeyPath, Problems
 
 Style = Literal["setup-context", "combined", "library"]
 SavePolicy = Literal["recompute", "balanced"]
-Amp = Literal["region", "float32", "off"]  # what an op does under autocast
+Amp = Literal["region", "float32", "off"]  # behaviour of an op under autocast
 
 
 class Key(NamedTuple):
-    """A key of an op's table, and the option of that name."""
+    """A key of an op's table, and the option of the same name."""
 
     kind: Kind
     help: str
-    proven: bool = True  # or it is about names, documentation, the Module or the tests
-    formula: bool = False  # its text may name a file instead: '@file.py:function'
-    option: str = ""  # what help says of the option, where that is written otherwise
+    proven: bool = True  # False for keys about names, documentation, the Module or the tests
+    formula: bool = False  # its text may be a reference to a file instead: '@file.py:function'
+    option: str = ""  # help of the option, if it differs
 
 
 _NOT_NEGATIVE = {"type": "number", "minimum": 0}
@@ -172,9 +172,10 @@ KEYS: dict[str, Key] = {
     ),
     "test": Key(SWITCH, "Write the test file (true).", proven=False),
 }
-# Keys that went, and what to do instead.
+# Removed keys, and advice for them.
 GONE = {"double-backward": "leave it out: every op can be differentiated again"}
-# What a project may say of all its ops. The style and the policy stand one level above.
+# Keys a project may set for all its ops. The style and the policy are keys one level
+# above.
 DEFAULTS = (
     *("derive", "once-differentiable", "transforms", "materialize-grads"),
     *("forward-ad", "tolerance", "module", "test"),
@@ -182,7 +183,7 @@ DEFAULTS = (
 
 
 def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """The keys that are known and whose values are of their kind; the others are noted."""
+    """Return the known keys with values of their kind; report the others."""
     sound = {}
     for key, value in raw.items():
         if key not in KEYS:
@@ -195,7 +196,7 @@ def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str,
 
 
 def check_key(path: KeyPath, value: Any, problems: Problems) -> bool:
-    """Whether the value of a known key is sound; if not, why is noted."""
+    """Return whether the value of a known key is valid; report why not."""
     before = len(problems)
     sound = check_value(path, value, KEYS[path[-1]].kind, problems)
     if sound and path[-1] == "tolerance":

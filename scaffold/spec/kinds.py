@@ -1,7 +1,7 @@
-"""Types of the values of TOML keys: how to call one, how to tell it, what JSON Schema says of it.
+"""Kinds of values of TOML keys: their names, their tests, their JSON Schema.
 
-In: a value, as TOML gives it. Out: whether it is of a kind, and the problem where it is not. Invariant: a value that a kind of an op's key
-accepts validates against the kind's schema.
+In: a value from TOML. Out: whether it is of a kind, and a problem if not. Invariant: a value accepted by the kind of an
+op's key validates against the kind's schema.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 from scaffold.errors import did_you_mean
 from scaffold.spec.problems import KeyPath, Problems
 
-# --- Kinds of values: how to call one, how to tell it, what JSON Schema says of it.
+# --- Kinds of values: their names, their tests, their JSON Schema.
 
 
 Schema = Mapping[str, Any]
 
 
 class Kind(NamedTuple):
-    """A kind of value: how to call it, how to tell it, the words it is limited to."""
+    """A kind of value: its name, its test, its allowed words."""
 
     what: str
     accepts: Callable[[Any], bool]
-    schema: Schema = MappingProxyType({})  # of keys of an op alone
+    schema: Schema = MappingProxyType({})  # for keys of an op only
     choices: tuple[str, ...] = ()
-    metavar: str = "TEXT"  # what help of an option calls the value
+    metavar: str = "TEXT"  # the value in the help of an option
 
 
 def _is_text(value: Any) -> bool:
@@ -92,26 +92,26 @@ NUMBERS = Kind("a table of numbers", _is_numbers, {"type": "object"})
 
 
 def choice(what: str, choices: tuple[str, ...]) -> Kind:
-    """One of some words."""
+    """Return the kind of one word among some."""
     metavar = what.split()[-1].upper()
     return Kind(what, _is_text, {"enum": list(choices)}, choices, metavar)
 
 
 def choices(what: str, words: tuple[str, ...]) -> Kind:
-    """A list of some words."""
+    """Return the kind of a list of words among some."""
     return Kind(what, _is_texts, choices=words)
 
 
-# --- A value against its kind.
+# --- Check of a value against its kind.
 #
-# In: the value of a key. Out: whether it is sound; if not, why is noted at its place.
-# Invariant: a value that passes is of the kind, in its words, and holds no character that a file or an editor would lose.
+# In: the value of a key. Out: whether it is valid; the reason is reported at its place if not. Invariant: a valid
+# value is of its kind, consists of allowed words, and contains no character a file or an editor would lose.
 
 
 def check_value(
     path: KeyPath, value: Any, kind: Kind, problems: Problems, hint: str | None = None
 ) -> bool:
-    """Whether the value of a key is of its kind; the hint says how to write one."""
+    """Return whether the value of a key is of its kind; `hint` shows a valid value."""
     before = len(problems)
     if not kind.accepts(value):
         hint = hint or _respelt(path[-1], value, kind)
@@ -128,7 +128,7 @@ SAID |= {"no": "false", "off": "false", "false": "false"}
 
 
 def _respelt(key: str, value: Any, kind: Kind) -> str | None:
-    """What to write for a value that says it all, and is of another kind: a sole name for a list of them."""
+    """Return a hint with the value converted to its kind: a sole name as a list."""
     text = value if isinstance(value, str) else ""
     name, equals, formula = (part.strip() for part in text.partition("="))
     if _is_texts(value) and kind.accepts(joined := ", ".join(value)):
@@ -157,7 +157,7 @@ def _check_words(
 
 
 def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Every string of a value, with its path."""
+    """Yield every string in a value, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -169,7 +169,7 @@ def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_characters(path: KeyPath, key: str, text: str, problems: Problems) -> None:
-    """No file can hold half a character, and no editor shows a control character."""
+    """Report surrogates, which no file can store, and control characters, invisible in editors."""
     for character in text:
         code = ord(character)
         control = code < 32 and character not in "\n\t" or 127 <= code < 160

@@ -1,7 +1,7 @@
-"""What the schema of an op that is registered with PyTorch can say: `--style library`; and its rule for DTensor: `--sharding`.
+"""Checks of ops registered with PyTorch (`--style library`), and their rule for DTensor (`--sharding`).
 
-In: the types of the arguments. Out: those of the schema, or problems at their places. Invariant: what passes is a signature that
-`torch.library.custom_op` takes.
+In: the types of the arguments. Out: those of the schema, or problems at their places. Invariant:
+`torch.library.custom_op` accepts every signature without problems.
 """
 
 import ast
@@ -25,14 +25,14 @@ from scaffold.spec.op_spec import (
 from scaffold.spec.problems import Problems
 
 PLAIN = frozenset({"bool", "float", "int", "str", "torch.dtype"})
-ELEMENTS = frozenset({"bool", "float", "int"})  # of lists
+ELEMENTS = frozenset({"bool", "float", "int"})  # types of list elements
 HINT = "write: style = 'setup-context'"
 
 
 def check_library(
     style: str, raw: Mapping[str, Any], arguments: Arguments, problems: Problems
 ) -> None:
-    """Note what an op in library style cannot have, and what it alone can have."""
+    """Report features impossible in library style, and features only it has."""
     _check_namespace(style, raw.get("namespace"), problems)
     if style != "library":
         return
@@ -59,7 +59,7 @@ def check_library(
 
 
 def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
-    """Note a name that PyTorch would not take before the `::`, or that no op has."""
+    """Report an invalid namespace, or one for another style."""
     if name is None:
         return
     if style != "library":
@@ -72,7 +72,7 @@ def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
 
 
 def schema_type(annotation: str) -> str | None:
-    """The type of an attribute in the signature that is registered; None for one that no schema has."""
+    """Return the type of an attribute in the registered signature; None if no schema has it."""
     tree = ast.parse(annotation, mode="eval").body
     match tree:
         case ast.BinOp(left, ast.BitOr(), ast.Constant(None)):
@@ -100,7 +100,7 @@ def _of(tree: ast.expr) -> str | None:
     return text if text in PLAIN else None
 
 
-# --- How an op is split over devices: `mk, nk -> mn`.
+# --- Sharding: the split of an op over devices, `mk, nk -> mn`.
 
 NOTATION = "write the indices of each tensor: sharding = 'mk, nk -> mn'"
 _INDEX = re.compile(r"\.\.\.|[A-Za-z_]")
@@ -110,7 +110,7 @@ _GROUP = re.compile(r"\s*(\.\.\.)?\s*([A-Za-z_]\s*)*")
 def read_sharding(
     style: str, text: str | None, arguments: Arguments, problems: Problems
 ) -> Sharding | None:
-    """How the op is split, if that is said; what is amiss is noted."""
+    """Return the sharding of an op, None without one; report problems with it."""
     if text is None:
         return None
     path = ("sharding",)
@@ -136,7 +136,7 @@ def read_sharding(
 
 
 def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
-    """What no op of these arguments can mean by a notation."""
+    """Yield the problems of a sharding notation with these arguments."""
     tensors = arguments.tensors
     if len(found.inputs) != len(tensors):
         said = (
@@ -170,7 +170,7 @@ def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
 
 
 def _fits(dims: tuple[Dim, ...], group: Indices) -> bool:
-    """Whether the indices may be those of a shape; `...` may stand for dims that are named."""
+    """Return whether indices may be those of a shape; `...` may cover named dims."""
     if ANY_DIMS in group:
         return len(dims) >= len(group) - (leading(dims) is None)
     return len(dims) == len(group) and leading(dims) is None

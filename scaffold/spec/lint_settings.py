@@ -1,7 +1,7 @@
-"""The table `[tool.scaffold.lint]`: which rules run where.
+"""The table `[tool.scaffold.lint]`: rules of the linter and their files.
 
-In: the table. Out: a `LintConfiguration`.
-Invariant: an unknown key or a value of another kind is a problem at its place.
+In: the table. Out: a `LintConfiguration`. Invariant: an unknown key or a value of the wrong kind is a problem at its
+place.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ KEYS = ("select", "ignore", "per-file-ignores")
 
 
 class LintConfiguration(NamedTuple):
-    """What a project says of the rules; codes are as they stand."""
+    """A project's selection of lint rules, by their codes as written."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ NOTHING_SAID = LintConfiguration()
 
 
 def read_lint(stated: Stated) -> LintConfiguration:
-    """The configuration in the value of the key `lint`."""
+    """Read the value of the key `lint`."""
     value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:

@@ -1,7 +1,8 @@
-"""Manifests: the ops that a project lists, in one file or in several.
+"""Manifests: the ops of a project, in one file or in several.
 
-In: the texts of the files, and the configuration. Out: a `Listed` an op, and digests of what its files follow from, and of what its proof is about.
-Invariant: an op stands in one place; what does not change what is generated does not change a digest.
+In: the texts of the files, and the configuration. Out: a `Listed` for each op; digests of the inputs of its files, and
+of the subject of its proof. Invariant: an op is listed once; an input without influence on generated files does not
+change a digest.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from scaffold.spec.keys import KEYS
 from scaffold.spec.names import DEFAULT, Patterns, op_names, registered_name
 from scaffold.spec.toml import Entry, read_ops
 
-# Fields of the configuration that change no word of a file: where, when and how it is written.
+# Fields of the configuration without influence on the words of a file, only on its
+# place, time and format.
 WITHOUT_A_SAY = (
     *("root", "pythonpath", "lint", "line_length", "formatter"),
     "single_line_imports",
@@ -38,7 +40,7 @@ class Listed(NamedTuple):
 def list_ops(
     texts: Mapping[str, str], packaged: bool, patterns: Patterns = DEFAULT
 ) -> tuple[Listed, ...]:
-    """The ops of all files, in the order in which they stand there."""
+    """Return the ops of all files in order; raise the errors of all files together."""
     problems: list[ScaffoldError] = []
     found: dict[str, Listed] = {}
     for path, text in texts.items():
@@ -59,13 +61,13 @@ def list_ops(
 def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
     try:
         return op_names(entry.name, NOWHERE, packaged, patterns)[0]
-    except ScaffoldError:  # to find the place means to read all of the text once more
+    except ScaffoldError:  # the place is found only now, as that parses the whole text again
         place = entry.locate((), key=True)
         return op_names(entry.name, place, packaged, patterns)[0]
 
 
 def defined_names(entry: Entry, configuration: Configuration) -> tuple[str, ...]:
-    """What the op's file defines: the op, its Function, and its Module unless that is off."""
+    """Return the names the op's file defines: the op, its Function, and its Module unless that is off."""
     op, klass = op_names(entry.name, NOWHERE, packaged=True)
     said = {**dict(configuration.defaults), **entry.raw}
     klass = str(said.get("class-name", klass))
@@ -86,12 +88,12 @@ def _add(listed: Listed, found: dict[str, Listed]) -> None:
 
 
 def text_digest(text: str) -> str:
-    """The fingerprint of a text."""
+    """Return the SHA-256 digest of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def spec_digest(entry: Entry) -> str:
-    """The fingerprint of what a table says, however it is written."""
+    """Return the digest of a table's content, independent of its formatting."""
     raw = json.dumps(entry.raw, sort_keys=True, default=str)
     return text_digest(f"{entry.name}\n{raw}")
 
@@ -102,10 +104,11 @@ def proof_digest(
     reads: Reads,
     meaning: Callable[[str], str],
 ) -> str:
-    """The fingerprint of what a proof of the op is about: its maths, its inputs, the files that its formulas name.
+    """Return the digest of a proof's subject: the op's maths, its inputs, the files of its formulas.
 
-    Of the configuration it is what stands for keys that the table leaves out. The op's name is no part of it, nor are comments:
-    `meaning` is the fingerprint of code without them, and so are those of `reads`.
+    Of the configuration it includes the defaults of keys missing in the table. It excludes the
+    op's name and comments: `meaning` returns the digest of code without comments, and the
+    digests in `reads` ignore them too.
     """
     said = {**dict(configuration.defaults), **entry.raw}
     raw = {
@@ -118,7 +121,7 @@ def proof_digest(
 
 
 def _meant(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
-    """A value without comments; what holds none is not parsed."""
+    """Return a value without comments; text without any is not parsed."""
     if isinstance(value, dict):
         return {name: _meant(key, inner, meaning) for name, inner in value.items()}
     code = key in KEYS and KEYS[key].formula and isinstance(value, str)
@@ -128,9 +131,9 @@ def _meant(key: str, value: Any, meaning: Callable[[str], str]) -> Any:
 def configuration_digest(
     configuration: Configuration, directories: object, manifest: str
 ) -> str:
-    """The fingerprint of what the configuration contributes to what the files of a manifest say.
+    """Return the digest of the configuration's influence on the files of a manifest.
 
-    How they are formatted is no part of it, nor is an absolute path.
+    It excludes formatting and absolute paths.
     """
     said = configuration._asdict()
     for name in WITHOUT_A_SAY:

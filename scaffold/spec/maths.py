@@ -1,7 +1,8 @@
-"""The formulas of an op, each parsed in the scope that it may read.
+"""Maths: the formulas of an op, each parsed in its own scope.
 
-In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require` and `samples`, which may refer to the user's files
-(`'@file.py:function'`), and the op's arguments. Out: a `Maths`. Invariant: every name in a formula is known, and nothing was evaluated.
+In: `forward`, `grad`, `backward`, `surrogate`, `import`, `require`, `test-shapes` and `samples`, which may refer to the
+user's files (`'@file.py:function'`), and the op's arguments. Out: a `Maths`. Invariant: every name in a formula is
+known, and nothing was evaluated.
 """
 
 import ast
@@ -45,19 +46,19 @@ from scaffold.spec.problems import KeyPath, Problems
 
 # --- References to the user's files: `'@file.py:function'`.
 #
-# In: the text of a reference and a way to read files. Out: the function as text, its imports included.
-# Invariant: a file is read, never run.
+# In: the text of a reference and a way to read files. Out: the function as text, including its imports. Invariant: a
+# file is read, never run.
 
 
 ReadFile = Callable[[str], str]
-NEEDS = "needs_input_grad"  # in a gradient, as on ctx: of which inputs one is asked for
+NEEDS = "needs_input_grad"  # in a gradient, as on ctx: the inputs with a requested gradient
 FUNCTION = re.compile(r"\s*(?P<module>[\w.]*\w):(?P<name>\w+)\s*")
 FILE = re.compile(r"\s*[^\s@+*(=]*[\w)]\.py(?::[\w.]+)?\s*")
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
 
 
 class Reference(NamedTuple):
-    """What a reference names; `name` is None for a file that is one body without a function."""
+    """The function or file named by a reference; `name` is None for a file without functions."""
 
     name: str | None
     text: Text
@@ -67,7 +68,7 @@ class Reference(NamedTuple):
 
 
 def refuse_file(text: str, place: Location) -> None:
-    """Raise for a formula that is the name of a file: `ops.py:forward` without its '@'."""
+    """Raise for a formula that is a file name without its '@': `ops.py:forward`."""
     named = text.strip()
     if FILE.fullmatch(text):
         message = f"'{named}' is a file, and no formula"
@@ -87,9 +88,10 @@ def read_reference(
     imported: frozenset[str] = frozenset(),
     inputs: frozenset[str] = frozenset(),
 ) -> Reference:
-    """Read the function that a reference names; what the op has `imported` needs nothing of the file.
+    """Read the function named by a reference.
 
-    Numbers that an nn.Module computes are given where they are among the `inputs`.
+    Functions the op has `imported` need nothing of the file. Numbers an nn.Module computes are
+    parameters if they are among the `inputs`.
     """
     match = REFERENCE.fullmatch(value)
     if match is None:
@@ -114,7 +116,7 @@ def read_reference(
     return Reference(name, found.text, found.parameters, found.imports, found.source)
 
 
-# --- The formulas of an op, each parsed in the scope that it may read.
+# --- The formulas of an op, each parsed in its own scope.
 
 
 Raw = Mapping[str, Any]
@@ -122,7 +124,7 @@ Names = frozenset[str]
 
 
 class Maths(NamedTuple):
-    """Everything that is parsed."""
+    """All parsed formulas of an op."""
 
     graph: Graph
     imports: tuple[Import, ...] = ()
@@ -133,7 +135,7 @@ class Maths(NamedTuple):
     require: tuple[Formula, ...] = ()
     test_require: tuple[Formula, ...] = ()
     samples: Samples | None = None
-    doc: str | None = None  # of the function that the forward is
+    doc: str | None = None  # from the docstring of the forward's function
 
 
 def read_maths(
@@ -144,12 +146,12 @@ def read_maths(
     read: ReadFile,
     problems: Problems,
 ) -> Maths:
-    """Parse all formulas; what is wrong with them is noted."""
+    """Parse all formulas; report the problems in them."""
     return _Reader(op, raw, arguments, read, problems).maths(shapes)
 
 
 class _Reader:
-    """Reads formulas one after another into one graph, and gathers what they import."""
+    """A parser of formulas, one after another, into one graph; it collects their imports."""
 
     def __init__(
         self,
@@ -175,8 +177,8 @@ class _Reader:
         hidden = dict.fromkeys(outputs, "output") | dict.fromkeys(self.inputs, "input")
         self.graph, self.imports = Graph(), Imports(hidden, op)
         self.forward: Text | None = None
-        self.stated: Names = frozenset()  # what the key `import` names
-        self.own_results: Names = frozenset()  # what the forward assigns of them
+        self.stated: Names = frozenset()  # names bound by the key `import`
+        self.own_results: Names = frozenset()  # results of user functions in the forward
 
     def maths(self, shapes: Shapes) -> Maths:
         self._import_stated()
@@ -212,7 +214,7 @@ class _Reader:
         self.stated = self.imports.names
 
     def _text(self, path: KeyPath) -> Text | None:
-        """The text of a key, read from the file that it names with '@'."""
+        """Return the text of a key, read from a file for a reference with '@'; None on a problem."""
         value: Any = self.raw
         for key in path:
             value = value[int(key)] if isinstance(value, list) else value[key]
@@ -259,12 +261,12 @@ class _Reader:
     ) -> Formula | None:
         optional = self.optional - {without}
         tensors = self.tensors & names
-        # A gradient is assigned in the backward, where the lines of the forward may stand again.
+        # A gradient is assigned in the backward, which may repeat lines of the forward.
         several = (*self.tensors, *(item.name for item in self.arguments.outputs))
         gradients = {f"grad_{name}" for name in several}
         hidden = self.imports.names & gradients - names
         if NEEDS not in text.value:
-            names -= {NEEDS}  # which is no name to hint at
+            names -= {NEEDS}  # so that no hint suggests it
         known = names | self.imports.names - hidden
         kept = path == ("forward",)
         scope = Scope(
@@ -280,12 +282,18 @@ class _Reader:
         return self.problems.attempt(partial(parse, text, scope, self.graph))
 
     def _meanings(self) -> Meanings:
-        """What the names of formulas stand for; what the user's own functions return is the user's own."""
+        """Return the meanings of names in formulas.
+
+        Results of the user's own functions count as the user's own values.
+        """
         found = meanings(self.imports.found, self.arguments.inputs)
         return found._replace(own=found.own | self.own_results)
 
     def _surrogate(self, forward: Formula | None) -> Surrogate | None:
-        """What the gradient is the derivative of: it may read what the forward assigns, whose lines are then its own."""
+        """Return the function whose derivative is the gradient, or None.
+
+        It may read names the forward assigns; then it starts with the forward's statements.
+        """
         stated = self.raw.get("surrogate")
         if isinstance(stated, str):
             there = forward is not None and forward.kept is None
@@ -299,7 +307,10 @@ class _Reader:
         return Surrogate() if stated else None
 
     def _readable(self, forward: Formula | None) -> Names:
-        """What a gradient may read, beside imports: also what the forward assigned, and its outputs."""
+        """Return the names a gradient may read besides imports.
+
+        They include the names assigned by the forward, and its outputs.
+        """
         outputs = self.arguments.outputs
         grads = {f"grad_{item.name}" for item in outputs if item.differentiable}
         if len(outputs) == 1 and not outputs[0].variadic:
@@ -377,7 +388,7 @@ class _Reader:
         return replace(formula, result=None)
 
     def _size_names(self, shapes: Shapes) -> Names:
-        """What a condition may read: dims, and integers among the inputs."""
+        """Return the names a condition may read: dims, and integers among the inputs."""
         declared = [item.dims or () for item in self.arguments.tensors]
         dims = [dim for item in (*declared, *dict(shapes).values()) for dim in item]
         return frozenset(filter(is_size_name, dims)) | {
@@ -399,7 +410,7 @@ class _Reader:
         return tuple(filter(None, read))
 
     def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
-        """The conditions behind the shapes of `test-shapes`."""
+        """Return the conditions after the shapes in `test-shapes`."""
         path, sizes = ("test-shapes",), self._size_names(shapes)
         said = self.raw["test-shapes"] if self.arguments.test_shapes else ""
         place = self.problems.within(path)
@@ -415,7 +426,7 @@ class _Reader:
     def _condition(
         self, path: KeyPath, text: str, read: Callable[[], Formula | None]
     ) -> Formula | None:
-        """A condition on sizes; what is none is noted."""
+        """Parse a condition on sizes; report any other formula."""
         if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
             self.problems.at(path, "a condition compares sizes", hint)
@@ -427,7 +438,7 @@ class _Reader:
         result = formula.result if formula is not None else None
         if result is not None and not _is_test(result):
             hint = "write as in: 'D % 2 == 0'"
-            if result.kind == "tuple" and result.args:  # true, whatever stands in it
+            if result.kind == "tuple" and result.args:  # always true
                 whole = self.graph.node("boolean", "and", result.args)
                 hint = f"write: '{emit(whole)}'"
             self.problems.at(path, "a condition compares sizes", hint)
@@ -459,19 +470,19 @@ class _Reader:
 def _own_text_of_both(
     forward: Formula, surrogate: Formula, locals_: Names, inputs: Sequence[str]
 ) -> tuple[str, ...]:
-    """The text of a surrogate that stands where the forward returns."""
+    """Return the text of a surrogate in the place of the forward's return."""
     after = surrogate.own_text([*inputs, *sorted(filter(str.isidentifier, locals_))])
     found: tuple[str, ...] = forward.own_text(inputs, after) if after else ()
     return found
 
 
 def _reads(formula: Formula, names: Names) -> bool:
-    """Whether a formula names one of those."""
+    """Return whether a formula reads one of these names."""
     return any(names & node.names() for node in formula.expressions())
 
 
 def _made_by(formula: Formula, own: Names) -> Names:
-    """The names that a forward assigns to what functions of the user's own return."""
+    """Return the user's own names, and those a forward assigns from results of their functions."""
     statements = formula.kept.statements if formula.kept else formula.statements
     found = own
     for item in assignments(statements):
@@ -484,7 +495,7 @@ def _made_by(formula: Formula, own: Names) -> Names:
 
 
 def _sizes(tensors: Iterable[TensorInput]) -> dict[str, str]:
-    """How the size is read that each name of a dim stands for, from an input that is always there."""
+    """Return the expression for each named dim, read from an input present in every call."""
     found: dict[str, str] = {}
     for item in tensors:
         dims = () if item.optional or item.variadic else item.dims or ()
@@ -497,14 +508,14 @@ def _sizes(tensors: Iterable[TensorInput]) -> dict[str, str]:
 
 
 def _is_test(node: Node) -> bool:
-    """Whether it is a comparison, or made of some."""
+    """Return whether a condition is a comparison, or a combination of comparisons."""
     if node.label in ("and", "or", "not", "&", "|"):
         return all(map(_is_test, node.args))
     return node.kind == "compare"
 
 
 def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
-    """All the values that an attribute may have, where its type lists them."""
+    """Return all the values an attribute may have, if its type is a `Literal`."""
     found = {}
     for item in inputs:
         annotation = item.annotation if isinstance(item, Attribute) else "Tensor"
@@ -515,13 +526,13 @@ def _choices(inputs: Iterable[Input]) -> dict[str, tuple[object, ...]]:
 
 
 def _returns_only(result: Node, targets: Collection[str]) -> bool:
-    """Whether a `return` names gradients that were assigned, as an autograd.Function does."""
+    """Return whether a `return` only names assigned gradients, as in an autograd.Function."""
     items = result.args if result.kind == "tuple" else (result,)
     return all(item.label in targets or item.label == "None" for item in items)
 
 
 def _stored(text: Text | None) -> Names:
-    """What a forward assigns that is not in order: its gradients are not to blame."""
+    """Return the names an invalid forward assigns, so that gradients reading them are not blamed."""
     try:
         tree = ast.parse(textwrap.dedent(text.value).strip() if text else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

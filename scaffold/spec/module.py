@@ -1,8 +1,8 @@
-"""The module of an op: which inputs it owns, how they start and change.
+"""The module of an op: the inputs it owns, their initialization and updates.
 
-In: `module`, `params`, `buffers`, `update` and `init` of a raw mapping. Out: a `ModuleSpec`, or None.
-Invariant: what a list or table names is an input that the module can own, under a name that nn.Module leaves free; how a parameter
-starts is a function of torch.nn.init with arguments that it takes.
+In: `module`, `params`, `buffers`, `update` and `init` of a raw mapping. Out: a `ModuleSpec`, or None. Invariant: each
+name in a list or table is an input the module can own, under a name not used by nn.Module; an initialization is a
+function of torch.nn.init with valid arguments.
 """
 
 import ast
@@ -22,19 +22,19 @@ from scaffold.spec.maths import Maths
 from scaffold.spec.op_spec import Attribute, Dim, Init, ModuleSpec, leading
 from scaffold.spec.problems import Problems
 
-# --- How a parameter starts: the functions of torch.nn.init.
+# --- Initialization of a parameter: the functions of torch.nn.init.
 #
-# In: `uniform(-0.1, 0.1)`, or a bare `zeros`. Out: an `Init`.
-# Invariant: the function exists, its arguments are arithmetic of numbers or one of its own words, and it takes them.
+# In: `uniform(-0.1, 0.1)`, or a bare `zeros`. Out: an `Init`. Invariant: the function exists, its arguments are
+# arithmetic of numbers or one of its own words, and it accepts them.
 
 
 CALL = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<arguments>[^\n]*)\))?\s*")
-WORDS = frozenset({"mode", "nonlinearity"})  # arguments that are strings
+WORDS = frozenset({"mode", "nonlinearity"})  # string arguments
 EXAMPLE = "write: uniform(-0.1, 0.1), or another function of torch.nn.init"
 
 
 class Function(NamedTuple):
-    """Arguments after the tensor, how many of them it needs, and the ranks it is made for."""
+    """Arguments after the tensor, how many of them are required, and the supported ranks."""
 
     arguments: tuple[str, ...] = ()
     needed: int = 0
@@ -73,7 +73,7 @@ OTHER_NAMES = {
 def parse_init(
     parameter: str, text: str, start: Location, dims: tuple[Dim, ...] | None
 ) -> Init:
-    """Read how a parameter starts; `dims` is its shape where that is known."""
+    """Parse the initialization of a parameter; `dims` is its shape if known."""
     match = CALL.fullmatch(text)
     if match is None:
         raise ScaffoldError(
@@ -108,7 +108,7 @@ def _unknown(name: str, place: Location) -> ScaffoldError:
 def _check_arguments(
     name: str, function: Function, written: str, place: Location
 ) -> None:
-    """Every argument is known, given once, and a number or a word."""
+    """Raise unless every argument is known, given once, and a number or a word."""
     call = _call(name, written, place)
     problems: list[ScaffoldError] = []
     given = list(function.arguments[: len(call.args)])
@@ -142,11 +142,11 @@ def _check_arguments(
 def _call(name: str, written: str, place: Location) -> ast.Call:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # '\d' and the like
+            warnings.simplefilter("error")  # such as '\d'
             tree = ast.parse(f"f({written})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = None
-    whole = len(f"f({written})".encode())  # nothing stands behind it, no comment either
+    whole = len(f"f({written})".encode())  # nothing may follow, not even a comment
     match tree:
         case ast.Call(ast.Name("f"), end_col_offset=end) if end == whole <= 200:
             return tree
@@ -170,7 +170,7 @@ def _is_word(value: ast.expr) -> bool:
 
 
 def _is_number(value: ast.expr) -> bool:
-    """A number, or arithmetic of numbers."""
+    """Return whether an expression is a number, or arithmetic of numbers."""
     match value:
         case ast.Constant(int() | float() as number):
             return not isinstance(number, bool)
@@ -196,13 +196,13 @@ def _check_rank(
     raise ScaffoldError(message, place, hint)
 
 
-# --- The module of an op: which inputs it owns, how they start and change.
+# --- The module of an op: the inputs it owns, their initialization and updates.
 
 
 Raw = Mapping[str, Any]
 Names = tuple[str, ...]
 
-# What nn.Module has already, and what generated modules define or take.
+# Names used by nn.Module, and names generated modules define or take.
 TAKEN = frozenset(
     {
         "T_destination",
@@ -265,7 +265,7 @@ TAKEN = frozenset(
         "_parameters",
     }
 )
-# Arguments of a constructor that makes tensors.
+# Arguments of constructors that create tensors.
 FACTORY = frozenset({"device", "dtype"})
 
 
@@ -277,7 +277,7 @@ def read_module(
     configuration: Configuration,
     problems: Problems,
 ) -> ModuleSpec | None:
-    """The module's side of the op; None where the user wants none."""
+    """Return the module of the op; None if `module` is false."""
     if raw.get("module") is False:
         for key in ("params", "buffers", "update", "init"):
             if raw.get(key):
@@ -350,7 +350,7 @@ def _check_names(
     raw: Raw,
     problems: Problems,
 ) -> None:
-    """The module keeps attributes, parameters, buffers and sizes under their names."""
+    """Report names of attributes, parameters, buffers and sizes that nn.Module uses itself."""
     owned = {*parameters, *buffers}
     declared = {item.name: item.dims for item in arguments.tensors} | dict(shapes)
     attributes = {
@@ -360,7 +360,7 @@ def _check_names(
     taken = TAKEN | FACTORY if owned else TAKEN
     for name in sorted({*owned, *attributes, *sizes} & taken):
         if name == "training" and name in attributes:
-            continue  # the module's own switch serves it
+            continue  # the module's own attribute is used
         message = f"the module cannot keep '{name}': nn.Module has that name"
         if name in FACTORY:
             message = f"the module cannot keep '{name}': its constructor takes it"

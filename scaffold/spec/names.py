@@ -1,7 +1,7 @@
-"""Names: which ones are allowed, what an op's function and class are called, and how a project calls its files and classes.
+"""Names: allowed names, the function and class of an op, and a project's names for files and classes.
 
-In: what the user typed. Out: the op's names, or an error. Invariant: a name that passes here can stand in generated code, as a file
-name included.
+In: the user's text. Out: the op's names, or an error. Invariant: a name accepted here is valid in generated code, and
+as a file name.
 """
 
 import keyword
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.spec.problems import KeyPath, Problems
 
-# --- How a project calls the files and classes of its ops.
+# --- A project's names for the files and classes of its ops.
 #
 # In: the table `names` of [tool.scaffold]. Out: a `Patterns`, in which `{op}` is rms_norm and `{Op}` is RMSNorm.
-# Invariant: a pattern that passes here gives every op a name of its own, which Python or pytest can find.
+# Invariant: an accepted pattern gives every op a name of its own that Python or pytest can find.
 
 
 class Patterns(NamedTuple):
@@ -29,28 +29,28 @@ class Patterns(NamedTuple):
     module: str = "{Op}"
 
     def op_file(self, op: str) -> str:
-        """The op's file, below the source directory."""
+        """Return the op's file, relative to the source directory."""
         return self.file.replace("{op}", op)
 
     def test_file(self, op: str) -> str:
-        """The op's test file, below the directory of tests."""
+        """Return the op's test file, relative to the directory of tests."""
         return self.test.replace("{op}", op)
 
     def function_class(self, klass: str) -> str:
-        """The autograd.Function."""
+        """Return the name of the autograd.Function."""
         return self.function.replace("{Op}", klass)
 
     def module_class(self, klass: str) -> str:
-        """The nn.Module."""
+        """Return the name of the nn.Module."""
         return self.module.replace("{Op}", klass)
 
 
 DEFAULT = Patterns()
-NAMESPACE = "custom_ops"  # of ops that lie in no package
+NAMESPACE = "custom_ops"  # for ops outside a package
 
 
 def registered_name(op: str) -> str:
-    """What the file of an op in library style calls the op that is registered."""
+    """Return the name of the registered op in the file of an op in library style."""
     return f"{op}_op"
 
 
@@ -61,8 +61,8 @@ _FILE = rf"(?!test_)(?:{_IDENTIFIER})?\{{op\}}(?!\w*_test\.py$)[A-Za-z0-9_]*\.py
 _TEST = r"(?:test_[A-Za-z0-9_]*\{op\}[A-Za-z0-9_]*|[A-Za-z0-9_]*\{op\}[A-Za-z0-9_]*_test)\.py"
 _CLASS = rf"(?:{_IDENTIFIER})?\{{Op\}}[A-Za-z0-9_]*"
 EXPRESSIONS = {
-    "file": rf"^{_FILE}{_END}",  # not what pytest takes for a test
-    "test": rf"^{_DIRECTORIES}{_TEST}{_END}",  # nothing else
+    "file": rf"^{_FILE}{_END}",  # pytest must not collect it
+    "test": rf"^{_DIRECTORIES}{_TEST}{_END}",  # pytest must collect it
     "function": rf"^{_CLASS}{_END}",
     "module": rf"^{_CLASS}{_END}",
 }
@@ -77,7 +77,7 @@ EXAMPLES = {
 def read_patterns(
     table: Mapping[str, Any], path: KeyPath, problems: Problems
 ) -> Patterns:
-    """The patterns of a table; those that it leaves out are the usual ones."""
+    """Return the patterns of a table, with defaults for missing ones; report invalid ones."""
     found = {}
     for key, value in table.items():
         place = (*path, key)
@@ -101,38 +101,41 @@ def read_patterns(
     return patterns
 
 
-# --- Names: which ones are allowed, and what the two names of an op are.
+# --- Names: allowed names, and the two names of an op.
 
 
 RESERVED = frozenset(
     {"ctx", "self", "cls", "torch", "Tensor", "nn", "F", "math", "Function"}
     | {"once_differentiable"}
 )
-# Of these a dimension may have one: no code where it is a parameter reads it.
+# Reserved names allowed for a dim: code that has it as a parameter does not use the
+# reserved name.
 DIMENSIONS = frozenset({"F", "cls", "ctx"})
-# What generated files import or define beside the class: a class of that name would hide it.
+# Names that generated files import or define besides the class: a class of that name
+# would hide them.
 RESERVED_CLASSES = RESERVED | {"Any", "Callable", "Literal", "Module", "Sequence"}
 
-# An op's file beside a test hides an installed module of its name: these are what a test run imports.
+# An op's file beside a test hides an installed module of its name; a test run imports
+# these.
 INSTALLED = frozenset(
     {"conftest", "filelock", "fsspec", "functorch", "hypothesis", "jinja2", "mpmath"}
     | {"networkx", "numpy", "pluggy", "pytest", "setuptools", "sympy", "torchgen"}
     | {"triton", "typing_extensions"}
 )
 
-# Short words that stay words before capitals: MySTE is my_ste, but SiLU is silu.
+# Short words separate from following capitals: MySTE is my_ste, but SiLU is silu.
 WORDS = frozenset({"Add", "Exp", "Log", "Max", "Min", "Mul", "My", "New", "Sum"})
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def is_identifier(name: str) -> bool:
-    """Whether Python reads the name as an identifier, letter for letter (no compatibility characters)."""
+    """Return whether a name is an identifier unchanged by Python's NFKC normalization."""
     return name.isidentifier() and unicodedata.normalize("NFKC", name) == name
 
 
 def check_name(name: str, place: Location, what: str) -> ScaffoldError | None:
-    """The reason why an input, output or dimension cannot have this name, if there is one."""
+    """Return the error if an input, output or dimension cannot have this name, else None."""
     if not is_identifier(name):
         message = f"'{name}' is not a valid name for {what}"
         hint = "take letters, digits and '_', and begin with a letter: x1"
@@ -160,7 +163,7 @@ def _refused(name: str, place: Location, what: str, reason: str) -> ScaffoldErro
 
 
 def snake_name(camel: str) -> str:
-    """`RMSNorm` -> `rms_norm`, `L2Norm` -> `l2_norm`, `SiLU` -> `silu`."""
+    """Convert CamelCase to snake_case: `RMSNorm` -> `rms_norm`, `L2Norm` -> `l2_norm`, `SiLU` -> `silu`."""
     words: list[str] = []
     for word in _WORD.findall(camel):
         if words and _continues(words[-1], word, first=len(words) == 1):
@@ -171,7 +174,7 @@ def snake_name(camel: str) -> str:
 
 
 def _continues(before: str, word: str, first: bool) -> bool:
-    """Whether a piece belongs to the word before it."""
+    """Return whether a piece of a name belongs to the word before it."""
     if word.isdigit() or (before[-1].isdigit() and (word.islower() or len(word) == 1)):
         return True  # L2, Conv2d, Conv2D
     if first and len(before) == 1 and before.isupper():
@@ -181,7 +184,7 @@ def _continues(before: str, word: str, first: bool) -> bool:
 
 
 def camel_name(snake: str) -> str:
-    """`rms_norm` -> `RmsNorm`."""
+    """Convert snake_case to CamelCase: `rms_norm` -> `RmsNorm`."""
     lead = "_" if snake.startswith("_") else ""
     return lead + "".join(part[:1].upper() + part[1:] for part in snake.split("_"))
 
@@ -189,7 +192,7 @@ def camel_name(snake: str) -> str:
 def op_names(
     name: str, place: Location, packaged: bool, patterns: Patterns = DEFAULT
 ) -> tuple[str, str]:
-    """The function and the class that an op's name stands for: both spellings name both."""
+    """Return an op's function and class names, from either spelling; raise if invalid."""
     camel = re.fullmatch(r"[A-Z][A-Za-z0-9]*", name) is not None
     snake = snake_name(name) if camel else name
     klass = name if camel else camel_name(name)
@@ -231,7 +234,7 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
 
 
 def check_class_name(name: str, place: Location) -> ScaffoldError | None:
-    """The reason why a class of the op cannot have this name, if there is one."""
+    """Return the error if a class of the op cannot have this name, else None."""
     if not is_identifier(name) or keyword.iskeyword(name):
         hint = "write it as in: --class-name RMSNorm"
         message = f"'{name}' is not a valid name for a class"

@@ -1,7 +1,7 @@
-"""What the user asked for: an `OpSpec`, frozen and complete.
+"""The description of an op: `OpSpec`, frozen and complete.
 
-In: the loaders of this package fill it. Out: `derive` and `render` read it.
-Invariant: every name in it is valid, every reference resolves, every formula has been parsed in its scope.
+In: the loaders of this package fill it. Out: `derive` and `render` read it. Invariant: every name in it is valid, every
+reference resolves, every formula has been parsed in its scope.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from scaffold.errors import Location
 from scaffold.spec.keys import Amp, SavePolicy, Style
 from scaffold.spec.names import DEFAULT, NAMESPACE, Patterns, registered_name
 
-if TYPE_CHECKING:  # what reads the configuration alone does without
+if TYPE_CHECKING:  # for mere readers of the configuration, import less
     from scaffold.formula import Formula, Kept
 
 Dim = str | int  # a name, a size, or any number of dims: "...", "*batch"
@@ -21,22 +21,22 @@ Domain = Literal["normal", "positive", "unit", "nonzero", "simplex", "spd", "dis
 
 
 def is_leading(dim: Dim) -> bool:
-    """Whether it stands for any number of dimensions: `...`, or `*batch`, which is the same wherever the name stands."""
+    """Return whether a dim covers any number of dims: `...`, or `*batch`, equal wherever it occurs."""
     return isinstance(dim, str) and (dim == ANY_DIMS or dim.startswith("*"))
 
 
 def is_size_name(dim: Dim) -> TypeGuard[str]:
-    """Whether it is the name of one size."""
+    """Return whether a dim is the name of one size."""
     return isinstance(dim, str) and not is_leading(dim)
 
 
 def leading(dims: tuple[Dim, ...] | None) -> str | None:
-    """The dim of a shape that stands for any number of them."""
+    """Return the dim of a shape that covers any number of dims, or None."""
     return next((str(dim) for dim in dims or () if is_leading(dim)), None)
 
 
 class TensorInput(NamedTuple):
-    """A tensor parameter of the op. `dims` is None where the user declared no shape."""
+    """A tensor parameter of the op; `dims` is None without a declared shape."""
 
     name: str
     dims: tuple[Dim, ...] | None = None
@@ -54,25 +54,25 @@ class TensorInput(NamedTuple):
 
 
 class Attribute(NamedTuple):
-    """A parameter that is not a tensor: kept on ctx, gradient None."""
+    """A parameter that is no tensor: stored on ctx, with gradient None."""
 
     name: str
-    annotation: str  # as it stands in code: `float`, `torch.dtype`, `"ProcessGroup"`
-    default: str | None = None  # a literal, as it stands in code
+    annotation: str  # as in code: `float`, `torch.dtype`, `"ProcessGroup"`
+    default: str | None = None  # a literal, as in code
     imported: tuple[str, str] | None = None  # (module, name) of a dotted annotation
-    keyword_only: bool = False  # it stood after `*tensors` or the `*` of a schema
+    keyword_only: bool = False  # after `*tensors` or the `*` of a schema
 
 
 Input = TensorInput | Attribute
 
 
 def is_variadic(item: Input) -> TypeGuard[TensorInput]:
-    """Whether an input is any number of tensors: `*tensors`."""
+    """Return whether an input is any number of tensors: `*tensors`."""
     return isinstance(item, TensorInput) and item.variadic
 
 
 class Output(NamedTuple):
-    """A tensor that the op returns."""
+    """A tensor returned by the op."""
 
     name: str
     dims: tuple[Dim, ...] | None = None
@@ -86,7 +86,7 @@ class Output(NamedTuple):
 
 
 class Import(NamedTuple):
-    """`import module [as alias]`, or with a name `from module import name [as alias]`."""
+    """An import: `import module [as alias]`, or `from module import name [as alias]`."""
 
     module: str
     name: str | None = None
@@ -94,31 +94,31 @@ class Import(NamedTuple):
 
     @property
     def binding(self) -> str:
-        """The identifier that it puts in scope."""
+        """Return the identifier it binds."""
         return self.alias or self.name or self.module.split(".")[0]
 
 
 class Init(NamedTuple):
-    """How a parameter starts: a function of torch.nn.init (no underscore) or `fan_in_uniform`."""
+    """The initialization of a parameter: a function of torch.nn.init (no underscore) or `fan_in_uniform`."""
 
     parameter: str
     function: str
-    arguments: str = ""  # as they stand in code: `a=5**0.5`
+    arguments: str = ""  # as in code: `a=5**0.5`
 
 
 class ModuleSpec(NamedTuple):
-    """The nn.Module around the op: which inputs it owns."""
+    """The nn.Module around the op: its parameters, buffers and updates."""
 
     parameters: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
     # Buffer -> its new value, in training.
     updates: "tuple[tuple[str, Formula], ...]" = ()
-    inits: tuple[Init, ...] = ()  # those the user stated
-    # Read by `updates` alone: the module's, not the op's.
+    inits: tuple[Init, ...] = ()  # only the user's
+    # Read only by `updates`: stored by the module, not passed to the op.
     attributes: tuple[Attribute, ...] = ()
 
 
-# The functions of which an op in library style is made.
+# The functions that make up an op in library style.
 FORWARD, FAKE, SETUP, BACKWARD, VMAP, SHARDING = REGISTERED = (
     "_forward",
     "_fake",
@@ -130,7 +130,7 @@ FORWARD, FAKE, SETUP, BACKWARD, VMAP, SHARDING = REGISTERED = (
 
 
 def definitions_of(op: str, function: str) -> tuple[str, ...]:
-    """The names of an op, of its Function or what is registered, and of the parts of the latter."""
+    """Return the names of an op, of its Function or registered op, and of the registered op's parts."""
     parts = REGISTERED if function == registered_name(op) else ()
     return (op, function, *parts)
 
@@ -139,38 +139,39 @@ PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
 class Surrogate(NamedTuple):
-    """The gradient is deliberately not the derivative; `forward` is what it is the derivative of."""
+    """A gradient that is deliberately not the forward's derivative, but that of `forward` here."""
 
     forward: "Formula | None" = None
 
 
-Indices = tuple[str, ...]  # of the dims of a tensor
+Indices = tuple[str, ...]  # one for each dim of a tensor
 
 
 class Sharding(NamedTuple):
-    """How the op may be split over devices, in index notation: one group of indices for each tensor.
+    """The possible splits of an op over devices, as one group of indices for each tensor.
 
-    Along an index, each tensor that has it is split, and an output without it is the sum of what the devices compute.
+    Each tensor with an index can be split along it; an output without it is then the sum of the
+    devices' results.
     """
 
     text: str  # as the user wrote it
     place: Location
-    inputs: tuple[Indices, ...]  # of the tensors among the inputs
-    outputs: tuple[Indices, ...]  # of what forward returns, intermediates included
+    inputs: tuple[Indices, ...]  # of the tensor inputs
+    outputs: tuple[Indices, ...]  # of the forward's results, intermediates included
 
 
 WHOLE = "_"  # the index of a dim that is never split
 
 
 class RuleFile(NamedTuple):
-    """A table of rules beside the built-in one: its path, as messages show it, and its text."""
+    """A table of rules besides the built-in one: its path, as in messages, and its text."""
 
     path: str
     text: str
 
 
 class Samples(NamedTuple):
-    """Test inputs of the user's: the source of a function that takes nothing and returns them."""
+    """The user's test inputs: the source of a function without parameters that returns them."""
 
     function: str
     source: str
@@ -181,7 +182,7 @@ class OpSpec:
     """One custom operator."""
 
     name: str  # rms_norm: the functional wrapper and the file
-    class_name: str  # RMSNorm: what classes call it
+    class_name: str  # RMSNorm: its name in class names
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...] = (Output("output"),)
     doc: str | None = None
@@ -191,55 +192,59 @@ class OpSpec:
     surrogate: Surrogate | None = None
     imports: tuple[Import, ...] = ()
     dirty: tuple[str, ...] = ()
-    once_differentiable: bool | None = None  # None: where the backward demands it
-    # Whether it has a vmap rule and tests of torch.func; None: unless it leaves torch.
+    once_differentiable: bool | None = None  # None: if the backward demands it
+    # Whether it has a vmap rule and tests of torch.func; None: unless it runs code
+    # outside torch.
     transforms: bool | None = None
     materialize_grads: bool = True
-    derive: bool = True  # derive the gradients that no formula states
+    derive: bool = True  # derive the gradients without a formula
     forward_ad: bool = False  # a jvp as well
-    rules: tuple[RuleFile, ...] = ()  # tables beside the built-in one
+    rules: tuple[RuleFile, ...] = ()  # tables besides the built-in one
     style: Style = "setup-context"
-    style_is_free: bool = False  # `combined` may be taken where that spares time
-    namespace: str = NAMESPACE  # in library style, the op is registered below it
+    style_is_free: bool = False  # `combined` may be chosen if faster
+    namespace: str = NAMESPACE  # the namespace of the registered op, in library style
     save_policy: SavePolicy = "balanced"
     sharding: Sharding | None = None  # in library style, a rule for DTensor
-    amp: Amp | None = None  # None: as the forward's primitives tell
+    amp: Amp | None = None  # None: derived from the forward's primitives
     # Keyword of gradcheck -> number, as written.
     tolerance: tuple[tuple[str, str], ...] = ()
     require: "tuple[Formula, ...]" = ()  # conditions on the named sizes
     samples: Samples | None = None
-    # Of undeclared inputs: the tests use them, and nothing else knows of them.
+    # For undeclared inputs, and used only by tests.
     test_shapes: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
-    test_require: "tuple[Formula, ...]" = ()  # conditions on the sizes of those
+    test_require: "tuple[Formula, ...]" = ()  # conditions on their sizes
     module: ModuleSpec | None = PLAIN_MODULE
     test: bool = True
-    shape_checks: bool = True  # forward refuses shapes that the backward is not for
-    strict_types: bool = False  # what `mypy --strict` asks is written, too
+    shape_checks: bool = True  # forward rejects shapes unsupported by the backward
+    strict_types: bool = False  # annotate for `mypy --strict` too
     # Shapes taken from the convention.
     conventional: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     reason: str | None = None  # why it can be differentiated only once
-    patterns: Patterns = DEFAULT  # what files and classes are called
+    patterns: Patterns = DEFAULT  # names of files and classes
 
     @property
     def is_library(self) -> bool:
-        """Whether PyTorch knows the op by its name, rather than as a Function."""
+        """Return whether the op is registered with PyTorch by name, rather than a Function."""
         return self.style == "library"
 
     @property
     def function_name(self) -> str:
-        """What has the op's backward: the autograd.Function, or the op that is registered."""
+        """Return the name of the autograd.Function, or of the registered op.
+
+        It has the op's backward.
+        """
         if self.is_library:
             return registered_name(self.name)
         return self.patterns.function_class(self.class_name)
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """The names in the op's file that its forward and backward stand under, and what calls them."""
+        """Return the names of definitions in the op's file: the op, and its forward and backward."""
         return definitions_of(self.name, self.function_name)
 
     @property
     def module_name(self) -> str:
-        """The nn.Module."""
+        """Return the name of the nn.Module."""
         return self.patterns.module_class(self.class_name)
 
     @property
@@ -252,19 +257,19 @@ class OpSpec:
 
     @property
     def differentiable(self) -> tuple[TensorInput, ...]:
-        """The inputs that get a gradient; none where no output has one."""
+        """Return the inputs with a gradient; none if no output has one."""
         if not any(output.differentiable for output in self.outputs):
             return ()
         return tuple(item for item in self.tensors if item.differentiable)
 
     @property
     def kept(self) -> "Kept | None":
-        """The forward, where it stays as the user wrote it."""
+        """Return the kept forward if it stays as the user wrote it, else None."""
         return self.forward.kept if self.forward is not None else None
 
     @property
     def foreign(self) -> frozenset[str]:
-        """The names that are imported from outside torch."""
+        """Return the names imported from outside torch."""
         return frozenset(
             item.binding
             for item in self.imports
@@ -273,23 +278,26 @@ class OpSpec:
 
     @property
     def forgoes_second(self) -> bool:
-        """Whether the op gives up a second derivative for time."""
+        """Return whether the op gives up a second derivative to be faster."""
         return self.save_policy == "balanced" and bool(self.once_differentiable)
 
     def index(self, name: str) -> int:
-        """The position of an input in the call, as `needs_input_grad` counts."""
+        """Return the position of an input in the call, as in `needs_input_grad`."""
         return [item.name for item in self.inputs].index(name)
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
-        """The declared shape of a tensor input, else the conventional one, else None."""
+        """Return the declared shape of a tensor input, else the conventional one, else None."""
         declared = {item.name: item.dims for item in self.tensors}[name]
         return declared if declared is not None else dict(self.conventional).get(name)
 
     def tested_dims(self, name: str) -> tuple[Dim, ...] | None:
-        """The shape that an input has in the tests: that of `test-shapes`, which any may have that is `[...]` or undeclared, else what `dims` says."""
+        """Return the shape of an input in the tests: from `test-shapes`, else from `dims`.
+
+        `test-shapes` may name any input with an undeclared shape or `[...]`.
+        """
         return dict(self.test_shapes).get(name, self.dims(name))
 
     @property
     def tested_require(self) -> "tuple[Formula, ...]":
-        """The conditions that the sizes of the tests satisfy."""
+        """Return the conditions on the sizes of test inputs."""
         return (*self.require, *self.test_require)

@@ -1,7 +1,7 @@
-"""Problems of one op, gathered, with places that are found only when there is one.
+"""The problems of one op, with places computed on demand.
 
-In: errors whose place is inside a value of the raw mapping (`within`). Out: the same, in the order of their places.
-Invariant: while an op reads well, no file is searched for line numbers.
+In: errors with a place inside a value of the raw mapping (`within`). Out: the same, in the order of their places.
+Invariant: without a problem, no file is searched for line numbers.
 """
 
 import re
@@ -17,13 +17,13 @@ _KEY = r"\b([a-z-]+) = \[?'([^'\]]*)'\]?"
 
 
 class Locate(Protocol):
-    """Finds where the value of a key begins, or the key itself."""
+    """A function that returns the place of a key's value, or of the key itself."""
 
     def __call__(self, path: KeyPath, *, key: bool = False) -> Location: ...
 
 
 class Sought(Location):
-    """A place that is searched for when someone asks: for the error message, or never."""
+    """A place computed on first use, as for an error message."""
 
     __slots__ = ("_find", "_shifts")
     _find: Callable[[], Location]
@@ -36,7 +36,7 @@ class Sought(Location):
         object.__setattr__(self, "_shifts", shifts)
 
     def found(self) -> Location:
-        """The place, as an ordinary `Location`."""
+        """Return the place as an ordinary `Location`."""
         place = self._find()
         for line, column in self._shifts:
             place = place.shifted(line, column)
@@ -46,7 +46,7 @@ class Sought(Location):
         return Sought(self._find, (*self._shifts, (line, column)))
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self.found(), name)  # the fields of a Location are not set here
+        return getattr(self.found(), name)  # only `Location` has the fields
 
     def __reduce__(self) -> tuple[type[Location], tuple[str, int, int]]:
         place = self.found()
@@ -60,7 +60,7 @@ class Sought(Location):
 
 
 class Problems:
-    """Collects what is wrong with one op."""
+    """A collector of one op's problems."""
 
     def __init__(self, locate: Locate) -> None:
         self._locate = locate
@@ -71,34 +71,34 @@ class Problems:
 
     @property
     def found(self) -> tuple[ScaffoldError, ...]:
-        """What was noted so far."""
+        """Return the problems reported so far."""
         return tuple(self._found)
 
     def add(self, problem: ScaffoldError | None) -> None:
-        """Note a problem whose place may be inside a value."""
+        """Report a problem; its place may be inside a value."""
         for item in problem.problems if problem else ():
             self._found.append(_plain(item))
 
     def within(self, path: KeyPath) -> Location:
-        """Where the value of a key begins; nothing is searched until an error needs it."""
+        """Return the place of a key's value, computed only if an error needs it."""
         return Sought(partial(self._locate, path))
 
     def at(self, path: KeyPath, message: str, hint: str | None = None) -> None:
-        """Note a problem with a whole value."""
+        """Report a problem with a whole value."""
         self._add(message, self._locate(path), hint)
 
     def at_key(self, path: KeyPath, message: str, hint: str | None = None) -> None:
-        """Note a problem with a key."""
+        """Report a problem with a key."""
         self._add(message, self._locate(path, key=True), hint)
 
     def _add(self, message: str, place: Location, hint: str | None) -> None:
-        """A hint writes a key as a file has it; where the place is an option, so is the key."""
+        """Report a problem; in a hint for an option, write keys as options."""
         if hint and place.source.startswith("--"):
             hint = re.sub(_KEY, r"--\1 '\2'", hint)
         self.add(ScaffoldError(message, place, hint))
 
     def attempt(self, read: Callable[[], Value]) -> Value | None:
-        """What `read` returns, or None where it raises: then its problems are noted."""
+        """Return the result of `read`; if it raises, report its problems and return None."""
         try:
             return read()
         except ScaffoldError as error:
@@ -106,12 +106,12 @@ class Problems:
             return None
 
     def raise_found(self) -> None:
-        """Raise what was noted, in the order of the places."""
+        """Raise the reported problems, if any, in the order of their places."""
         raise_all(sorted(self._found, key=lambda item: item.location or Location("")))
 
 
 def _plain(problem: ScaffoldError) -> ScaffoldError:
-    """The problem with an ordinary `Location`, which can be compared with others."""
+    """Replace a problem's place by an ordinary `Location`, for comparison with others."""
     place = problem.location
     if place is not None and type(place) is not Location:
         problem.location = Location(place.source, place.line, place.column)

@@ -1,7 +1,7 @@
-"""What a project wants of every op: the key `require` of [tool.scaffold].
+"""Features a project requires of every op: the key `require` of [tool.scaffold].
 
-In: the keys that an op states and its inputs. Out: a problem for each feature that it lacks.
-Invariant: what is said of a feature is at the key that would give it.
+In: the keys stated for an op, and its inputs. Out: a problem for each missing feature. Invariant: the problem is at the
+key that would provide the feature.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ ONCE = "an op that can be differentiated only once"
 
 
 class Feature(NamedTuple):
-    """A feature: whether an op lacks it, the key that gives it, and how to write that."""
+    """A feature: a test for its absence, the key that provides it, and a hint."""
 
     lacks: Callable[[Raw, Tensors], bool]
     key: str
@@ -55,14 +55,14 @@ FEATURES: dict[str, Feature] = {
     ),
 }
 
-PROOF = "proof"  # what `scaffold check` asks of an op's record, no table gives it
+PROOF = "proof"  # checked by `scaffold check` in an op's record, not provided by a key
 WANTED = (*FEATURES, PROOF)
 
 
 def check_requirements(
     wanted: Collection[str], raw: Raw, tensors: Tensors, problems: Problems
 ) -> None:
-    """Note what an op lacks of what the project wants."""
+    """Report the required features an op lacks."""
     for name in wanted:
         if name != PROOF and FEATURES[name].lacks(raw, tensors):
             _miss(name, problems)
@@ -71,7 +71,10 @@ def check_requirements(
 def check_reason(
     wanted: Collection[str], spec: OpSpec, once: bool, locate: Locate
 ) -> None:
-    """Refuse an op without a reason of which only its derivation tells that it can be differentiated once."""
+    """Raise for an op without a reason, if only its derivation shows `once`.
+
+    `once` says that the op can be differentiated only once.
+    """
     if "reason" in wanted and once and not (spec.reason or "").strip():
         problems = Problems(locate)
         _miss("reason", problems)

@@ -1,7 +1,7 @@
-"""The entries of `--inputs` and `--outputs` -> inputs, outputs and attributes: their shapes, types and defaults.
+"""Signatures: the entries of `--inputs` and `--outputs` -> inputs, outputs and attributes.
 
-In: entries, as `grammar` reads them. Out: what the op takes and returns. Invariant: a type is one of the listed forms and a default is
-a literal that fits it, so nothing else gets into generated code; what is amiss is told at its place.
+In: entries from `grammar`. Out: the op's inputs and outputs. Invariant: a type is one of the listed forms and a default
+is a literal of that type, so nothing else gets into generated code; each problem is reported at its place.
 """
 
 import ast
@@ -27,9 +27,9 @@ from scaffold.spec.op_spec import (
     is_variadic,
 )
 
-# --- What stands in the brackets of an entry: dimensions, and traits after the `;`.
+# --- The contents of an entry's brackets: dims, and traits after the `;`.
 #
-# In: words with their places. Out: `Dim`s and `Traits`. Invariant: a shape holds `...` or `*batch` at most once, the
+# In: words with their places. Out: `Dim`s and `Traits`. Invariant: a shape has `...` or `*batch` at most once, the
 # latter first, and no size below 1.
 
 
@@ -40,7 +40,7 @@ TRAITS = (*DTYPES, "index", "const", *DOMAINS)
 
 
 class Traits(NamedTuple):
-    """What the words after the `;` say of a tensor."""
+    """The traits of a tensor: the words after the `;`."""
 
     dtype: DType = "float"
     bound: Dim | None = None
@@ -49,12 +49,12 @@ class Traits(NamedTuple):
 
 
 LONGEST_SIZE = 20  # digits
-LONGEST = 4300  # digits of a number that Python reads
-MOST_ELEMENTS = 2**32  # of the sizes that a shape has as numbers: 32 GiB in float64
+LONGEST = 4300  # digits of the longest number Python reads
+MOST_ELEMENTS = 2**32  # in the product of a shape's numeric sizes: 32 GiB in float64
 
 
 def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
-    """The dimensions of one shape."""
+    """Return the dims of one shape; raise an error if it is invalid or too large."""
     dims = tuple(_dim(word) for word in words)
     _check_leading([word for word in words if is_leading(word.text)], words)
     if prod(size for size in dims if isinstance(size, int)) > MOST_ELEMENTS:
@@ -68,7 +68,7 @@ def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
 
 
 def _check_leading(found: Sequence[Words], words: Sequence[Words]) -> None:
-    """Complain of a second one that stands for any number of dims, and of a name for them that is not first."""
+    """Raise for a second `...` or `*batch` in a shape, or a `*batch` that is not first."""
     for second in found[1:]:
         message = f"a shape can hold '{found[0].text}' only once"
         if second.text != found[0].text:
@@ -95,7 +95,7 @@ def _dim(word: Words) -> Dim:
 
 
 def read_traits(traits: Sequence[Trait], output: bool = False) -> Traits:
-    """The traits of one tensor; two that contradict each other are an error at the second."""
+    """Return the traits of one tensor; raise at the second of two contradictory traits."""
     found = Traits()
     for trait in traits:
         found = _with(found, trait, output)
@@ -160,7 +160,7 @@ def _unknown(trait: Trait, output: bool) -> ScaffoldError:
 
 
 def _check_domain(found: Traits, trait: Trait) -> None:
-    """Domains are those of floating tensors; of complex ones only `nonzero` has a meaning."""
+    """Raise for a domain on a tensor that is not floating; complex ones may be `nonzero`."""
     word = trait.word.text
     if word not in DOMAINS or found.dtype == "float":
         return
@@ -172,7 +172,7 @@ def _check_domain(found: Traits, trait: Trait) -> None:
 
 
 def check_domain(dims: tuple[Dim, ...] | None, traits: Sequence[Trait]) -> None:
-    """Complain of a shape that the domain cannot have."""
+    """Raise for a shape impossible in the domain."""
     words = {trait.word.text: trait.word for trait in traits}
     if "spd" in words:
         square = dims is not None and len(dims) >= 2 and dims[-1] == dims[-2]
@@ -219,21 +219,21 @@ SUGGESTED = {
 }
 
 
-# No attribute is complex: who writes such a type means a tensor.
+# No attribute is complex: such a type is meant for a tensor.
 COMPLEX_TYPES = frozenset(
     {"complex", "cfloat", "cdouble", "complex64", "complex128", "chalf"}
 )
 
 
 class Annotation(NamedTuple):
-    """A type as it stands in code; `imported` is the (module, name) that it needs."""
+    """A type as in code; `imported` is the (module, name) it needs."""
 
     code: str
     imported: tuple[str, str] | None = None
 
 
 class Value(NamedTuple):
-    """A default: the literal's value, its text, and the type to use where none is stated."""
+    """A default: the literal's value, its text, and the type to use if none is stated."""
 
     value: object
     code: str
@@ -241,13 +241,13 @@ class Value(NamedTuple):
 
 
 class TorchConstant(NamedTuple):
-    """A default like `torch.float32`: an attribute of torch that has the type `kind`."""
+    """The value of a default like `torch.float32`, a constant of torch of type `kind`."""
 
     kind: str
 
 
 def parse_annotation(words: Words, default: Value | None) -> Annotation:
-    """Read a type; with `= None` it also admits None, and any other default must fit it."""
+    """Parse a type; with `= None` it also admits None, and any other default must fit it."""
     tree = _expression(words, "a type")
     reader = _TypeReader(words)
     code = reader.read(tree)
@@ -264,7 +264,7 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
 
 
 def parse_default(words: Words, typed: bool) -> Value:
-    """Read a default: a literal, or a dtype of torch; its own type matters where none is stated."""
+    """Parse a default, a literal or a dtype of torch; infer its type unless `typed`."""
     constant = _torch_constant(words)
     if constant is not None:
         return constant
@@ -272,7 +272,7 @@ def parse_default(words: Words, typed: bool) -> Value:
         raise _huge(words)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # '\d' and the like
+            warnings.simplefilter("error")  # such as '\d'
             value = ast.literal_eval(words.text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
         message = f"the default {_short(words.text)} is not a literal"
@@ -292,14 +292,14 @@ def _huge(words: Words) -> ScaffoldError:
 
 
 def _is_huge(value: object) -> bool:
-    """Say if a literal holds a number that no tensor takes."""
+    """Return whether a literal contains a number too large for any tensor."""
     if isinstance(value, tuple):
         return any(map(_is_huge, value))
     return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 def infer(value: object, place: Location) -> str:
-    """The type of a literal."""
+    """Return the type of a literal; raise an error if there is none."""
     if isinstance(value, tuple):
         kinds = [infer(item, place) for item in value]
         if not kinds:
@@ -316,7 +316,7 @@ def infer(value: object, place: Location) -> str:
 
 
 def fits(value: object, tree: ast.expr) -> bool:
-    """Whether a default may stand for a value of the type."""
+    """Return whether a default is valid for a type."""
     match tree:
         case ast.Constant(None):
             return value is None
@@ -392,7 +392,7 @@ def _short(text: str) -> str:
 
 
 def _expression(words: Words, what: str) -> ast.expr:
-    if len(words.text) > 1000:  # a chain of thousands would exhaust the stack below
+    if len(words.text) > 1000:  # thousands of operators would overflow the stack below
         raise ScaffoldError(f"{_short(words.text)} is not {what}", words.place)
     try:
         with warnings.catch_warnings():
@@ -410,7 +410,7 @@ def _listed() -> str:
 
 
 class _TypeReader:
-    """Writes a type out again, form by form; what is not listed does not get through."""
+    """A writer of types, form by form; it rejects unlisted forms."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
@@ -496,8 +496,8 @@ class _TypeReader:
 
 # --- Entries -> inputs and outputs.
 #
-# In: entries of the signature grammar or of a schema. Out: `Input`s and `Output`s, names, order and shapes checked.
-# Invariant: all problems of a signature are raised together, each at its column.
+# In: entries of the signature grammar or of a schema. Out: `Input`s and `Output`s with checked names, order and
+# shapes. Invariant: all problems of a signature are raised together, each at its column.
 
 
 Read = TypeVar("Read")
@@ -506,12 +506,15 @@ NO_LEADING = "'...' is any leading dims"
 
 
 def parse_inputs(text: str, start: Location) -> tuple[Input, ...]:
-    """Read `--inputs`."""
+    """Parse `--inputs`."""
     return read_inputs(parse_entries(text, start))
 
 
 def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
-    """Judge the entries of an op's inputs; a variadic one comes out last, what stood after it by keyword."""
+    """Check the entries of an op's inputs and convert them.
+
+    A variadic input becomes the last one; attributes after it are keyword-only.
+    """
     problems: list[ScaffoldError] = []
     entries = _keyword_only(entries)
     inputs = _each(entries, _input, problems)
@@ -530,7 +533,7 @@ def read_inputs(entries: Sequence[Entry]) -> tuple[Input, ...]:
 
 
 def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
-    """Judge the entries of an op's outputs."""
+    """Check the entries of an op's outputs and convert them."""
     problems: list[ScaffoldError] = []
     outputs = _each(entries, _output, problems)
     names = {entry.name.text for entry in entries}
@@ -547,10 +550,13 @@ def read_outputs(entries: Sequence[Entry]) -> tuple[Output, ...]:
 def dim_problems(
     entries: Sequence[Entry], taken: set[str], what: str
 ) -> list[ScaffoldError]:
-    """Dimensions whose names cannot stand in code, or are those of `what`; features may be `F`, a context `ctx`."""
+    """Return problems with dim names that are invalid in code, or names of `what`.
+
+    `F` for features and `ctx` for a context are allowed.
+    """
     problems: list[ScaffoldError] = []
     first = {word.text: word for word in reversed(_dim_words(entries))}
-    for word in reversed(first.values()):  # each once, where it stands first
+    for word in reversed(first.values()):  # once each, at its first place
         name = word.text.removeprefix("*")
         if name in taken:
             message = f"the dimension '{word.text}' is called like {what}"
@@ -564,7 +570,7 @@ def dim_problems(
 def _named_twice(
     entries: Sequence[Entry], others: Sequence[Entry] = ()
 ) -> list[ScaffoldError]:
-    """Names that stand for one dimension here and, here or in others, for leading dims."""
+    """Return problems with names used for one dim here and for leading dims here or in `others`."""
     words = _dim_words(entries)
     known = {word.text for word in (*words, *_dim_words(others))}
     return [
@@ -581,7 +587,7 @@ def _named_twice(
 def leading_problems(
     outputs: Sequence[Entry], inputs: Sequence[Entry]
 ) -> list[ScaffoldError]:
-    """What is wrong with the names of leading dims in outputs: the inputs must have them."""
+    """Return problems with names of leading dims in outputs: an input must have the same ones."""
     known = {word.text for word in _dim_words(inputs) if word.text[0] == "*"}
     problems = _named_twice(outputs, inputs)
     for word in _dim_words(outputs):
@@ -594,7 +600,7 @@ def leading_problems(
 
 
 def _is_word(text: str) -> bool:
-    """Whether it is meant for a name, if one that Python may not take: no number, no `...`."""
+    """Return whether a text is meant as a name, valid or not: no number, no `...`."""
     return text.replace("_", "a").isalnum() and not text[0].isdigit()
 
 
@@ -681,7 +687,7 @@ def _output(entry: Entry) -> Output:
 
 
 def _keyword_only(entries: Sequence[Entry]) -> list[Entry]:
-    """As in Python, what follows `*tensors` is passed by keyword."""
+    """Mark attributes after `*tensors` as keyword-only, as in Python."""
     after, found = False, []
     for entry in entries:
         keyword = entry.keyword_only or (after and not entry.tensor)
@@ -704,7 +710,7 @@ def _names(entries: Sequence[Entry], what: str) -> list[ScaffoldError]:
 
 
 def _order(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """What Python would refuse in the signature of the wrapper, or never reach."""
+    """Return problems with an order that is invalid in Python, or makes a default useless."""
     problems: list[ScaffoldError] = []
     given: Words | None = None  # the last attribute with a default
     variadic: Words | None = None
@@ -743,7 +749,7 @@ def _dim_words(entries: Sequence[Entry]) -> list[Words]:
 
 
 def _bounds(entries: Sequence[Entry]) -> list[ScaffoldError]:
-    """`index(C)` counts below a size that some input has, or below an integer attribute."""
+    """Return problems with `index(C)` unless C is a dim of an input or an integer attribute."""
     known = {word.text for word in _dim_words(entries) if not is_leading(word.text)}
     known |= {entry.name.text for entry in entries if _is_integer(entry)}
     arguments = [trait.argument for entry in entries for trait in entry.traits]
@@ -759,7 +765,7 @@ def _bounds(entries: Sequence[Entry]) -> list[ScaffoldError]:
 
 
 def _is_integer(entry: Entry) -> bool:
-    """Whether it is an attribute that a size may be: `num_segments: int`, or `groups = 4`."""
+    """Return whether an entry is an integer attribute: `num_segments: int`, or `groups = 4`."""
     if entry.tensor:
         return False
     if entry.annotation is None:

@@ -1,6 +1,6 @@
-"""The table `[tool.scaffold.testing]`: what the tests of a project share.
+"""The table `[tool.scaffold.testing]`: settings shared by the tests of a project.
 
-In: the table. Out: a `Testing`. Invariant: an unknown key or a value of another kind is a problem at its place.
+In: the table. Out: a `Testing`. Invariant: an unknown key or a value of the wrong kind is a problem at its place.
 """
 
 import os
@@ -21,11 +21,11 @@ _FILE = r"^(?:[^/\0]+/)*(?!test_)[A-Za-z_][A-Za-z0-9_]*(?<!_test)\.py$(?!\n)"
 
 
 class Testing(NamedTuple):
-    """What a project says of its tests."""
+    """A project's settings for its tests."""
 
-    file: str | None = None  # that tests import; None: op_testing.py beside them
+    file: str | None = None  # imported by tests; None: op_testing.py beside them
     devices: tuple[str, ...] = ("cpu",)
-    dtypes: tuple[str, ...] = ("float32", "bfloat16")  # beside double
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")  # besides double
     checks: tuple[str, ...] = ("checkpoint", "cuda_graphs")
 
 
@@ -33,7 +33,7 @@ BESIDE = Testing()
 
 
 def read_testing(stated: Stated) -> Testing:
-    """The configuration in the value of the key `testing`."""
+    """Read the value of the key `testing`."""
     value, problems = stated.value, stated.problems
     for key in value:
         if key not in KEYS:
@@ -49,7 +49,7 @@ def read_testing(stated: Stated) -> Testing:
 
 
 def _listed(stated: Stated, key: str) -> tuple[str, ...] | None:
-    """A list of words, each once; None of anything else."""
+    """Return a list of words without duplicates; None for anything else."""
     value = stated.value[key]
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(dict.fromkeys(value))
@@ -57,7 +57,7 @@ def _listed(stated: Stated, key: str) -> tuple[str, ...] | None:
 
 
 def _devices(stated: Stated) -> tuple[str, ...]:
-    """What tests run on by default."""
+    """Read the devices tests run on by default."""
     if "devices" not in stated.value:
         return BESIDE.devices
     found = _listed(stated, "devices")
@@ -74,7 +74,7 @@ def _devices(stated: Stated) -> tuple[str, ...]:
 def _chosen(
     stated: Stated, key: str, known: tuple[str, ...], default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Some of the known words, perhaps none."""
+    """Read a list of known words, perhaps empty."""
     if key not in stated.value:
         return default
     found = _listed(stated, key)
@@ -88,7 +88,7 @@ def _chosen(
 
 
 def _file(stated: Stated) -> str | None:
-    """A module of the project that pytest does not take for a test."""
+    """Read the path of a module in the project that pytest does not collect."""
     value = stated.value["file"]
     hint = "write it relative to the project, such as 'tests/op_testing.py'"
     if not isinstance(value, str) or not re.search(_FILE, value):

@@ -1,7 +1,7 @@
-"""TOML as text: what a file of ops holds, where its keys and values stand, and values as TOML writes them.
+"""TOML text: the ops in a file, the places of keys and values, and values in TOML syntax.
 
-In: text. Out: its tables; the place of a key or of its value (of a string, that of its first character); the extent of each header and
-assignment. Invariant: places are read once, and only when somebody asks; a key that is not there has the place of the nearest table
+In: text. Out: its tables; the place of a key or of its value (of a string, its first character); the extent of each
+header and assignment. Invariant: places are computed once, on demand; a missing key has the place of the nearest table
 around it.
 """
 
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
 from scaffold.spec.problems import KeyPath, Locate
 
-# --- Values and tables as TOML writes them.
+# --- Values and tables in TOML syntax.
 #
-# In: what a TOML parser gives. Out: text. Invariant: parsed again, it is the same value.
+# In: values from a TOML parser. Out: text. Invariant: parsing the text gives the same value.
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what no literal string holds
+_NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # invalid in a literal string
 
 
 def toml_text(value: Any) -> str:
-    """A value as TOML writes it, in one line."""
+    """Return a value in TOML syntax, on one line."""
     if isinstance(value, dict):
         entries = (
             f"{toml_key(key)} = {toml_text(item)}" for key, item in value.items()
@@ -40,17 +40,17 @@ def toml_text(value: Any) -> str:
 
 
 def toml_key(key: str) -> str:
-    """A key: bare, or quoted where it must be."""
+    """Return a key in TOML syntax: bare, or quoted if necessary."""
     return key if _BARE.fullmatch(key) else _string(key)
 
 
 def _string(text: str) -> str:
-    """A basic string: JSON's, with the one control character that JSON leaves alone escaped."""
+    """Return a basic string: as in JSON, but with U+007F, which JSON does not escape, escaped too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def op_table(name: str, keys: Mapping[str, Any]) -> str:
-    """The table of an op as a person writes it: formulas in single quotes, a table of them as dotted keys."""
+    """Return the table of an op in handwritten style: formulas in single quotes, tables as dotted keys."""
     lines = [f"[ops.{toml_key(name)}]"]
     for key, value in keys.items():
         lines += _assignments(toml_key(key), value)
@@ -66,14 +66,14 @@ def _assignments(key: str, value: Any) -> Iterator[str]:
 
 
 def written_value(value: Any) -> str:
-    """A value as a person writes it in the table of an op: formulas in single quotes."""
+    """Return a value in handwritten style for an op's table: formulas in single quotes."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written_value, value))}]"
     return _formula(value) if isinstance(value, str) else toml_text(value)
 
 
 def _formula(text: str) -> str:
-    """A literal string where there can be one: nothing in it is escaped."""
+    """Return a literal string, without escapes, if possible; else a basic string."""
     if _NOT_LITERAL.search(text):
         return _string(text)
     if "\n" in text:
@@ -82,7 +82,7 @@ def _formula(text: str) -> str:
     return f"'{text}'" if "'" not in text else _string(text)
 
 
-# --- Where the keys and values of a TOML text stand.
+# --- The places of keys and values in a TOML text.
 
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -99,17 +99,17 @@ _PIECE = re.compile(
 
 
 class Places:
-    """Finds keys below a table of a TOML text."""
+    """A lookup of the places of keys below a table of a TOML text."""
 
     def __init__(self, text: str, path: str, prefix: KeyPath = ()) -> None:
         self.text, self.path, self.prefix = text, path, prefix
 
     def below(self, prefix: KeyPath) -> "Places":
-        """The same text; paths are counted from a table of it."""
+        """Return a lookup in the same text for paths relative to an inner table."""
         return Places(self.text, self.path, (*self.prefix, *prefix))
 
     def __call__(self, path: KeyPath, *, key: bool = False) -> Location:
-        """Where the value of a key begins, or the key itself."""
+        """Return the place of a key's value, or of the key itself."""
         wanted = (*self.prefix, *path)
         found = _scanned(self.text).found
         for end in range(len(wanted), 0, -1):
@@ -121,7 +121,10 @@ class Places:
         return Location(self.path)
 
     def _within(self, offset: int) -> Location:
-        """Where a value begins; in a string with escapes, steps from there are counted as those of its value."""
+        """Return the place of a value.
+
+        Offsets from it in a string with escapes count characters of the value.
+        """
         start, end = self._location(offset), _scanned(self.text).escaping.get(offset)
         return start if end is None else Escaped(start, self.text[offset:end])
 
@@ -132,7 +135,7 @@ class Places:
 
 
 class Escaped(Location):
-    """A place in a string as it is written, found by steps through its value: `\\n` is one of two letters."""
+    """A place in the source of a string, addressed by offsets in its value: `\\n` is one of two letters."""
 
     __slots__ = ("_start", "_steps", "_written")
     _start: Location
@@ -156,7 +159,7 @@ class Escaped(Location):
 
 
 def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
-    """The lines and columns of text that stand for so many of the value."""
+    """Convert an offset in a string's value to lines and columns in its source."""
     line = column = end = 0
     for piece in _PIECE.finditer(written):
         if (line, column) >= steps and not piece["nothing"]:
@@ -171,7 +174,7 @@ def _written_steps(written: str, steps: tuple[int, int]) -> tuple[int, int]:
 
 
 class Part(NamedTuple):
-    """One of the parts of a dotted key, with its quotes."""
+    """One part of a dotted key, with its quotes."""
 
     start: int
     end: int
@@ -179,23 +182,23 @@ class Part(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A header or an assignment; offsets into the text, which `end` is behind."""
+    """A header or an assignment, with offsets into the text; `end` is exclusive."""
 
     path: KeyPath
-    table: KeyPath  # that the parts count from; of a header ()
+    table: KeyPath  # that the parts are relative to; () for a header
     parts: tuple[Part, ...]
-    value: int | None  # where it begins, with its quotes; None: it is a header
+    value: int | None  # its beginning, with its quotes; None for a header
     end: int
-    inline: bool  # it stands within a value, between braces
+    inline: bool  # inside an inline table
 
     @property
     def start(self) -> int:
-        """Where the key begins."""
+        """Return the offset of the key."""
         return self.parts[0].start
 
 
 def statements(text: str) -> tuple[Statement, ...]:
-    """Every header and assignment of a text, in order; what stands within a value comes before it."""
+    """Return every header and assignment of a text in order; those inside a value precede it."""
     return tuple(_scanned(text).statements)
 
 
@@ -205,17 +208,17 @@ def _scanned(text: str) -> "_Scanner":
 
 
 class _Scanner:
-    """One pass over a TOML text.
+    """A single pass over a TOML text.
 
-    `found` maps each key path to the offsets of key and value, `escaping` the start of a string that holds escapes
-    to its end.
+    `found` maps each key path to the offsets of key and value; `escaping` maps the start of a
+    string with escapes to its end.
     """
 
     def __init__(self, text: str) -> None:
         self.text, self.position = text, 0
         self.found: dict[KeyPath, tuple[int, int]] = {}
         self.escaping: dict[int, int] = {}
-        self.tables: dict[KeyPath, int] = {}  # how many elements an array of tables has
+        self.tables: dict[KeyPath, int] = {}  # the number of elements of each array of tables
         self.statements: list[Statement] = []
         self.document()
 
@@ -241,7 +244,7 @@ class _Scanner:
             else:
                 self.assignment(table)
             self.blank()
-            if self.position == before:  # not TOML: whoever asks learns what is known
+            if self.position == before:  # not TOML: keep the places found so far
                 return
 
     def header(self, many: bool) -> KeyPath:
@@ -264,7 +267,7 @@ class _Scanner:
         return path
 
     def element(self, path: KeyPath) -> KeyPath:
-        """The table of that path: in an array of tables the latest."""
+        """Return the table of a path: the latest element for an array of tables."""
         count = self.tables.get(path)
         return path if count is None else (*path, str(count - 1))
 
@@ -274,7 +277,7 @@ class _Scanner:
         self.take("=")
         self.blank()
         value, path = self.position, table
-        for place, _, key in outer:  # in `a.b = 1` there is also a table `a`
+        for place, _, key in outer:  # `a.b = 1` implies a table `a`
             path = (*path, key)
             self.found.setdefault(path, (place, place))
         path = (*path, last)
@@ -284,7 +287,7 @@ class _Scanner:
         )
 
     def keys(self) -> list[Part]:
-        """The parts of a dotted key."""
+        """Parse the parts of a dotted key."""
         found: list[Part] = []
         while not found or self.take("."):
             self.blank()
@@ -350,7 +353,7 @@ class _Scanner:
 
 
 def _unescaped(text: str) -> str:
-    """The key that a quoted key stands for; only on the way to an error."""
+    """Return the value of a quoted key; needed only for errors."""
     import tomllib
 
     try:
@@ -359,26 +362,26 @@ def _unescaped(text: str) -> str:
         return text
 
 
-# --- TOML files: the ops that they hold.
+# --- TOML files: their ops.
 #
-# In: the text of a file. Out: an `Entry` an op, which can say where a key of it stands.
-# Invariant: what is not TOML, or no table of ops, is an error at its place.
+# In: the text of a file. Out: an `Entry` for each op, with the places of its keys. Invariant: invalid TOML, or
+# anything but tables of ops, is an error at its place.
 
 
 class Entry(NamedTuple):
-    """One op of a file, as it stands."""
+    """One op of a file, with its raw table."""
 
     name: str
     raw: Mapping[str, Any]
     locate: Locate
 
 
-LONG = 60  # characters of a line that a hint shows
+LONG = 60  # characters of a line in a hint
 
 
 def parse_toml(text: str, path: str) -> dict[str, Any]:
-    """The tables of a TOML file, or where it is not TOML."""
-    import tomllib  # only where a file is read
+    """Parse a TOML file; raise an error at the place of invalid TOML."""
+    import tomllib  # needed only for reading files
 
     try:
         return tomllib.loads(text)
@@ -388,7 +391,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         message = str(error).split(" (at ")[0]
         if isinstance(error, RecursionError):
             message = "it is nested too deeply"
-        from scaffold.formula.text import long_number  # which sound TOML does without
+        from scaffold.formula.text import long_number  # needed only for errors
 
         if place := long_number(text, error):
             message = "a number has thousands of digits"
@@ -401,7 +404,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
 
 
 def _quoted(line: str) -> str | None:
-    """What to write for a line like `forward = x * 2` or `inputs: 'x'`."""
+    """Return a hint for a line like `forward = x * 2` or `inputs: 'x'`, or None."""
     match = re.fullmatch(r"\s*([\w-]+)\s*([=:])\s*(\S.*?)\s*", line)
     if match is None:
         return None
@@ -416,7 +419,7 @@ def _end(text: str) -> tuple[int, int]:
 
 
 def read_ops(text: str, path: str) -> tuple[Entry, ...]:
-    """Every `[ops.NAME]` of a file; none is no error here."""
+    """Return every `[ops.NAME]` of a file, perhaps none; raise for other contents."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems = []

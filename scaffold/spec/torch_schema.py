@@ -3,7 +3,7 @@
     linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor
 
 In: the text of `--schema`. Out: the op's name, entries of its inputs and outputs, and the inputs changed in place.
-Invariant: what comes out could have been written with `--inputs`, `--outputs` and `--dirty`.
+Invariant: the result could also be written with `--inputs`, `--outputs` and `--dirty`.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ TYPES = {
     "MemoryFormat": "torch.memory_format",
     "Generator": "torch.Generator",
 }
-# Names that PyTorch's own schemas use as defaults.
+# Names PyTorch's own schemas use as defaults.
 DEFAULTS = {
     "Mean": "1",
     "Sum": "2",
@@ -48,7 +48,7 @@ EXAMPLE = "write: 'name(Tensor x, float eps=1e-6) -> Tensor'"
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema, read."""
+    """A parsed schema."""
 
     name: Words
     inputs: tuple[Entry, ...]
@@ -58,7 +58,7 @@ class Schema:
 
 
 class _Reader(Cursor):
-    """Recursive descent over the tokens of one argument or one return."""
+    """A recursive-descent parser of one argument or one return."""
 
     def name(self, wanted: str) -> Words:
         return self.word(wanted, EXAMPLE)
@@ -85,7 +85,7 @@ class _Reader(Cursor):
         return _Type(name, dirty, optional, size)
 
     def alias(self) -> bool:
-        """Step over `a!)`; whether it says that the tensor is changed."""
+        """Skip `a!)`; return whether it marks the tensor as changed."""
         first = self.position
         while not self.take(")"):
             if self.next.kind == "end":
@@ -101,7 +101,7 @@ class _Type:
     name: Words
     dirty: bool = False
     optional: bool = False
-    size: str | None = None  # of a list; "" where it has none
+    size: str | None = None  # of a list; "" for a list of any size
 
     @property
     def tensor(self) -> bool:
@@ -109,7 +109,7 @@ class _Type:
 
 
 def parse_schema(text: str, start: Location) -> Schema:
-    """Read a schema; every argument that cannot be read is reported."""
+    """Parse a schema; raise the errors of all arguments together."""
     tokens = tokenize(text, start)
     name, position = _name(tokens)
     arguments, rest = _bracketed(tokens, position)
@@ -127,7 +127,7 @@ def parse_schema(text: str, start: Location) -> Schema:
 
 
 def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
-    """The name without namespace and overload, and where its `(` is."""
+    """Return the name without namespace and overload, and the position of its `(`."""
     reader = _Reader(tokens)
     name = reader.name("the op's name")
     while reader.take(":"):
@@ -144,7 +144,7 @@ def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
 def _bracketed(
     tokens: Sequence[Token], position: int
 ) -> tuple[list[Token], list[Token]]:
-    """What stands between the bracket at `position` and its partner, and what follows."""
+    """Return the tokens between the bracket at `position` and its partner, and those after it."""
     depth = 0
     for k in range(position, len(tokens)):
         depth += (tokens[k].text == "(") - (tokens[k].text == ")")
@@ -155,7 +155,7 @@ def _bracketed(
 
 
 def never_closed(token: Token) -> ScaffoldError:
-    """What is wrong with a bracket that has no other one."""
+    """Return the error for an unclosed bracket."""
     hint = "close it with ')', as in: 'scale(Tensor x, float a) -> Tensor'"
     return ScaffoldError("'(' is never closed", token.place, hint)
 
@@ -210,7 +210,7 @@ def _argument(tokens: Sequence[Token]) -> tuple[Entry, _Type]:
 
 
 def _annotation(kind: _Type) -> str:
-    """The type in the words of the signature grammar."""
+    """Return the type in the signature grammar; raise an error for an unknown type."""
     base = TYPES.get(kind.name.text)
     if base is None:
         known = ["Tensor", *TYPES]
@@ -227,7 +227,10 @@ def _annotation(kind: _Type) -> str:
 
 
 def _default(stated: Words, kind: _Type) -> Words:
-    """The default as a Python literal: lists become tuples, and one number fills a list of known length."""
+    """Return the default as a Python literal.
+
+    A list becomes a tuple; a single number fills a list of known length.
+    """
     text = DEFAULTS.get(stated.text, stated.text)
     if text.startswith("[") and text.endswith("]"):
         inner = text[1:-1].strip().rstrip(",")
@@ -240,7 +243,7 @@ def _default(stated: Words, kind: _Type) -> Words:
 
 
 def _returns(tokens: Sequence[Token]) -> tuple[tuple[Entry, ...], bool]:
-    """The outputs, and whether the schema names them."""
+    """Return the outputs, and whether the schema names them."""
     reader = _Reader(tokens)
     if reader.next.kind == "end":
         message = "the schema does not say what it returns"
