@@ -122,8 +122,9 @@ def computed(
 ) -> Number | None:
     """Compute an arithmetic operation on two numbers; None if Python raises.
 
-    With `short` the result must look handwritten: a whole number becomes an int, and the result
-    is None if it has more than two characters more than the longer operand.
+    With `short` the result must look handwritten: a whole float becomes an int (from 1000 up
+    only for int operands), and any other result with over two characters more than the longer
+    operand gives None.
     """
     compute = ARITHMETIC.get(label)
     if compute is None or label == "**" and abs(right) > LARGEST_POWER:
@@ -354,7 +355,7 @@ def _compared(left: ast.expr, order: ast.cmpop, right: ast.expr) -> bool | None:
 
 
 def _literal(item: ast.expr, several: bool = False) -> object:
-    """Return the value of a literal, or with `several` of a row of literals."""
+    """Return the value of a literal; with `several` also of a tuple, list or set of literals."""
     match item:
         case ast.Constant(value):
             return value
@@ -367,9 +368,9 @@ def _literal(item: ast.expr, several: bool = False) -> object:
 
 
 class BranchTaker(ast.NodeTransformer):
-    """Replaces a choice by the branch taken, once its test consists of literals.
+    """A replacement of choices by the branch taken, once their tests consist of literals.
 
-    Subclasses put the literals into the test.
+    Subclasses put the literals into the tests.
     """
 
     def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:

@@ -144,7 +144,8 @@ class TestFacts:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.versions: dict[str, int] = {}
-        self.seen: dict[TestFact, tuple[str, bool]] = {}  # a fact -> its test as written, and the outcome
+        # A fact -> its test as written, and the outcome.
+        self.seen: dict[TestFact, tuple[str, bool]] = {}
         self.all_of: dict[TestFact, Way] = {}  # `a and b` -> a, b
         self.equal: dict[TestFact, tuple[str, object]] = {}  # `name == value`
 

@@ -36,7 +36,7 @@ Binding = tuple[str, str | None, str | None]  # module, name, alias
 
 
 class Imported(NamedTuple):
-    """A name that an import binds."""
+    """A name bound by an import."""
 
     name: str
     dotted: str  # its full dotted name

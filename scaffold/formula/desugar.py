@@ -283,7 +283,7 @@ def _returns(item: ast.AST) -> bool:
 
 
 def _closes(body: Sequence[ast.stmt]) -> bool:
-    """Return whether every path ends in a return or a raise without repeating statements.
+    """Return whether every path ends in a returned value or a raise, without repeated statements.
 
     Statements after an `if` that returns must belong to one branch of it.
     """
@@ -344,7 +344,8 @@ def _with_assignments(body: Sequence[ast.stmt], names: Sequence[str]) -> list[as
 
 
 NUMBERS = ("float", "int", "len", "max", "min")  # functions of numbers
-RECORDS = ("enable_grad", "set_grad_enabled")  # switch gradients back on within `torch.no_grad()`
+# Contexts that switch gradients back on within `torch.no_grad()`.
+RECORDS = ("enable_grad", "set_grad_enabled")
 
 # --- Statements with no counterpart in a formula, as equivalent assignments.
 
@@ -415,10 +416,7 @@ def _is_without_autocast(mode: str, inner: Sequence[ast.stmt]) -> bool:
 
 
 def _constants(body: Sequence[ast.stmt], made: set[str]) -> list[ast.stmt] | None:
-    """Return assignments of detached values; None if they may differ in meaning.
-
-    `made` are the names known to have no gradient; it is updated.
-    """
+    """Return assignments of detached values, or None if unsure; update `made`, names without gradient."""
     found: list[ast.stmt] = []
     for item in body:
         lines: list[ast.stmt]

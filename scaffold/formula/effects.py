@@ -47,7 +47,7 @@ def bound(target: Node) -> frozenset[str]:
 def misspelt(
     statements: Lines, targets: frozenset[str], known: frozenset[str]
 ) -> list[str]:
-    """Find misspelt gradients: unread names `grad_...` that are no wanted gradient."""
+    """Find misspelt gradients: assigned names `grad_...` that are neither read nor wanted."""
     names = written(*statements)
     nodes = (node for item in statements for node in expressions(item))
     read = {name for node in nodes for name in node.names()}
@@ -76,7 +76,7 @@ def written_to(node: Node) -> Iterator[Node]:
             yield changed
 
 
-@lru_cache(maxsize=4096)  # lowering calls it for every line, and few lines change memory
+@lru_cache(maxsize=4096)  # called by lowering for every line; few lines change memory
 def changes_memory(value: Node) -> bool:
     """Return whether a call in an expression changes a tensor, named or not."""
     return any(True for node in value.walk() for _ in written_to(node))
@@ -102,12 +102,12 @@ def same_memory(value: Node) -> Iterator[Node]:
 
 
 def same_tensor(value: Node) -> frozenset[str]:
-    """Return the names the value may be identical to, as a tensor."""
+    """Return the names the value may alias, as the same tensor object."""
     return _names(_sources(value, may_be_argument, views=False))
 
 
 def copied(value: Node) -> frozenset[str]:
-    """Return the names the value is identical to by assignment alone."""
+    """Return the names the value aliases by assignment alone, without a call."""
     return _names(_sources(value, lambda word: False, views=False))
 
 
@@ -149,9 +149,9 @@ def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Nod
 
 
 def holds_several(value: Node) -> bool:
-    """Return whether a value is several tensors: a literal tuple or list, or such an argument of a function.
+    """Return whether a value is several tensors: a literal tuple or list, or `torch.atleast_1d(x, y)`.
 
-    The function returns its arguments as they are.
+    Such a call may return its arguments themselves.
     """
     match value:
         case Node("tuple" | "list"):

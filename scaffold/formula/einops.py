@@ -187,7 +187,7 @@ class _Moving:
         self.x = ast.Call(ast.Attribute(self.x, name, ast.Load()), given, [])
 
     def split(self, left: list[Group]) -> bool:
-        """Give each axis its own dim; return whether the sizes suffice."""
+        """Give each axis its own dim; return whether that is possible."""
         for at, group in _by_place(left):
             if (
                 MORE in group.axes

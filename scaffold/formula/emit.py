@@ -149,7 +149,7 @@ def _call(node: Node) -> str:
 
 
 def _value(node: Node) -> str:
-    """Return the source of a value to be called, subscripted or read an attribute of.
+    """Return the source of a value that is called, subscripted or has an attribute read.
 
     A number needs parentheses there.
     """

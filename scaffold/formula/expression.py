@@ -58,8 +58,9 @@ class ExpressionParser:
     ) -> None:
         self.source, self.optional, self.tensors = source, optional, tensors
         self.graph, self.fail = source.graph, source.fail
-        self.tests: list[tuple[Node, bool]] = []  # the tests around the expression, and their outcomes
-        self.needed: dict[str, list[tuple[Node, bool]]] = {}  # optionals read untested, with the tests around them
+        self.tests: list[tuple[Node, bool]] = []  # surrounding tests, with outcomes
+        # Optionals read untested, each with the other tests around it.
+        self.needed: dict[str, list[tuple[Node, bool]]] = {}
         self.passed: list[ast.expr] = []  # values assigned as they are
 
     @contextmanager
@@ -108,7 +109,7 @@ class ExpressionParser:
         return self.other(item, present)
 
     def other(self, item: ast.expr, present: Guarded) -> Node:
-        """Reject an expression with no place in a formula; subclasses parse more of them here."""
+        """Reject an expression not allowed in a formula; subclasses accept further kinds."""
         return self.refused(item)
 
     def refused(self, item: ast.expr) -> Node:
@@ -140,8 +141,8 @@ class ExpressionParser:
     def needs(self) -> tuple[list[Node], Guarded]:
         """Return asserts for the optionals read untested, and the names present from then on.
 
-        Under tests of other names, the assertion holds only under these tests, and the name may
-        be None afterwards.
+        An optional read under further tests is asserted only for runs on which they hold, and
+        is not among these names.
         """
         found, there = list[Node](), set[str]()
         for name, tests in self.needed.items():
@@ -440,7 +441,8 @@ def _root(callee: ast.expr) -> str | None:
 
 def _welcome(call: ast.Call, function: str, *, method: bool) -> set[int]:
     optional = optional_tensors(function)
-    plain = range(method, method + len(call.args))  # a method's first parameter is its tensor
+    # A method's first parameter is its tensor.
+    plain = range(method, method + len(call.args))
     found = {at - method for at, _ in optional if at in plain}
     names = {name for _, name in optional}
     return found | {

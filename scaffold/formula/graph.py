@@ -34,7 +34,7 @@ Kind = Literal[
     "comprehension",  # label: "-size for size in"; args: the iterable. Never user-written
     "check",  # label: "assert" or "raise"; args: the test and the message, or the error
     "words",  # label: an f-string; args: the values in it
-    "body",  # label: a whole forward as it stands; args: every expression in it
+    "body",  # label: a whole forward, unchanged; args: every expression in it
 ]
 
 
@@ -68,7 +68,7 @@ def _walked(root: Node) -> tuple[Node, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=8192)  # every pass asks for the names of the same few hundred expressions
+@lru_cache(maxsize=8192)  # every pass asks for it on the same few hundred expressions
 def _names(node: Node) -> frozenset[str]:
     return frozenset(item.label for item in node.walk() if item.kind == "name")
 
@@ -101,9 +101,8 @@ class Graph:
     def rewrite(self, node: Node, change: Callable[[Node], Node | None]) -> Node:
         """Return the expression with nodes replaced by `change`, parents first.
 
-        `change` returns the new node, or None to keep a node and visit its arguments.
-
-        A shared node is visited once.
+        `change` returns the new node, or None to keep a node and visit its arguments. A shared
+        node is visited once.
         """
         known: dict[Node, Node] = {}
 
@@ -221,7 +220,7 @@ class Kept:
     lines: str  # the code above the last return
     value: str  # the value of the last return
     statements: Lines  # a sketch of the code's effect on names
-    returned: tuple[Node, ...]  # the values of all returns, the last return of the code last
+    returned: tuple[Node, ...]  # values of all returns, the final one last
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # nodes compare by identity

@@ -383,7 +383,7 @@ def returned(
 ) -> tuple[Block, ast.expr]:
     """Split a body into the statements before the return and the returned value.
 
-    An `idle` call may return nothing, since its value is not used. A `Refusal` is raised for a
+    An `idle` call may return nothing, since its value is not used. Raise a `Refusal` for a
     return elsewhere or a missing one.
     """
     shown = own_name(function.name)

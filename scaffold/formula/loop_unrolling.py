@@ -26,8 +26,8 @@ ROUNDS = 4  # of one loop
 LINES = 24  # added by all loops of a forward
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 Comprehension = ast.ListComp | ast.GeneratorExp
-Number = Callable[[ast.expr], int | None]  # the integer value of an expression, if known
-Lists = Mapping[str, list[ast.expr]]  # the elements of each local bound to a literal list
+Number = Callable[[ast.expr], int | None]  # the value of an integer, if known
+Lists = Mapping[str, list[ast.expr]]  # elements of locals bound to literal lists
 
 
 def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
@@ -302,7 +302,7 @@ def _step(
     known: Mapping[str, ast.expr],
     number: Number,
 ) -> list[ast.stmt] | None:
-    """Return the statements of one step up to a `continue`; None if it depends on the data."""
+    """Return the statements of one step up to a `continue`; None if the data decide about it."""
     found: list[ast.stmt] = []
     for line in body:
         made = _Known(known, number).visit(copy.deepcopy(line))

@@ -159,7 +159,7 @@ def _in_turn(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
         before = call.args[at - 1] if at else call
         if isinstance(before, ast.Call) and _makes_new(
             before
-        ):  # read by nothing else
+        ):  # its output is read by nothing else
             made.keywords = [word for word in made.keywords if word.arg != "inplace"]
         member = ast.Attribute(ast.Name("self", ast.Load()), str(at), ast.Store())
         init.body.append(ast.Assign([member], made))
@@ -213,7 +213,7 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     for item in (new for one in init.body for new in filling.of_statement(one)):
         match item:
             case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
-                given[name] = value  # the same name may be in use in the `__init__` around it
+                given[name] = value  # the `__init__` around may use the same name
                 continue
             case ast.Assign([ast.Attribute(ast.Name("self"), name)], value):
                 filling.held[name] = value
@@ -259,7 +259,7 @@ class _Filling(BranchTaker):
     def __init__(self, given: Mapping[str, ast.expr]) -> None:
         self.given = given
         self.held: dict[str, ast.expr] = {}  # attributes of self
-        self.owners: Collection[str] = ()  # parameters that hold numbers, such as `config`
+        self.owners: Collection[str] = ()  # parameters with numbers: `config`
 
     def of_statement(self, item: ast.stmt) -> list[ast.stmt]:
         """Return the statements after substitution."""
@@ -332,7 +332,7 @@ TYPED = {"bool": "BoolTensor", "int": "LongTensor"}  # for a tensor that is no b
 REGISTERED = {"register_parameter": "Parameter", "register_buffer": "Buffer"}
 SELF = "self"
 NUMBER = (
-    "Number"  # the annotation of a number of unknown type: int or float follows from its uses
+    "Number"  # the annotation of a number: only its uses show if it is int or float
 )
 AXES = {"dim", "axis"}  # as an argument of an op; in `__init__` sizes have these names
 DEEPEST = 8  # nested modules: a module that contains itself never ends
@@ -508,9 +508,9 @@ class _Converter:
     def computed(
         self, read: dict[str, ast.expr], method: ast.FunctionDef
     ) -> dict[str, ast.expr]:
-        """Compute numbers from sizes of parameters and from other arguments of `__init__`.
+        """Return expressions for numbers, over sizes of parameters and other arguments of `__init__`.
 
-        In `read` they are replaced by the arguments they are computed from.
+        In `read` each such number is replaced by the arguments in its expression.
         """
         init = self.methods.get("__init__")
         given = {item.arg: item for item in parameters(init.args)} if init else {}
@@ -690,7 +690,7 @@ class _Reader(ast.NodeTransformer):
     ) -> ast.expr:
         """Return an inner module's attribute as an attribute of this one: `up_weight`.
 
-        Raises a `Refusal` for a module without known parameters, or if the name is in use.
+        Raise a `Refusal` if it is itself a module, or if the name is in use.
         """
         known = below.attributes.get(attribute) or below.arguments.get(attribute)
         known = known or Attribute()
@@ -911,7 +911,7 @@ def _in_turn_of_parameters(names: list[str], init: ast.FunctionDef | None) -> li
 
 
 def _changed(init: ast.FunctionDef) -> Iterator[str]:
-    """Yield the attributes changed from outside, such as `down` in `self.down.weight = self.up.weight`.
+    """Yield the attributes with an attribute assigned: `down` in `self.down.weight = self.up.weight`.
 
     The call that made them no longer describes them.
     """
@@ -1178,7 +1178,7 @@ class _Starts(ast.NodeVisitor):
         self.touched: set[str] = set()
 
     def run(self, name: str) -> None:
-        """Read a method, such as `reset_parameters`, once."""
+        """Read a method, such as `reset_parameters`; skip recursive calls."""
         if name in self.methods and name not in self.running:
             self.running.append(name)
             for item in self.methods[name].body:
@@ -1328,9 +1328,9 @@ def _start_of(tensor: ast.expr) -> str:
 
 
 def _filled(call: ast.Call) -> Iterator[tuple[str, str]]:
-    """Yield the parameter filled by `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)`.
+    """Yield the parameter a call fills, with the initialization.
 
-    With it comes the initialization.
+    The call is `nn.init.normal_(self.weight, std=0.02)` or `self.weight.data.fill_(1)`.
     """
     match call:
         case ast.Call(ast.Attribute(owner, last), arguments, keywords) if (

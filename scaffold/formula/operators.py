@@ -338,7 +338,8 @@ def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str
 def judged_value(name: str) -> Said | None:
     """Return the problem with the name of a method or an attribute, or None."""
     known = table()[VALUES]
-    if name in known.operators or name.startswith("__"):  # dunder names are reported elsewhere
+    # Dunder names are reported elsewhere.
+    if name in known.operators or name.startswith("__"):
         return None
     if name in known.others:
         return f"'.{name}' is no operator of a tensor", INSTEAD.get(name, ELSEWHERE)

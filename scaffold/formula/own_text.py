@@ -304,7 +304,7 @@ def _calls_python(lines: Sequence[str], scope: Scope, inputs: Sequence[str]) -> 
 
 
 class _Bare(ast.NodeTransformer):
-    """Removes annotations and decorators, which Python would run, except `@torch.no_grad()`.
+    """A removal of annotations and decorators, which Python would run, except `@torch.no_grad()`.
 
     Names no user can write are replaced by identifiers.
     """

@@ -34,7 +34,7 @@ REASONS: dict[type[ast.AST], str] = {
 
 
 def parse(text: Text, scope: Scope, graph: Graph) -> Formula:
-    """Return the formula of a text, or report all its problems."""
+    """Return the formula of a text; raise all its problems together."""
     formula = _parsed(text, scope, graph)
     return replace(formula, own_text=partial(own_text, text, scope))
 
@@ -48,8 +48,7 @@ def _parsed(text: Text, scope: Scope, graph: Graph) -> Formula:
     named = tuple(not_operators(program.body, scope.meanings))
     if scope.kept:
         straight = straightened(unrolled(program.body, scope.names))
-        # The elements of a list that grows in a branch are unknown in straight-line
-        # code.
+        # The elements of a list grown in a branch are unknown to straight-line code.
         if any(map(_grows_a_list, straight)):
             straight = straightened(program.body)
         found = _reason(straight)
@@ -104,7 +103,7 @@ def _assigning(body: list[ast.stmt], targets: Sequence[str]) -> list[ast.stmt]:
             return body
     as_they_are = {item.id for item in values if isinstance(item, ast.Name)}
     if {*stored(body)} & {*targets} - as_they_are:
-        return body  # the assignments make the returned values ambiguous
+        return body  # it assigns gradients itself; other returned values are reported later
     if all(_is_name(item, targets) or is_none(item) for item in values):
         return body
     whole = len(values) == 1 and isinstance(values[0], ast.Call)

@@ -134,7 +134,7 @@ class StatementParser:
         problem = ScaffoldError(message, self.place(node), hint)
         if str(problem) not in map(
             str, self.problems
-        ):  # an unrolled step repeats it
+        ):  # an unrolled step repeats the problem
             self.problems.append(problem)
 
     def refuse(self, named: Iterable[tuple[ast.AST, str, str | None]]) -> None:
@@ -189,7 +189,8 @@ class StatementParser:
         for item in body:
             statement = self._statement(item, present)
             checks, there = self._checks()
-            if there and isinstance(statement, Assign):  # with optionals asserted to be present
+            # Parse it again with the asserted optionals present.
+            if there and isinstance(statement, Assign):
                 known = self._statement(item, present | there)
                 assert isinstance(known, Assign)
                 statement = replace(known, comments=statement.comments)
@@ -212,7 +213,8 @@ class StatementParser:
             return self.branches.pop(item)
         names = written(statement) & self.scope.optional
         if isinstance(item, ast.Assign) and isinstance(statement, If):
-            statement = statement.body[-1]  # below the random values drawn for a comprehension
+            # It stands below the random values drawn for a comprehension.
+            statement = statement.body[-1]
         if isinstance(item, ast.Assert):
             return present | self.expressions.guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
@@ -364,7 +366,7 @@ class StatementParser:
         self.fail(node, message, hint)
 
     def _check_assigned(self, body: Sequence[ast.stmt]) -> None:
-        """Report names that are read where only another branch assigns them."""
+        """Report reads of names assigned only in another branch."""
         for found in self._unassigned(body):
             name, test = found.name.id, found.test.replace("'", '"')
             truth = "true" if found.holds else "false"

@@ -206,7 +206,7 @@ class Refusal(Exception):
 
 
 def with_plain_newlines(text: Text) -> Text:
-    """Return the text with `\n` for every kind of newline counted by Python."""
+    """Return the text with LF for every kind of newline counted by Python."""
     value = text.value.replace("\r\n", "\n").replace("\r", "\n")
     return text if value == text.value else text._replace(value=value)
 

@@ -75,10 +75,9 @@ def function_in(
 ) -> FunctionText:
     """Return the function of a file named by a reference `@path:function`.
 
-    Without a name it is the only function of the file, the function named like its `role`
-    (forward, backward), or the only one not called by others; a file without functions is one
-    body. Functions imported from `elsewhere` stay calls; `read` reads the files of the same
-    package. Numbers among the `inputs` of an nn.Module are parameters, not computed.
+    Without a name it is the file's only function, the one named like its `role` (forward, backward), or the only one
+    not called by others; a file without functions is one body. Functions from `elsewhere` stay calls; `read` reads files
+    of the same package. Numbers among the `inputs` of an nn.Module are parameters, not computed.
     """
     text = with_plain_newlines(Text(source, Location(path)))
     module = parse_source(text)
@@ -365,7 +364,7 @@ def comments_inside(
 def lines_of(
     body: Sequence[ast.stmt], lines: Sequence[str], least: int = 0
 ) -> tuple[int, int]:
-    """Return the first and last line of a body, from 0, with the comments right above it.
+    """Return the range of a body's lines, from 0, with the comments right above it.
 
     Comments at or above line `least` are left out.
     """

@@ -129,7 +129,7 @@ class VerbatimParser(StatementParser):
         self.expressions = VerbatimExpressions(self, scope.optional, scope.tensors)
 
     def kept(self, reason: str, node: ast.AST) -> Formula:
-        """Return the formula; `node` is the first node that is no straight-line maths, for `reason`."""
+        """Return the formula; `node` is the syntax behind the `reason` to keep the text."""
         self._end_in_one_return()
         *above, last = self.program.body
         statements, present = self._block(above, frozenset())
@@ -342,7 +342,10 @@ def _lists(module: ast.Module) -> frozenset[str]:
 
 
 def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Yield each assigned name with its value; None for a loop, a `with` or `+=`."""
+    """Yield each assigned name with its value; None unless the assignment has this one target.
+
+    Assignments by `+=` are left out.
+    """
     seen: set[int] = set()
     for node in ast.walk(module):
         match node:

@@ -208,7 +208,7 @@ def singularities(word: str, constants: frozenset[str]) -> frozenset[str]:
 
 @cache
 def computes_in_given_dtype(word: str) -> bool:
-    """Return whether a call with a `dtype` computes in it throughout: sums, cumulative sums, softmax."""
+    """Return whether a call with a `dtype` computes as if its tensor had it: sums, cumulative sums, softmax."""
     known = facts_of_call(word)
     categories = {facts.category for facts in known}
     return bool(known) and categories <= {"reduction", "same_shape"}
@@ -249,7 +249,7 @@ def name_alone(name: str) -> str:
 
 
 def kinds(word: str) -> frozenset[str]:
-    """Return the kinds of the results of all calls of this name."""
+    """Return the words for the kinds of the results of all calls of this name."""
     return frozenset(kind for facts in facts_of_call(word) for kind in facts.kinds)
 
 

@@ -95,24 +95,23 @@ class Facts(NamedTuple):
     results: tuple[str, ...] = ("result",)
     nondiff: tuple[str, ...] = ()  # tensors without a gradient
     linear: bool = False  # in all its differentiable arguments jointly
-    complex: bool | Literal["only"] = True  # whether its formulas hold for complex numbers
+    complex: bool | Literal["only"] = True  # whether its formulas hold for complex ones
     kinds: tuple[str, ...] = ("float",)  # of each result, or of all
     memory: Memory = "fresh"
     singular: Singular = ""  # places of unbounded gradients
     flags: frozenset[str] = frozenset()  # its true flags of FLAGS
-    # Arguments with a formula for the gradient, or among those `value` is computed
-    # from.
+    # Arguments with a gradient, by a formula of their own or through `value`.
     differentiable: tuple[str, ...] = ()
-    indices: tuple[str, ...] = ()  # arguments that are positions
+    indices: tuple[str, ...] = ()  # arguments with positions of elements
     masks: tuple[str, ...] = ()
     shape: str = "unknown"
     passes: int = 1  # time per number of the largest tensor
     # The dtype of a float result: "promoted", "uniform", "own", or an argument's
     # position.
     dtype: str | int = "promoted"
-    in_place: str | None = None  # the method that writes the result into the first argument
+    in_place: str | None = None  # the method that writes into its first argument
     words: tuple[str, ...] = ()  # names for its result, best first
-    grad_words: tuple[str, ...] = ()  # names for its result if computed from a cotangent
+    grad_words: tuple[str, ...] = ()  # names for a result computed from a cotangent
     argument: str = ""  # a name for its argument
     inline: Inline = ""  # whether it is written out at each use
     optional: tuple[tuple[int, str], ...] = ()  # tensors that may be None, by position
@@ -122,12 +121,12 @@ class Facts(NamedTuple):
     constants: tuple[tuple[int, str], ...] = ()
     changes: tuple[tuple[int, str], ...] = ()  # arguments it writes to
     is_dear: bool = False  # too expensive to compute twice in a text
-    chosen_by: str = ""  # the string argument that selects this primitive: `'nuc'` for norms
+    chosen_by: str = ""  # the string argument that selects it: `'nuc'` for norms
     autocast: Autocast = ""  # its precision under autocast
     by_shape: str = ""  # the call with a shape for its last tensor: `expand`
-    untyped: tuple[str, ...] = ()  # names without a declared type in PyTorch
+    untyped: tuple[str, ...] = ()  # names without a declared result type in PyTorch
     unbatched: tuple[str, ...] = ()  # names the vmap of gradcheck rejects
-    power: float = 1  # the exponent of its result as a power of its argument: 0.5 for a root
+    power: float = 1  # the result is this power of the argument: 0.5 for a root
     spread: tuple[str, ...] = ()  # names for its result on a variance or a mean square
 
     @property
@@ -166,7 +165,7 @@ class Facts(NamedTuple):
         return self.rearranges or self.memory == "view"
 
     def kind(self, position: int = 0) -> str:
-        """Return the kind of the result at a position."""
+        """Return the word for the kind of the result at a position."""
         return self.kinds[position if len(self.kinds) > 1 else 0]
 
 

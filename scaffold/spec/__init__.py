@@ -1,4 +1,4 @@
-"""What the user wrote -> a frozen `OpSpec`, with every problem at its place."""
+"""The user's description of an op -> a frozen `OpSpec`, with every problem at its place."""
 
 from typing import TYPE_CHECKING
 

@@ -238,10 +238,7 @@ def _tensors(
 
 
 def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shapes:
-    """Return the shapes tests use for inputs without a declared one.
-
-    After a `;` follow conditions on their sizes, read elsewhere.
-    """
+    """Return the shapes tests use for inputs without a declared one; conditions after a `;` are read elsewhere."""
     if "test-shapes" not in raw:
         return ()
     path = ("test-shapes",)

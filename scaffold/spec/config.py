@@ -290,7 +290,7 @@ BY_DEFAULT = "default"
 
 
 class Setting(NamedTuple):
-    """A key, its value as TOML has it (None: not set), and its origin: a line of a file, a variable, `default`."""
+    """A key, its value in TOML form (None: not set), and its origin: a line of a file, a variable, `default`."""
 
     key: str
     value: Any

@@ -33,8 +33,8 @@ class Key(NamedTuple):
 
     kind: Kind
     help: str
-    proven: bool = True  # False for keys about names, documentation, the Module or the tests
-    formula: bool = False  # its text may be a reference to a file instead: '@file.py:function'
+    proven: bool = True  # False: about names, documentation, the Module or the tests
+    formula: bool = False  # its text may be a file reference: '@file.py:function'
     option: str = ""  # help of the option, if it differs
 
 

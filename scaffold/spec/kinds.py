@@ -92,13 +92,13 @@ NUMBERS = Kind("a table of numbers", _is_numbers, {"type": "object"})
 
 
 def choice(what: str, choices: tuple[str, ...]) -> Kind:
-    """Return the kind of one word among some."""
+    """Return a kind for one of `choices`."""
     metavar = what.split()[-1].upper()
     return Kind(what, _is_text, {"enum": list(choices)}, choices, metavar)
 
 
 def choices(what: str, words: tuple[str, ...]) -> Kind:
-    """Return the kind of a list of words among some."""
+    """Return a kind for a list of `words`."""
     return Kind(what, _is_texts, choices=words)
 
 

@@ -61,7 +61,7 @@ def list_ops(
 def _name(entry: Entry, packaged: bool, patterns: Patterns) -> str:
     try:
         return op_names(entry.name, NOWHERE, packaged, patterns)[0]
-    except ScaffoldError:  # the place is found only now, as that parses the whole text again
+    except ScaffoldError:  # locate it only now: that parses the whole text again
         place = entry.locate((), key=True)
         return op_names(entry.name, place, packaged, patterns)[0]
 

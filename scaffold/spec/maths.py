@@ -51,7 +51,7 @@ from scaffold.spec.problems import KeyPath, Problems
 
 
 ReadFile = Callable[[str], str]
-NEEDS = "needs_input_grad"  # in a gradient, as on ctx: the inputs with a requested gradient
+NEEDS = "needs_input_grad"  # in a gradient, as on ctx: inputs with a requested gradient
 FUNCTION = re.compile(r"\s*(?P<module>[\w.]*\w):(?P<name>\w+)\s*")
 FILE = re.compile(r"\s*[^\s@+*(=]*[\w)]\.py(?::[\w.]+)?\s*")
 REFERENCE = re.compile(r"\s*@(?P<path>[^\n]+?\.py)(?::(?P<function>[\w.]+))?\s*")
@@ -178,7 +178,8 @@ class _Reader:
         self.graph, self.imports = Graph(), Imports(hidden, op)
         self.forward: Text | None = None
         self.stated: Names = frozenset()  # names bound by the key `import`
-        self.own_results: Names = frozenset()  # results of user functions in the forward
+        # Names the forward assigns from results of the user's functions.
+        self.own_results: Names = frozenset()
 
     def maths(self, shapes: Shapes) -> Maths:
         self._import_stated()

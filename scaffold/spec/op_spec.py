@@ -139,7 +139,7 @@ PLAIN_MODULE = ModuleSpec()  # it owns nothing
 
 
 class Surrogate(NamedTuple):
-    """A gradient that is deliberately not the forward's derivative, but that of `forward` here."""
+    """A gradient that is deliberately not the op's derivative, but that of `forward`, if given."""
 
     forward: "Formula | None" = None
 

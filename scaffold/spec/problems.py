@@ -23,7 +23,7 @@ class Locate(Protocol):
 
 
 class Sought(Location):
-    """A place computed on first use, as for an error message."""
+    """A place computed on demand, as for an error message."""
 
     __slots__ = ("_find", "_shifts")
     _find: Callable[[], Location]

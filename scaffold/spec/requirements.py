@@ -71,9 +71,9 @@ def check_requirements(
 def check_reason(
     wanted: Collection[str], spec: OpSpec, once: bool, locate: Locate
 ) -> None:
-    """Raise for an op without a reason, if only its derivation shows `once`.
+    """Raise for an op that lacks a required reason, if it can be differentiated only `once`.
 
-    `once` says that the op can be differentiated only once.
+    Only its derivation shows that it can.
     """
     if "reason" in wanted and once and not (spec.reason or "").strip():
         problems = Problems(locate)

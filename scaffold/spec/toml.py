@@ -218,7 +218,7 @@ class _Scanner:
         self.text, self.position = text, 0
         self.found: dict[KeyPath, tuple[int, int]] = {}
         self.escaping: dict[int, int] = {}
-        self.tables: dict[KeyPath, int] = {}  # the number of elements of each array of tables
+        self.tables: dict[KeyPath, int] = {}  # the length of each array of tables
         self.statements: list[Statement] = []
         self.document()
 
