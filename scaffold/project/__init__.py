@@ -1,5 +1,5 @@
-"""What commands share about a project: where it is, what its manifest lists, the texts and the proofs of its ops, what is to be written.
+"""Project services shared by commands: its location, manifest, op texts, proofs and pending writes.
 
 In: the working directory, a configuration, ops. Out: values; files only through `workspace`.
-Invariant: nothing is printed and nobody is asked here but through a `Console`, which a command hands in.
+Invariant: this package prints and asks only through a `Console`, handed in by a command.
 """

@@ -1,8 +1,8 @@
-"""An op that `new-op` adds to a project: its table goes into the manifest, its files follow from that.
+"""Adding an op to a project for `new-op`: its table goes into the manifest, and its files follow from that.
 
-In: what was specified, and the policy of `--on-conflict`. Out: a `Settled`; the manifest is one of its files.
-Invariant: what is in the manifest already keeps its form and its comments; an op that says something else is not replaced
-without being asked.
+In: a specified op, and the policy of `--on-conflict`. Out: a `Settled`; the manifest is one of its files.
+Invariant: existing manifest text keeps its form and its comments; a differing op of the same name is replaced only if the
+policy is `overwrite`.
 """
 
 import os
@@ -37,7 +37,7 @@ def add_op(
     run: Run | None,
     console: Console,
 ) -> Settled:
-    """Write the op's table and files, or see what that would do; what was proven of it goes on record."""
+    """Write the op's table and files and record its proof; without `write`, only plan them."""
     return undisturbed(partial(_add_op, generated, policy, write, run, console))
 
 
@@ -76,14 +76,14 @@ def _add_op(
 
 
 def _as_generated(project: Project, generated: Generated) -> Project:
-    """The project with the templates that the op was generated with: an option may name others than the configuration."""
+    """Return the project with the templates used to generate the op: an option may name others than the configuration."""
     house, used = project.places.house, generated.specified.places.house
     places = project.places._replace(house=house._replace(templates=used.templates))
     return project._replace(places=places)
 
 
 def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
-    """The proof of the op as its table says it."""
+    """Return the op's proof by name, with the digest of its table; empty without a proof."""
     if generated.proof is None:
         return {}
     name = generated.spec.name
@@ -93,7 +93,7 @@ def _proven(generated: Generated, project: Project) -> dict[str, Proof]:
 
 
 def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
-    """Raise for a file beside the op that is there and says something else."""
+    """Raise ConflictError for each existing companion file with another text."""
     raise_all(
         [
             ConflictError(
@@ -109,7 +109,7 @@ def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
 
 
 def _manifest(project: Project, op: str) -> str:
-    """The file that the op stands in, or goes into."""
+    """Return the manifest of the op, or the one for a new op; raise if several are possible."""
     if op in project.listed:
         return project.listed[op].manifest
     new = new_manifest(project.configuration, op)
@@ -124,7 +124,7 @@ def _manifest(project: Project, op: str) -> str:
 
 
 def _for_manifest(raw: Mapping[str, Any], manifest: Path) -> dict[str, Any]:
-    """The keys as the manifest holds them: files that formulas name are counted from there."""
+    """Return the keys as the manifest holds them, with formula files relative to its directory."""
     directory = os.path.relpath(manifest.parent)
     return {
         key: _seen_from(directory, value) if key in FORMULAS else value
@@ -148,7 +148,7 @@ def _with_table(
     keys: Mapping[str, Any],
     policy: Policy,
 ) -> str:
-    """The text of the manifest with the op's table in it."""
+    """Return the manifest's text with the op's table in it."""
     op = specified.spec.name
     listed = project.listed.get(op)
     if listed is None:
@@ -166,7 +166,7 @@ def _with_table(
 
 
 def listing(project: Project, path: str, text: str) -> Project:
-    """The project as it is with that text of a manifest."""
+    """Return the project as if the manifest at `path` had that text."""
     shown = from_here(project.root, path)
     packaged = project.places.directories.package is not None
     listed = {
@@ -176,5 +176,5 @@ def listing(project: Project, path: str, text: str) -> Project:
     return project._replace(
         listed={**project.listed, **listed},
         texts={**project.texts, path: text},
-        reads={path: None, **project.reads},  # None: there is no such file yet
+        reads={path: None, **project.reads},  # None: the file does not exist yet
     )

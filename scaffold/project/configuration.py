@@ -1,7 +1,7 @@
-"""The `[tool.scaffold]` that holds in the working directory, and the variables of the environment over it.
+"""The `[tool.scaffold]` configuration of the working directory, overridden by environment variables.
 
 In: the working directory and the environment. Out: a `Configuration`.
-Invariant: of the environment only the variables of the configuration matter.
+Invariant: only the configuration's own variables are read from the environment.
 """
 
 import os
@@ -12,12 +12,12 @@ from scaffold.spec import Configuration, load_configuration
 
 
 def configuration_here() -> Configuration:
-    """What the environment and the nearest pyproject.toml say."""
+    """Return the configuration of the nearest pyproject.toml and the environment."""
     return load_configuration(working_directory(), os.environ)
 
 
 def working_directory() -> Path:
-    """The directory that paths on the command line count from."""
+    """Return the working directory, the base of paths on the command line; raise if it is gone."""
     try:
         return Path.cwd()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The questions and the progress of a run: an interface that `cli` fills with a terminal; without one nothing is asked or shown.
+"""Questions and progress of a run: an interface implemented by `cli` for a terminal; the default is silent.
 
-In: a conflict, how far the work is, a path. Out: an answer; a path as it is best read from the working directory.
-Invariant: nothing is printed here. The command line has a console that speaks to a terminal.
+In: a conflict, the progress of the work, a path. Out: an answer; a path relative to the working directory.
+Invariant: nothing is printed here. The command line has a console for a terminal.
 """
 
 import os
@@ -13,37 +13,37 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scaffold.workspace import Ask
 
-Update = Callable[[int], None]  # is told how many are done
+Update = Callable[[int], None]  # takes the number done
 
 
 class Console:
-    """Nobody: answers nothing, and is shown nothing."""
+    """The silent console: it answers no question and shows nothing."""
 
     @property
     def ask(self) -> "Ask | None":
-        """What settles a conflict; None where nobody can be asked."""
+        """Return the function to settle a conflict; None if nobody can be asked."""
         return None
 
     def progress(
         self, total: int, things: str = "files"
     ) -> AbstractContextManager[Update]:
-        """Shows how many of many things are done, as long as it is entered."""
+        """Show the number of finished things while the context is entered."""
         return nullcontext(_ignore)
 
     def proving(
         self, names: Sequence[str], verb: str = "proving"
     ) -> AbstractContextManager[Update]:
-        """Shows which ops are proven, which takes long for each of them."""
+        """Show the ops being proven, which takes long for each of them."""
         return nullcontext(_ignore)
 
 
 def _ignore(done: int) -> None:
-    """Nobody listens."""
+    """Ignore the progress."""
 
 
 SILENT = Console()
 
 
 def from_here(root: Path, path: str) -> str:
-    """A path below the root as seen from the working directory."""
+    """Return a path below the root, relative to the working directory."""
     return Path(os.path.relpath(root / path)).as_posix()

@@ -1,7 +1,7 @@
-"""How the Function of an op came about, as text: the rules, what is saved and its bytes.
+"""The derivation of an op explained as text: its rules, its saved tensors and their bytes.
 
 In: an `OpSpec`, its `Derivation`, sizes for its dims. Out: sections of text. Invariant: bytes are those of single precision, written
-out with the names of the dims where a size is not given.
+with the names of the dims if a size is not given.
 """
 
 import re
@@ -17,12 +17,12 @@ Sizes = Mapping[str, int]
 
 
 def read_sizes(text: str) -> Sizes:
-    """Read `N=32, D=512, ...=8x64, *batch=8` as numbers by name, those of several dims as their product."""
+    """Read `N=32, D=512, ...=8x64, *batch=8` as a number by name; several sizes are multiplied."""
     return {name: prod(sizes) for name, sizes in read_shapes(text).items()}
 
 
 def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
-    """Read the same as the sizes of each name."""
+    """Read the same text as a tuple of sizes by name; raise for a malformed part."""
     sizes: dict[str, tuple[int, ...]] = {}
     for part in text.split(","):
         name, equals, number = (piece.strip() for piece in part.partition("="))
@@ -41,7 +41,7 @@ def read_shapes(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def explained(spec: OpSpec, derivation: Derivation, sizes: Sizes) -> str:
-    """The sections of the explanation."""
+    """Return the explanation's sections as text."""
     if spec.forward is None:
         return "# no forward is stated\n"
     found = explain(spec, derivation)
@@ -95,7 +95,7 @@ def _bytes(found: Explanation, sizes: Sizes) -> list[str]:
 
 
 def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
-    """What says how many bytes tensors have: as a formula of their sizes, and as a number where these are given."""
+    """Return a function to format the bytes of tensors: as a formula, and as a number if sizes are given."""
 
     def said(tensors: Sequence[Tensors]) -> str:
         number = f" {counted(tensors, sizes)}" if sizes else ""
@@ -105,7 +105,7 @@ def bytes_in(sizes: Sizes) -> Callable[[Sequence[Tensors]], str]:
 
 
 def counted(tensors: Iterable[Tensors], sizes: Sizes) -> str:
-    """The number of bytes, if all sizes are known."""
+    """Return the number of bytes as text, or name a dim without a size."""
     bytes_ = 0
     for tensor in tensors:
         elements = 1

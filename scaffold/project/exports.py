@@ -1,7 +1,7 @@
-"""What the `__init__.py` of the source directory exports, where `exports = true` asks for it.
+"""Exports of the source directory's `__init__.py`, for projects with `exports = true`.
 
-In: a project whose ops are known, and the files that a run removes. Out: the file with its text, where that is not what it is.
-Invariant: a file that is there is only added to, or rid of imports of ops that are not there any more.
+In: a project with its ops, and the files removed by a run. Out: the file with its new text, if it differs.
+Invariant: an existing file is only added to, or rid of imports of ops which do not exist any more.
 """
 
 import ast
@@ -24,9 +24,9 @@ def exports_of(
     removed: Collection[str] = (),
     obsolete: Mapping[str, frozenset[str]] = NOTHING,
 ) -> dict[str, str]:
-    """The file as it should be; nothing where it is so, or where nobody asked for it.
+    """Return the outdated `__init__.py` by path; empty if it is up to date or `exports` is off.
 
-    `obsolete` are names that a run takes from the files of ops, by op.
+    `obsolete` holds, by op, names that a run removes from the op's file.
     """
     if not project.configuration.exports:
         return {}
@@ -70,7 +70,7 @@ def _wanted(
 
 
 def names_lost(before: str, after: str) -> frozenset[str]:
-    """The names that one text of an op's file defines and another does not."""
+    """Return the names defined in `before` and not in `after`."""
     return frozenset(_defined(before)) - frozenset(_defined(after))
 
 

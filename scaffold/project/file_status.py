@@ -1,7 +1,7 @@
-"""The state of every file of a project: what `scaffold check` says.
+"""The status of every file of a project, as `scaffold check` reports it.
 
-In: a `Project` and the ops that are meant. Out: a `Checked` a file, in the order of the manifest.
-Invariant: nothing is written; a file is out of date only if it would be rendered differently, whatever has changed.
+In: a `Project` and the names of ops. Out: a `Checked` for each file, in the order of the manifest.
+Invariant: nothing is written; a file is stale only if it would be rendered differently, whatever has changed.
 """
 
 import posixpath
@@ -45,7 +45,7 @@ PASSING: frozenset[Status] = PROOF.union({"ok", "edited"})
 
 
 class Checked(NamedTuple):
-    """A file, what it is, why, and what helps."""
+    """A file's path and op, its status, the reason, and a hint."""
 
     path: str
     op: str
@@ -53,11 +53,11 @@ class Checked(NamedTuple):
     reason: str = ""
     hint: str = ""
     kept: Kept | None = None
-    wanted: Wanted | None = None  # where it was rendered
+    wanted: Wanted | None = None  # if it was rendered
 
     @property
     def role(self) -> str:
-        """The part that the file has in its op, where that is known."""
+        """Return the file's role in its op; empty if unknown."""
         known = self.kept or self.wanted
         return known.role if known else ""
 
@@ -69,9 +69,9 @@ def check_project(
     *,
     formatted: bool = False,
 ) -> tuple[Checked, ...]:
-    """Class each file; `formatted` asks for the texts that stale files would have.
+    """Classify each file; with `formatted`, stale files get their formatted new text.
 
-    Of an edited file there is a second line where what stands in it was not proven.
+    An edited file has a second row if its present text is not proven.
     """
     found = [*_interrupted(project)]
     ops = survey(project, names)
@@ -91,7 +91,7 @@ def check_project(
 
 
 def _interrupted(project: Project) -> Iterator[Checked]:
-    """What runs that were killed have left."""
+    """Yield leftovers of killed runs."""
     for path in interrupted(project.root):
         reason = "by a run that was killed"
         yield Checked(path, "", "interrupted", reason, SYNC)
@@ -104,12 +104,12 @@ def _interrupted(project: Project) -> Iterator[Checked]:
 
 
 def _removal(project: Project, path: str) -> str:
-    """The command that removes a file."""
+    """Return the shell command to remove a file."""
     return f"rm {shlex.quote(from_here(project.root, path))}"
 
 
 def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Checked]:
-    """The rows with hints that help: what sync does not touch it does not mend, nor does it replace a link."""
+    """Yield the rows with hints that work: sync neither replaces a link nor mends files it leaves alone."""
     marked = any(item.status == "conflict-markers" for item in rows)
     left = any(item.hint == op.upgrade for item in rows)
     for item in rows:
@@ -123,7 +123,7 @@ def _with_hints(project: Project, op: Op, rows: list[Checked]) -> Iterator[Check
 
 
 def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
-    """The file that exports the ops, where that is asked for; of the ops that are `left` sync changes nothing."""
+    """Yield the status of `__init__.py` if `exports` is on; sync changes nothing for the ops in `left`."""
     if not project.configuration.exports:
         return
     path = exporting_path(project.places)
@@ -141,7 +141,7 @@ def _exports(project: Project, left: Sequence[str]) -> Iterator[Checked]:
 
 
 def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
-    """The module that tests share."""
+    """Yield the status of the test module shared by all ops."""
     op = survey_shared(project)
     if op is None:
         return
@@ -155,15 +155,15 @@ def _shared(project: Project, formatted: bool) -> Iterator[Checked]:
 def _rendered(
     project: Project, ops: tuple[Op, ...], console: Console, formatted: bool
 ) -> dict[str, tuple[Wanted, ...]]:
-    """What the files should be, of the ops of which that is not known."""
+    """Return the wanted files of new and changed ops; unchanged ops need no rendering."""
     new = [op.listed for op in ops if op.record is None]
     changed = [op.listed for op in ops if op.record is not None and op.changed]
     if not new and not changed:
         return {}
-    # Where nothing changed it is not needed.
+    # Rendering is imported only when something changed.
     from scaffold.project.rendering import render_ops
 
-    # A file without a record is compared with its text.
+    # A file without a record is compared by its formatted text.
     results = render_ops(project, new, console, formatted=True)
     results |= render_ops(project, changed, console, formatted=formatted)
     return {name: result.files for name, result in results.items()}
@@ -213,7 +213,7 @@ def _file(
         reason, hint = f"{' and '.join(op.changed)} changed", SYNC
         if known.edited:
             reason = f"{reason}; edited"
-            hint = "" if known.lost else op.upgrade  # that merges from what is lost
+            hint = "" if known.lost else op.upgrade  # upgrade merges from the lost text
         if new.path != kept.path and present(project.root, new.path) is not None:
             shown = from_here(project.root, new.path)
             reason, hint = f"{reason}; '{shown}' is in the way", f"move '{shown}' away"
@@ -222,7 +222,7 @@ def _file(
 
 
 def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
-    """The file of the Function, and whether that was proven; of one that is not as it should be that is no matter yet."""
+    """Yield the op's file, and a row for its missing proof; a file that is not ok or edited has no proof row yet."""
     if told.status not in ("ok", "edited"):
         yield told
         return
@@ -242,7 +242,7 @@ def _with_proof(project: Project, op: Op, told: Checked) -> Iterator[Checked]:
 
 
 def _lost(project: Project, told: Checked) -> Checked:
-    """The text that a file was written with, where it is not in the state any more."""
+    """Return the row for a written text missing from the recorded state."""
     assert told.kept is not None
     path = record_path(told.op)
     reason = (
@@ -256,7 +256,7 @@ def _lost(project: Project, told: Checked) -> Checked:
 
 
 def _orphan(project: Project, record: Record) -> Iterator[Checked]:
-    """The files of an op that no manifest lists any more."""
+    """Yield the files of an op missing from every manifest."""
     reason = f"no op '{record.op}' in {record.manifest}"
     hint = f"scaffold remove {record.op}"
     standings = [(kept, standing(project.root, kept)) for kept in record.files]
@@ -271,7 +271,7 @@ def _orphan(project: Project, record: Record) -> Iterator[Checked]:
 
 
 def difference(project: Project, item: Checked) -> str:
-    """What somebody changed in an edited file; what would change in one that is stale or missing."""
+    """Return the diff of a user's edits, or of the update of a stale or missing file."""
     there = present(project.root, item.path)
     base = item.kept.written if item.kept else None
     before, after = _sides(item, there, base)

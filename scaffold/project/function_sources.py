@@ -1,8 +1,8 @@
-"""A function of this process as text: what `@file.py:function` would name.
+"""The source of a function of this process as text, as `@file.py:function` would name it.
 
-In: a function, or the text of a forward as it is. Out: a `ForwardText`: what the key `forward` says, what the op is called, and
-texts of files that there are not. Invariant: the function is read, never called. What stands in a file is read there; of one of a
-notebook's cells, or inside of another function, the text is its own source, with the constants, functions and imports that it
+In: a function, or the text of a forward. Out: a `ForwardText`: the value of the key `forward`, the op's name, and
+texts of virtual files. Invariant: the function is read, never called. A function in a file is read there; for one from a
+notebook cell, or nested in another function, the text is its own source, with the constants, functions and imports it
 reads.
 """
 
@@ -25,7 +25,7 @@ SIMPLE = (bool, int, float, str, type(None))
 
 
 class ForwardText(NamedTuple):
-    """What the key `forward` says, and the files that it names which are none, by absolute path."""
+    """The value of the key `forward`, the op's name, and its virtual files by absolute path."""
 
     text: str
     name: str
@@ -33,7 +33,7 @@ class ForwardText(NamedTuple):
 
 
 def forward_of(forward: object) -> ForwardText:
-    """The forward of a function, or the one that is text already."""
+    """Return the forward of a function, or of a forward given as text."""
     if isinstance(forward, str):
         return _of_text(forward)
     found = _plain(forward)
@@ -45,14 +45,14 @@ def forward_of(forward: object) -> ForwardText:
 
 
 def _of_text(text: str) -> ForwardText:
-    """Of text that defines functions the last one is the forward."""
+    """Return the forward of a text: its last function definition, or the formula itself."""
     if text.lstrip().startswith("@"):
         function = text.strip().rpartition(":")[2]
         return ForwardText(text, function if function.isidentifier() else "derived")
     plain = textwrap.dedent(text).strip("\n")
     try:
         body = ast.parse(plain).body
-    except (SyntaxError, ValueError):  # the derivation says where
+    except (SyntaxError, ValueError):  # the derivation reports the error
         body = []
     names = [item.name for item in body if isinstance(item, ast.FunctionDef)]
     if not names:
@@ -61,14 +61,14 @@ def _of_text(text: str) -> ForwardText:
 
 
 def _beside(name: str, text: str) -> ForwardText:
-    """A function of a text that is no file, though it has a name as if it were one."""
+    """Return a function of a text as if it stood in a virtual file."""
     path = f"<{name}>.py"
     files = {os.path.abspath(path): text}
     return ForwardText(f"@{path}:{name}", name, files)
 
 
 def _plain(value: object) -> Defined:
-    """The value, if it is a function, or a class with a forward, that Python code defines under a name."""
+    """Return the value if it is a named Python function or a class with a forward; raise otherwise."""
     if isinstance(value, type) and isinstance(
         value.__dict__.get("forward"), FunctionType
     ):
@@ -91,7 +91,7 @@ def _plain(value: object) -> Defined:
 
 
 def _of_lambda(function: FunctionType) -> str:
-    """What a lambda returns, as text, where its line holds no other one."""
+    """Return a lambda's body as text, or an example unless its line has exactly one lambda."""
     try:
         line = textwrap.dedent(inspect.getsource(function)).strip()
         found = [
@@ -103,7 +103,7 @@ def _of_lambda(function: FunctionType) -> str:
 
 
 def _file_of(function: Defined) -> str | None:
-    """The file that a function stands in, as it is best read from here; None for one of a cell or inside of another."""
+    """Return the path of the function's file; None for one in a cell or inside another function."""
     path = _code(function).co_filename
     if function.__qualname__ != function.__name__ or not path.endswith(".py"):
         return None
@@ -113,11 +113,11 @@ def _file_of(function: Defined) -> str | None:
     return path if near.startswith(os.pardir) else near
 
 
-# --- Of a function that stands in no file: a text with all that it reads.
+# --- A function outside any file: a text with everything it reads.
 
 
 def _text(function: Defined) -> str:
-    """A file that holds the function, and what it reads of its surroundings."""
+    """Return the text of a file with the function and everything it reads from its surroundings."""
     lines: dict[str, tuple[object, str]] = {}
     waiting: list[Defined] = [function]
     while waiting:
@@ -153,7 +153,7 @@ def _source(function: Defined) -> str:
 
 
 def _of_class(found: type) -> str:
-    """The text of a class, in that of its forward: of classes in cells Python does not tell where they stand."""
+    """Return the source of a class, found in its forward's file: Python does not locate classes of cells."""
     lines = linecache.getlines(_code(found).co_filename)
     for node in ast.walk(ast.parse("".join(lines))):
         if isinstance(node, ast.ClassDef) and node.name == found.__name__:
@@ -169,7 +169,7 @@ def _code(function: Defined) -> CodeType:
 
 
 def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]:
-    """The names that a function, or each method of a class, reads and does not bind, with what they stand for."""
+    """Yield the free names of a function, or of each method of a class, with their values."""
     node, *_ = ast.parse(source).body
     if isinstance(defined, FunctionType) and isinstance(node, ast.FunctionDef):
         yield from _read(defined, node)
@@ -185,7 +185,7 @@ def _surroundings(defined: Defined, source: str) -> Iterator[tuple[str, object]]
 def _read(
     function: FunctionType, node: ast.FunctionDef
 ) -> Iterator[tuple[str, object]]:
-    """The names of the surroundings that one function reads; of a name that nobody knows the derivation tells."""
+    """Yield the free names of one function with their values; unknown names are reported by the derivation."""
     own = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     cells = dict(
         zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -199,7 +199,7 @@ def _read(
 
 
 def _stands_beside(value: FunctionType, function: Defined) -> bool:
-    """Whether a function is of the same module or cell, or of none that can be imported."""
+    """Return whether a function is from the same module or cell, or from `__main__`."""
     return value.__module__ in (function.__module__, "__main__")
 
 
@@ -210,7 +210,7 @@ def _check_alias(name: str, value: FunctionType) -> None:
 
 
 def _line(name: str, value: Any, reader: str) -> str:
-    """The line of a file that binds a name to a value."""
+    """Return a line binding the name to the value: an import or a constant; raise if neither fits."""
     if isinstance(value, ModuleType):
         return f"import {value.__name__} as {name}"
     if _is_simple(value):
@@ -232,7 +232,7 @@ def _line(name: str, value: Any, reader: str) -> str:
 
 
 def _is_simple(value: object) -> bool:
-    """Whether a value is what a constant of a file may be."""
+    """Return whether a value can be written as a constant of a file."""
     if isinstance(value, tuple):
         return all(map(_is_simple, value))
     return type(value) in SIMPLE

@@ -1,8 +1,8 @@
-"""The verdict on a Function that was written by hand: how it is asked for, and what comes of it.
+"""Verdicts on hand-written Functions: the request to the process, and its result.
 
-In: a Function, and what the user says of its inputs and of what it computes. Out: the `Verdict` of a process that ran it.
-Invariant: its module is imported in that process alone. Inputs that the user declared are those that are tried; else they are
-declared as its text suggests, with shapes that it takes.
+In: a Function, and the user's statements about its inputs and reference. Out: the `Verdict` of a process that ran it.
+Invariant: its module is imported in that process alone. Inputs declared by the user are the ones tried; otherwise they are
+declared as the Function's text suggests, with shapes it accepts.
 """
 
 import os
@@ -39,16 +39,16 @@ NAMED = re.compile(r"@?.+:[A-Za-z_][\w.]*")
 
 
 class Stated(NamedTuple):
-    """What the options say of a Function."""
+    """The options stated for a Function."""
 
     inputs: str | None = None
     reference: str | None = None
     samples: str | None = None
-    compiled: bool = False  # torch.compile is asked about, too
+    compiled: bool = False  # check torch.compile as well
 
 
 class Question(NamedTuple):
-    """A Function to be judged."""
+    """A Function to be judged, with its options."""
 
     meant: Meant
     function: Function
@@ -56,22 +56,22 @@ class Question(NamedTuple):
 
 
 class Judge:
-    """A process that judges one Function after the other; once more where it has found shapes for the inputs."""
+    """A process that judges one Function at a time; it runs one again when shapes for its inputs were found."""
 
     def __init__(self, python: str, limit: float) -> None:
         self._prover = Prover(python, limit)
         self._asked: Question | None = None
         self._again = False
         self.result: Verdict | None = None
-        self.deadline = 0.0  # of the request that is being worked on
+        self.deadline = 0.0  # of the current request
 
     @property
     def process(self) -> ChildProcess | None:
-        """Where it works."""
+        """Return the process it runs in."""
         return self._prover.process
 
     def ask(self, question: Question) -> None:
-        """Begin with a Function."""
+        """Start judging a Function."""
         self._asked, self._again, self.result = question, False, None
         if question.function.forward is None:
             self._refuse("its forward is inherited from another file")
@@ -81,18 +81,18 @@ class Judge:
         else:
             try:
                 request = _request(question, [*map(_joined, _ways(question))])
-            except ScaffoldError as error:  # a name that no input may have
+            except ScaffoldError as error:  # a name no input may have
                 self._refuse(error.message)
                 return
             self._prover.ask(request)
         self._take()
 
     def _refuse(self, words: str) -> None:
-        """Say why the Function cannot be asked anything."""
+        """Set the verdict to a failure of the inputs, with the reason."""
         self.result = Verdict(0, Failure("inputs", words))
 
     def hear(self) -> None:
-        """Take in what the process has said."""
+        """Read the output of the process."""
         self._prover.hear()
         self._take()
 
@@ -117,7 +117,7 @@ class Judge:
 def judge(
     questions: Iterable[Question], python: str, limit: float, processes: int
 ) -> Generator[Verdict, None, None]:
-    """The verdicts in the order of the questions, each as soon as those before it."""
+    """Yield the verdicts in the order of the questions, each as soon as its predecessors are done."""
     return work_through(questions, lambda: Judge(python, limit), processes)
 
 
@@ -132,7 +132,7 @@ def _request(
     *,
     searched: bool = False,
 ) -> Request:
-    """What the process is told; an error where the inputs that the user declared are none."""
+    """Return the request to the process; raise if no declaration of the inputs is valid."""
     meant, function, stated = question
     facts, path = Facts(function, meant.module), meant.path
     problems: list[ScaffoldError] = []
@@ -167,7 +167,7 @@ def _request(
 
 
 def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
-    """The inputs in the order of forward, as they are declared."""
+    """Return the inputs' names in the order of forward, as declared."""
     own = tuple(
         item.name for item in facts.inputs if item.passing in ("positional", "variadic")
     )
@@ -183,7 +183,7 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
 
 
 def _rendered(text: str, conditions: Sequence[str]) -> Verification:
-    """The module of checks of an op with these inputs."""
+    """Return the module of checks of an op with these inputs."""
     keys = {"inputs": text, **({"require": list(conditions)} if conditions else {})}
     given = read_options(keys)
     raise_all(given.problems)
@@ -192,7 +192,7 @@ def _rendered(text: str, conditions: Sequence[str]) -> Verification:
 
 
 def _joined(entries: Sequence[Entry], shapes: Mapping[str, str] | None = None) -> str:
-    """The inputs as text; those with a value go last, as the grammar wants them."""
+    """Return the inputs as text; inputs with a value go last, as the grammar requires."""
     ordered = sorted(entries, key=lambda one: (bool(one.value), one.variadic))
     return ", ".join(one.text((shapes or {}).get(one.name)) for one in ordered)
 
@@ -203,7 +203,7 @@ def _place(path: str, name: str) -> Place:
 
 
 def unnamed(stated: Stated) -> list[ScaffoldError]:
-    """The problems with options that are to name something in a file."""
+    """Return the problems of options that have to name something in a file."""
     said = {"--reference": stated.reference, "--samples": stated.samples}
     problems = []
     for option, text in said.items():
@@ -222,7 +222,7 @@ def unnamed(stated: Stated) -> list[ScaffoldError]:
 
 
 def _named(text: str | None) -> Place | None:
-    """What `FILE:name` names."""
+    """Return the place named by `FILE:name`."""
     if not text:
         return None
     path, _, name = text.removeprefix("@").rpartition(":")
@@ -230,7 +230,7 @@ def _named(text: str | None) -> Place | None:
 
 
 def lines_of(facts: Facts) -> dict[str, int]:
-    """The lines at which a fault is told: of the methods, of what is saved, of the gradient of each input."""
+    """Return the lines to report faults at: of the methods, of saving, of the gradient of each input."""
     return dict(_lines(facts))
 
 

@@ -1,9 +1,9 @@
-"""Functions that were written by hand: those that a user points at, and by which name their file is imported.
+"""Hand-written Functions: those named by the user, and the dotted name to import their file by.
 
-In: `PATH[::CLASS]` as typed; the path of a file. Out: files with the Functions that are meant; a dotted name, and the directory that
+In: `PATH[::CLASS]` as typed; the path of a file. Out: files with the selected Functions; a dotted name, and the directory
 the import starts from.
-Invariant: what is pointed at and is not there is an error with a place. Of the names that `__init__.py` files and bare directories
-allow, it is the one that the configuration says or that the code itself uses; where neither tells, that of the outermost `__init__.py`.
+Invariant: a target that does not exist is an error with a place. Among the names allowed by `__init__.py` files and bare
+directories, the one in the configuration or used by the code itself wins; without either, that of the outermost `__init__.py`.
 """
 
 import ast
@@ -24,7 +24,7 @@ ONE_COLON = re.compile(r"(\.py):(?=\w)")  # `ops.py:Scale` is `ops.py::Scale`
 
 
 class Meant(NamedTuple):
-    """A file, and those of its Functions that were asked for."""
+    """A file, and its selected Functions."""
 
     path: str
     module: Module
@@ -32,14 +32,14 @@ class Meant(NamedTuple):
 
 
 class Found(NamedTuple):
-    """All that was pointed at, and the files that were passed over."""
+    """All selected files, and notes on the skipped ones."""
 
     meant: tuple[Meant, ...]
     notes: tuple[str, ...]
 
 
 def find_functions(targets: tuple[str, ...]) -> Found:
-    """The Functions that the targets name; those of a directory are all that it holds."""
+    """Return the Functions named by the targets; a directory stands for all Functions in it."""
     problems: list[ScaffoldError] = []
     meant: list[Meant] = []
     notes: list[str] = []
@@ -60,7 +60,7 @@ def find_functions(targets: tuple[str, ...]) -> Found:
 
 
 def holds_functions(path: str) -> bool:
-    """Whether a file defines a Function; no, where it cannot be read."""
+    """Return whether a file defines a Function; False if it cannot be read."""
     try:
         return bool(_in(path, "", []))
     except ScaffoldError:
@@ -101,19 +101,19 @@ def _named(module: Module, name: str) -> tuple[Function, ...]:
 
 
 class Target(NamedTuple):
-    """Where files go: a directory that is there, and the one of the files as counted from it."""
+    """An existing directory, and the directory of the files relative to it."""
 
     root: Path
     below: Path
 
     @property
     def directory(self) -> Path:
-        """The directory of the files, which need not be there yet."""
+        """Return the directory of the files, which may not exist yet."""
         return self.root / self.below
 
 
 def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
-    """The directory that `--out-dir` says, or the other one."""
+    """Return the directory of `--out-dir`, or the other one."""
     directory = Path(os.path.abspath(otherwise if out_dir is None else out_dir))
     root = directory
     while not root.is_dir():
@@ -121,14 +121,14 @@ def target(out_dir: str | None, otherwise: str | Path = ".") -> Target:
     return Target(root, directory.relative_to(root))
 
 
-MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")  # where a project begins
-READ = 30  # other files of a package that are asked how they are imported
+MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")  # signs of a project's root
+READ = 30  # at most this many other files are searched for imports
 
 Named = tuple[str, Path]
 
 
 def dotted(path: str, configuration: Configuration | None = None) -> Named:
-    """The name by which a file is imported, and the directory that the import starts from."""
+    """Return the dotted name to import a file by, and the directory the import starts from."""
     place = Path(os.path.abspath(path))
     known = _configured(place, configuration) if configuration else None
     if known is not None:
@@ -145,7 +145,7 @@ def _name(place: Path, start: Path) -> Named:
 
 
 def _configured(place: Path, configuration: Configuration) -> Named | None:
-    """As the configuration's `package` says of what lies below its `source`."""
+    """Return the name by the configuration's `package`, if the file lies below its `source`."""
     source = Path(os.path.abspath(Path(configuration.root, configuration.source)))
     if configuration.package is None or not place.is_relative_to(source):
         return None
@@ -156,7 +156,7 @@ def _configured(place: Path, configuration: Configuration) -> Named | None:
 
 
 def _namespace(place: Path, start: Path) -> Path | None:
-    """The directory above that the code counts from, through directories without `__init__.py` (PEP 420)."""
+    """Return the import root used by the code above `start`, through directories without `__init__.py` (PEP 420)."""
     above = list(_above(start))
     for file in (place, *_others(place, start)) if above else ():
         dots, imported = _imports(file)
@@ -170,7 +170,7 @@ def _namespace(place: Path, start: Path) -> Path | None:
 
 
 def _above(start: Path) -> Iterator[Path]:
-    """The directories that an import through bare directories may begin from, the nearest first."""
+    """Yield the directories above `start` an import may begin from, the nearest first."""
     while is_identifier(start.name) and start.parent != start:
         if any((start / mark).exists() for mark in MARKS):
             return
@@ -179,7 +179,7 @@ def _above(start: Path) -> Iterator[Path]:
 
 
 def _others(place: Path, start: Path) -> list[Path]:
-    """Files of the same package, those beside the file first; without a package, those beside it alone."""
+    """Return files of the same package, those in the same directory first; without a package, only these."""
     beside = sorted(place.parent.glob("*.py"))
     rest = sorted(start.rglob("*.py")) if place.parent != start else []
     listed = dict.fromkeys((*beside, *rest))
@@ -187,7 +187,7 @@ def _others(place: Path, start: Path) -> list[Path]:
 
 
 def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
-    """The most dots of a relative import of a file, and what it imports absolutely."""
+    """Return the most dots of a relative import of a file, and its absolute imports."""
     try:
         tree = ast.parse(read_source(str(path)))
     except (ScaffoldError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -204,7 +204,7 @@ def _imports(path: Path) -> tuple[int, frozenset[tuple[str, ...]]]:
 
 
 def _is_of(start: Path, root: Path, names: tuple[str, ...]) -> bool:
-    """Whether an import is one of the tree that the package lies in, if imports count from that root."""
+    """Return whether an import names a module of the package's tree, if imports start at that root."""
     if root == start:
         known = names[0] not in sys.stdlib_module_names
         return known and _is_module(start / names[0])

@@ -1,8 +1,8 @@
-"""The inputs of an op that states none: the parameters of its forward, or the free names of an expression.
+"""Inferred inputs of an op without stated ones: the parameters of its forward, or the free names of an expression.
 
-In: the text of a forward, or '@file.py:function', and what the op imports. Out: the value of `inputs`, in the order of the
-signature or of the text. Invariant: only a name that stands where PyTorch takes a tensor becomes one. What may be a dim, an
-eps or an index is refused, with the whole of `--inputs` to copy: a guess would give a number a gradient.
+In: the text of a forward, or '@file.py:function', and the op's imports. Out: the value of `inputs`, in the order of the
+signature or of the text. Invariant: a name becomes a tensor only if PyTorch takes a tensor in its place. A possible dim,
+eps or index is refused, with the complete `--inputs` to copy: a guess would give a number a gradient.
 """
 
 import ast
@@ -62,7 +62,7 @@ SEVERAL = {"list", "List", "tuple", "Tuple", "Sequence", "Iterable"}
 
 
 class Unsaid(ScaffoldError):
-    """What a forward leaves open of its inputs; `proposal` is a whole value of `inputs`."""
+    """An error for an input of unclear type; `proposal` is a complete value of `inputs`."""
 
     def __init__(
         self, message: str, location: Location, hint: str | None, proposal: str
@@ -72,35 +72,35 @@ class Unsaid(ScaffoldError):
 
 
 class Inferred(NamedTuple):
-    """What a forward says of its inputs; of an nn.Module also which of them it owns, and how they start."""
+    """The inputs inferred from a forward; for an nn.Module also the ones it owns, and their initial values."""
 
     inputs: str
     params: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
     init: Mapping[str, str] = {}
-    unkept: tuple[str, ...] = ()  # those that start in a way that `init` cannot say
-    lost: tuple[str, ...] = ()  # of these, those for which there is no module
-    of_members: tuple[str, ...] = ()  # those that a module in the nn.Module has
-    entries: tuple[str, ...] = ()  # the inputs one by one
-    # Of what an nn.Module owns: "out_features, in_features".
+    unkept: tuple[str, ...] = ()  # started in ways `init` cannot say
+    lost: tuple[str, ...] = ()  # of `unkept`, the ones preventing a module
+    of_members: tuple[str, ...] = ()  # owned by a submodule of the nn.Module
+    entries: tuple[str, ...] = ()  # each input on its own
+    # Sizes of owned tensors of an nn.Module: "out_features, in_features".
     shapes: Mapping[str, str] = {}
-    relations: Mapping[str, str] = {}  # of these sizes: "dim_4" is "dim * 4"
-    require: tuple[str, ...] = ()  # what they are for the op
-    # The inputs without sizes of those that it does not own, and without any.
+    relations: Mapping[str, str] = {}  # among these sizes: "dim_4" is "dim * 4"
+    require: tuple[str, ...] = ()  # the same relations, as conditions of the op
+    # The inputs with sizes of owned tensors only, and without any sizes.
     wider: tuple[str, ...] = ()
-    made_by: tuple[str, ...] = ()  # what the constructor of the nn.Module takes
-    stated: bool = False  # the inputs are the user's: the rest is said of them
-    notes: tuple[str, ...] = ()  # what stated inputs leave out of an nn.Module
+    made_by: tuple[str, ...] = ()  # parameters of the nn.Module's constructor
+    stated: bool = False  # stated by the user: the rest is inferred
+    notes: tuple[str, ...] = ()  # parts of an nn.Module omitted from stated inputs
 
     def without_starts(self, raw: Mapping[str, Any]) -> "Inferred":
-        """Return the same without a module where nobody says how one of its parameters starts: it would start otherwise than the file's."""
+        """Return the same with `lost`, the owned tensors of unknown initial value: a module would initialize them differently."""
         if {"module", "params", "buffers", "update"} & raw.keys():
             return self
         lost = filterfalse(raw.get("init", {}).__contains__, self.unkept)
         return self._replace(lost=(*lost,))
 
     def added_to(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A table with what it leaves out, which comes first in it; of a module only where there is one."""
+        """Return a table with the missing keys added in front; keys of a module only if there is one."""
         if self.require:
             raw = {**raw, "require": [*self.require, *raw.get("require", ())]}
         if raw.get("module") is False:
@@ -120,7 +120,7 @@ class Inferred(NamedTuple):
 def inferred_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """The inputs that a table leaves out; None where there is no forward to tell them."""
+    """Return the inputs missing from a table; None if they are stated or there is no forward."""
     stated = raw.get("forward")
     if {"inputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
@@ -147,7 +147,7 @@ def inferred_inputs(
 
 
 def _of_text(text: Text, imported: Names, write: str) -> Inferred:
-    """The free names of an expression or of statements, in their order."""
+    """Return the free names of an expression or of statements as inputs, in order of use."""
     program = program_of(text, Scope(frozenset()))
     uses = NameUses(imported)
     uses.block(program.body)
@@ -155,7 +155,7 @@ def _of_text(text: Text, imported: Names, write: str) -> Inferred:
         uses.of.items(), key=lambda item: min(use.position for use in item[1])
     )
     known = {name: _judged(name, used) for name, used in found}
-    if all(": " in item.entry for item in known.values()):  # one of them is a tensor
+    if all(": " in item.entry for item in known.values()):  # none is a tensor
         known = {name: _judged(name, used, by_name=False) for name, used in found}
     return _entries(known, program, write)
 
@@ -163,7 +163,7 @@ def _of_text(text: Text, imported: Names, write: str) -> Inferred:
 def _of_function(
     origin: Origin, name: str, text: Text, imported: Names, write: str
 ) -> Inferred:
-    """The parameters of a function; how its body uses them tells what annotations and defaults do not."""
+    """Return the parameters of a function as inputs; uses in its body decide where the signature does not."""
     node = origin.definitions.functions[name]
     function = resolve(name, node, origin.definitions, called=False)
     arguments, given = node.args, defaults(function.arguments)
@@ -186,7 +186,7 @@ def _of_function(
         if item is arguments.vararg and stated is None:
             said = f"'*{item.arg}' does not say what it takes"
             stated = _Judged(f"*{item.arg}", said, item)
-        if stated and stated.entry.rstrip("?") == item.arg:  # a tensor of whatever
+        if stated and stated.entry.rstrip("?") == item.arg:  # of unknown elements
             elements = _proven(item.arg, found, _annotation(item.annotation))
             if elements and not elements.is_value:
                 many = "?" * stated.entry.endswith("?")
@@ -196,7 +196,7 @@ def _of_function(
             by_value = (use.type for use in found if use.takes == "value")
             kind = next(filter(None, by_value), "")
             stated = _Judged(_number(item.arg, kind, ""))
-        if stated is None and default is not None:  # it is None
+        if stated is None and default is not None:  # the default is None
             found = [*found, Use("optional", item, "")]
         judged = stated or _judged(item.arg, found)
         if item.arg not in own and {use.takes for use in found} == {"value"}:
@@ -206,7 +206,7 @@ def _of_function(
 
 
 def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> None:
-    """Refuse an argument that is a function: nothing says what that computes."""
+    """Refuse a function as an argument: its computation is unknown."""
     if "Callable" in _annotation(item.annotation):
         shown = "the function" if default is None else ast.unparse(default)
         hint = f"call {shown} itself where '{item.arg}' is called"
@@ -215,7 +215,7 @@ def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> Non
 
 
 def _refuse_none(program: Program) -> None:
-    """Refuse an output that is None, which no shape of the inputs mends."""
+    """Refuse an output of None, which no declared shape can fix."""
     for node in (inner for item in program.body for inner in ast.walk(item)):
         match node:
             case ast.Return(ast.Tuple(several)) if any(map(is_none, several)):
@@ -232,7 +232,7 @@ def _with_starts(
     name: str,
     dims: Mapping[str, tuple[Dim, ...] | None] = {},
 ) -> Inferred:
-    """The inputs of an nn.Module, with how its `__init__` starts those that it owns."""
+    """Return the inputs of an nn.Module, with the initial values of the owned ones from its `__init__`."""
     owned = (*inferred.params, *inferred.buffers)
     if not owned:
         return inferred
@@ -251,16 +251,16 @@ def _with_starts(
     return starting._replace(relations=relations, made_by=constructor_names(layer))
 
 
-# --- The shapes that an nn.Module says.
+# --- Shapes of an nn.Module.
 
 
 def with_shapes(
     inferred: Inferred, spec_of: Callable[[Inferred], OpSpec | None]
 ) -> Inferred:
-    """The inputs of an nn.Module with the sizes that its `__init__` gives its parameters.
+    """Return the inputs of an nn.Module with the sizes given to its parameters by its `__init__`.
 
-    The last size of every other tensor may follow, from what the forward computes of it with the parameters; or else none of
-    theirs is declared.
+    The last size of each other tensor is found from the forward, which combines it with the parameters; if one is not found,
+    none of these tensors has sizes.
     """
     owned = {*inferred.params, *inferred.buffers}
     names = [re.split(r"\W", entry, maxsplit=1)[0] for entry in inferred.entries]
@@ -284,7 +284,7 @@ def with_shapes(
         return bare  # positions, masks, any number of tensors
     last = {name: f"last_of_{name}" for name in tensors}
     for _ in tensors:
-        from scaffold.derive.enforced_sizes import met_sizes  # the engine
+        from scaffold.derive.enforced_sizes import met_sizes  # the engine, slow to import
 
         spec = spec_of(_shaped(inferred, last))
         for pair in met_sizes(spec) if spec else ():
@@ -303,15 +303,15 @@ def _shaped(inferred: Inferred, last: Mapping[str, str]) -> Inferred:
     return inferred._replace(inputs=", ".join(entries), entries=entries)
 
 
-# --- What an nn.Module says of inputs that are stated.
+# --- An nn.Module with stated inputs.
 
 
 def of_stated_inputs(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> Inferred | None:
-    """Which of the stated inputs an nn.Module of a file owns, and how they start; None of any other forward.
+    """Return the stated inputs owned by an nn.Module of a file, with their initial values; None for any other forward.
 
-    What is amiss in inputs or file is told when the op is built.
+    Errors in the inputs or the file are reported when the op is built.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -339,7 +339,7 @@ def of_stated_inputs(
     buffers = [item.name for item in fitting if not item.optional]
     params = [name for name in params if said.get(name) == "Parameter"]
     buffers = [name for name in buffers if said.get(name) in BUFFERS]
-    if len({*params, *buffers}) == len(tensors):  # the module has to take one
+    if len({*params, *buffers}) == len(tensors):  # a module takes one
         params, buffers = [], []
     notes = [
         *_unowned(said, names - {*params, *buffers}),
@@ -351,7 +351,7 @@ def of_stated_inputs(
 
 
 def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
-    """What the inputs say is none of those that the module of the file owns."""
+    """Yield a note for each parameter or buffer of the file that cannot be one as the inputs are stated."""
     for name, kind in said.items():
         if kind in OWNED and name in names:
             word = "parameter" if kind == "Parameter" else "buffer"
@@ -359,7 +359,7 @@ def _unowned(said: Mapping[str, str], names: Names) -> Iterator[str]:
 
 
 def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
-    """What the forward of a class takes itself, beside what it reads of `self`."""
+    """Return the parameters of a class's own `forward`, without attributes read from `self`."""
     (layer,) = modules_named(origin.module, name)
     return frozenset(
         item.arg
@@ -370,7 +370,7 @@ def _parameters_of_forward(origin: Origin, name: str) -> frozenset[str]:
 
 
 def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
-    """The attributes that are left out of the inputs, and so have the value that `__init__` says."""
+    """Yield a note for each attribute omitted from the inputs; it has the value from `__init__`."""
     node = origin.definitions.functions[name]
     given = defaults(node.args)
     own = _parameters_of_forward(origin, name)
@@ -381,24 +381,24 @@ def _fixed(origin: Origin, name: str, names: Names) -> Iterator[str]:
         yield f"self.{item.arg} is {value} always: --inputs leaves it out"
 
 
-# --- What an annotation or a default says.
+# --- Annotations and defaults.
 
 
 class _Judged(NamedTuple):
-    """An entry of the inputs; `refused` says why it has to be stated, at a node of the forward."""
+    """An entry of the inputs; `refused` is the reason to ask the user for it, at a node of the forward."""
 
     entry: str
     refused: str = ""
     node: ast.AST | None = None
-    owned: str = ""  # params or buffers: what an nn.Module has of it
-    shape: str = ""  # and the sizes that its `__init__` gives it
-    said: str = ""  # what proves what it is
+    owned: str = ""  # the nn.Module's list with it: params or buffers
+    shape: str = ""  # its sizes in the `__init__`
+    said: str = ""  # the evidence for its type
 
 
 def _declared(
     item: ast.arg, default: ast.expr | None, variadic: bool, origin: Origin
 ) -> "_Judged | None":
-    """What the signature says of a parameter; None where that is nothing, or no more than that it may be None."""
+    """Return the entry stated by a parameter's signature; None if that is nothing, or only that it may be None."""
     none = isinstance(default, ast.Constant) and default.value is None
     kind = _annotation(item.annotation)
     word = owned_kind(kind)
@@ -428,12 +428,12 @@ def _declared(
 
 
 def owned_kind(annotation: str) -> str:
-    """`Parameter` of `Parameter[dim]`, the annotation of what an nn.Module owns."""
+    """Return `Parameter` for `Parameter[dim]`, the annotation of a tensor owned by an nn.Module."""
     return annotation.partition("[")[0].rpartition(".")[2]
 
 
 def _annotation(node: ast.expr | None) -> str:
-    """The type as text: of one that is quoted what stands in the quotes, `float | None` for Optional[float]."""
+    """Return the type as text, without quotes; `float | None` for Optional[float]."""
     match node:
         case None:
             return ""
@@ -449,7 +449,7 @@ def _annotation(node: ast.expr | None) -> str:
 
 
 def _source(default: ast.expr, origin: Origin) -> str:
-    """A default as it is written; what a constant of the file stands for is written anew."""
+    """Return a default as it is written; the value of a resolved constant is unparsed."""
     shown = ast.get_source_segment(origin.source, default) or ""
     try:
         same = ast.dump(ast.parse(shown, mode="eval").body) == ast.dump(default)
@@ -458,13 +458,13 @@ def _source(default: ast.expr, origin: Origin) -> str:
     return shown if same else ast.unparse(default)
 
 
-# --- What the uses of a name make of it.
+# --- Types from the uses of a name.
 
 
 def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
-    """Return the first use of each kind; doubtful ones prove nothing where the name is used by value, too.
+    """Return the first use of each kind; doubtful uses prove nothing if the name is also used by value.
 
-    `x[i] if on else x * i`: `i` may be a float that has a gradient. But where `x[i]` always runs, `i` is none.
+    `x[i] if on else x * i`: `i` may be a float with a gradient. But if `x[i]` always runs, `i` has none.
     """
     by_value = any(use.takes in BY_VALUE for use in uses)
     left = [
@@ -482,7 +482,7 @@ def _proving(uses: Sequence[Use]) -> dict[Takes, Use]:
 
 
 class _Proven(NamedTuple):
-    """The type of an input, and what proves it; `is_value`: it is no tensor."""
+    """The type of an input, and the evidence; `is_value`: it is not a tensor."""
 
     kind: str
     said: str
@@ -490,7 +490,7 @@ class _Proven(NamedTuple):
 
 
 def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
-    """The entry of one of the inputs, and why it cannot be taken for that, if so; `by_name`: `eps` is rather a number."""
+    """Return the entry of one input, and the reason to refuse it, if any; `by_name`: treat `eps` as a number."""
     every = {use.takes: use for use in reversed(uses)}
     proving = _proving(uses)
     by_kind = {
@@ -527,13 +527,13 @@ def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
 
 
-# Words of names: `valid_mask` is a mask where it may be one, `mask_indices` is none.
+# Words of names: `valid_mask` is a mask if it may be one, `mask_indices` is not.
 OF_MASK = {"mask", "masks"}
 OF_POSITIONS = {"id", "ids", "idx", "index", "indices", "pos", "position", "positions"}
 
 
 def _whole(name: str, by_kind: ByKind) -> _Proven | None:
-    """What is surely a tensor of integers or booleans."""
+    """Return the type of a name certain to be a tensor of integers or booleans; None otherwise."""
     if use := by_kind.get("positions"):
         return _Proven("int", f"it holds positions in {use.where}")
     words = {*name.lower().split("_")}
@@ -544,13 +544,13 @@ def _whole(name: str, by_kind: ByKind) -> _Proven | None:
 
 
 def _is_only_compared(by_kind: ByKind) -> bool:
-    """Whether no gradient goes to an input, so that it is rather integers: labels."""
+    """Return whether the input gets no gradient and is compared for equality, so it is taken for integers: labels."""
     known = by_kind.keys() <= {"constant", "moved", "optional"}
     return known and "constant" in by_kind
 
 
 def _is_called_as_a_number(name: str) -> bool:
-    """Whether a name is that of a number wherever it stands (`eps`, `temperature`), and of no parameter (`gamma`)."""
+    """Return whether a name usually names a number (`eps`, `temperature`), not a parameter (`gamma`)."""
     if any(word in NAMED for word in name.split("_")):
         return True
     return named_kind(name) != "object" and name not in PARAMETERS
@@ -561,14 +561,14 @@ def _is_value(name: str, use: Use) -> str:
 
 
 def _number(name: str, kind: str, optional: str) -> str:
-    """The entry of an attribute."""
+    """Return the entry of an attribute."""
     known = kind or named_kind(name)
     shown = "float" if known == "object" and not kind else known
     return f"{name}: {shown}{' | None = None' if optional else ''}"
 
 
 def _without_inputs(program: Program, write: str) -> ScaffoldError:
-    """That no input is read, and what was meant by a function in the place of a formula."""
+    """Return the error for a forward without inputs, with a hint if a function was given as a formula."""
     message = "the forward reads no name that is an input"
     hint = f"name its inputs in the order of the call: {write}'x, weight'"
     if program.text.value.lstrip().startswith("def "):
@@ -584,10 +584,10 @@ def _without_inputs(program: Program, write: str) -> ScaffoldError:
 
 
 def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Inferred:
-    """The value of `inputs`; what has to be stated is refused together with it."""
+    """Return the inferred inputs; raise for the refused ones, with the complete `inputs` to copy."""
     if not known:
         raise _without_inputs(program, write)
-    # Of parameters that are given by keyword one without a default may come last.
+    # Parameters given by keyword may have one without a default last.
     ordered = sorted(known.items(), key=lambda pair: " = " in pair[1].entry)
     known = dict(ordered)
     floating = any({name, f"{name}?"} & {item.entry} for name, item in known.items())
@@ -597,7 +597,7 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     ]
     whole = ", ".join(entries)
     refused = [item for item in known.values() if item.refused]
-    if refused:  # what is misspelt says nothing of what it takes
+    if refused:  # a misspelt operator is the real problem
         raise_all(
             [
                 ScaffoldError(message, place_in(program.text, node), hint)
@@ -609,7 +609,7 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     quoted = f'"{plain}"' if "'" in plain else f"'{plain}'"
     problems: list[ScaffoldError] = []
     for item in refused:
-        assert item.node is not None  # where it stands
+        assert item.node is not None  # the position for the message
         last = f"write: {write}{quoted}" if item is refused[-1] else None
         where = place_in(program.text, item.node)
         problems.append(Unsaid(item.refused, where, last, whole))
@@ -622,15 +622,15 @@ def _entries(known: Mapping[str, _Judged], program: Program, write: str) -> Infe
     return Inferred(whole, params, buffers, entries=(*entries,), shapes=shapes)
 
 
-# --- Inputs that are stated without a type, and used as what is no floating tensor.
+# --- Stated inputs without a type, used as something else than a floating tensor.
 
 
 def of_stated_names(
     raw: Mapping[str, Any], locate: Locate, read: Callable[[str], str]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Stated inputs in which each name without a type has that which its use, or an annotation, proves; and notes of it.
+    """Return stated inputs with each missing type proven by a use or an annotation, and notes on these.
 
-    None where that is a floating tensor always. What is amiss in inputs or forward is told when the op is built.
+    None if nothing was added. Errors in the inputs or the forward are reported when the op is built.
     """
     stated, inputs = raw.get("forward"), raw.get("inputs")
     if not isinstance(stated, str) or not isinstance(inputs, str):
@@ -667,7 +667,7 @@ def of_stated_names(
 
 
 def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
-    """What is proven of the entries without a type."""
+    """Return the proven types of the entries without a type."""
     every = frozenset(entry.name.text for entry in entries)
     uses = NameUses((), every)
     uses.block(program_of(text, Scope(every)).body)
@@ -682,7 +682,7 @@ def _proven_of(entries: Sequence[Entry], text: Text) -> dict[str, _Proven]:
         name = entry.name.text
         used = uses.of.get(name, [])
         if entry.dims and min(depths) and len(entry.dims) == max(depths):
-            # Classes have a dim less than what they are of: those are probabilities.
+            # Class labels have one dim less than the scores; with as many dims they are probabilities.
             used = [use for use in used if not use.soft]
         found = _proven(name, used, kinds.get(name, ""))
         more = entry.dims is not None or entry.optional or entry.default
@@ -699,7 +699,7 @@ MASKS = re.compile(r"(?:\w+\.)*(?:BoolTensor|BoolBuffer.*|Bool\[.*)")
 
 
 def _annotated(kind: str) -> _Proven | None:
-    """What an annotation says of the elements of a tensor: `torch.LongTensor`, `Int[Tensor, "n"]`."""
+    """Return the type of a tensor's elements by an annotation: `torch.LongTensor`, `Int[Tensor, "n"]`."""
     said = f"it is annotated as {kind}"
     if owned_kind(kind) in BUFFERS:
         said = "it is a buffer of such elements"
@@ -710,7 +710,7 @@ def _annotated(kind: str) -> _Proven | None:
 
 
 def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | None:
-    """What is no floating tensor, though it is called one; None where it may be."""
+    """Return the type of an input proven not to be a floating tensor; None if it may be one."""
     by_kind = _proving(uses)
     value = by_kind.get("value")
     is_tensor = {"tensor", "moved", "positions", "mask"} & by_kind.keys()
@@ -729,7 +729,7 @@ def _proven(name: str, uses: Sequence[Use], annotation: str = "") -> _Proven | N
 
 
 def with_dims(inputs: str, shapes: Mapping[str, str]) -> str:
-    """A value of `inputs` whose entries without dims have those of `shapes`, by name: `x[B, T], mask[T; const]`."""
+    """Return `inputs` with the dims of `shapes` for entries without dims: `x[B, T], mask[T; const]`."""
     whole = " ".join(inputs.split())
     for entry in reversed(parse_entries(whole, Location("--inputs"))):
         dims = shapes.get(entry.name.text)

@@ -1,7 +1,7 @@
-"""What options leave out beside the inputs, where the rest says it: outputs, what changes in place, what a gradient is of.
+"""Keys inferred from the others: imports of NumPy, outputs, changed inputs, surrogates, the input of a sole gradient.
 
-In: the keys of an op as they were given. Out: the keys with what was meant, and a note for each that was added.
-Invariant: nothing that was stated is changed; where two things could be meant nothing is taken, and the message that follows says so.
+In: the keys of an op as given. Out: the keys with the inferred ones, and a note for each.
+Invariant: no stated key is changed; if two readings are possible, neither is taken, and the error that follows explains it.
 """
 
 import ast
@@ -23,11 +23,11 @@ from scaffold.spec.signature import parse_inputs
 
 Raw = Mapping[str, Any]
 FORMULAS = ("forward", "backward")
-_NOWHERE = Location("--inputs")  # for what is asked of inputs that are read again
+_NOWHERE = Location("--inputs")  # for errors in inputs parsed only for their names
 
 
 class Completed(NamedTuple):
-    """The keys of an op with what was left out, and what is said of it."""
+    """The keys of an op with the inferred ones, and notes on these."""
 
     raw: Raw
     notes: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Completed(NamedTuple):
 
 
 def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed:
-    """The keys with NumPy imported, outputs counted, and the sole gradient named."""
+    """Return the keys with NumPy imported, outputs counted, and the sole gradient named."""
     notes = list[str]()
     found = dict(raw)
     if numpy := _numpy(raw):
@@ -53,7 +53,7 @@ def completed(raw: Raw, locate: Locate, read: Callable[[str], str]) -> Completed
 
 
 def _numpy(raw: Raw) -> list[str]:
-    """NumPy's names that formulas call and nothing imports; of an op to be derived PyTorch's own function is to be named."""
+    """Return imports of NumPy functions called by formulas without an import; none if the gradients are to be derived."""
     stated = [raw[key] for key in FORMULAS if isinstance(raw.get(key), str)]
     stated += [text for text in dict(raw.get("grad", {})).values()]
     trees = [tree for tree in map(_tree, stated) if tree is not None]
@@ -77,7 +77,7 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _sole_gradient(raw: Raw) -> str | None:
-    """The one input that a gradient without a name can be of."""
+    """Return the one differentiable input, if the stated gradient has no name; None if there are several."""
     if [*raw.get("grad", {})] != [""] or not isinstance(raw.get("inputs"), str):
         return None
     try:
@@ -89,7 +89,7 @@ def _sole_gradient(raw: Raw) -> str | None:
 
 
 def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None:
-    """The outputs of a forward that returns a tuple, by the names of what it returns."""
+    """Return the outputs of a forward with a tuple as its result, by the names in it."""
     stated = raw.get("forward")
     if {"outputs", "schema"} & raw.keys() or not isinstance(stated, str):
         return None
@@ -100,7 +100,7 @@ def _outputs(raw: Raw, locate: Locate, read: Callable[[str], str]) -> str | None
             text = read_reference(stated, "forward", place, read).text
         body = program_of(text, Scope(frozenset())).body
     except ScaffoldError:
-        return None  # what is amiss is told when the forward is read
+        return None  # the error is reported when the forward is read
     last = body[-1] if body else None
     if not isinstance(last, ast.Return | ast.Expr):
         return None
@@ -118,18 +118,18 @@ def _inputs_of(raw: Raw) -> frozenset[str]:
 
 
 def _called(items: Iterable[ast.expr], taken: Collection[str]) -> list[str]:
-    """What returned values are called: as they are where all are names of their own, else y1, y2."""
+    """Return names for returned values: their own if all are distinct and new, otherwise y1, y2."""
     every = list(items)
     names = [item.id for item in every if isinstance(item, ast.Name)]
     own = len(set(names)) == len(every) and not {*names} & {*taken}
     return names if own else [f"y{at}" for at, _ in enumerate(every, 1)]
 
 
-# --- Once there is a specification.
+# --- After the specification is built.
 
 
 def meant(spec: OpSpec, raw: Raw) -> Completed:
-    """The keys with what only the parsed forward tells: what `relu_` changes, and that a gradient is no derivative."""
+    """Return the keys with facts of the parsed forward: inputs changed by `relu_`, and gradients stated for a surrogate."""
     if spec.forward is None or spec.forward.kept is not None:
         return Completed(raw)
     _refuse_caret(spec, spec.forward)
@@ -150,13 +150,13 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
 
 
 def as_surrogate(spec: OpSpec, raw: Raw, build: Callable[[Raw], OpSpec]) -> OpSpec:
-    """Take what a table states for a surrogate where each derivative is zero, as a command does."""
+    """Treat a table's gradients as a surrogate if each derivative is zero, as commands do."""
     known = "surrogate" in raw or spec.forward is None or spec.forward.kept is not None
     return spec if known or not _flat(spec) else build({**raw, "surrogate": True})
 
 
 def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
-    """Refuse `x^2` of a floating input: it is an exclusive or, which no such tensor takes."""
+    """Raise ScaffoldError for `x^2` of a floating input: it is an exclusive or of integers."""
     floating = {item.name for item in spec.differentiable}
     for node in formula.nodes():
         if node.kind == "binary" and node.label == "^":
@@ -168,12 +168,12 @@ def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
 
 
 def _names_a_change(spec: OpSpec) -> bool:
-    """Whether the op is called as PyTorch calls what works in place: `relu_`."""
+    """Return whether the op is named like PyTorch's in-place functions: `relu_`."""
     return spec.name.endswith("_") and not spec.dirty
 
 
 def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
-    """The inputs that the forward changes."""
+    """Return the inputs changed in place by the forward."""
     lines = [*formula.statements]
     if formula.result:  # `x.exp_()` alone changes its input too
         lines.append(Assign(formula.graph.node("absent"), formula.result))
@@ -182,7 +182,7 @@ def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
 
 
 def _flat(spec: OpSpec) -> tuple[str, ...]:
-    """The inputs whose gradient is stated, where each of their derivatives is zero everywhere."""
+    """Return the inputs with a stated gradient, if each of their derivatives is zero everywhere."""
     stated = tuple(dict(spec.gradients))
     if spec.backward is not None:
         stated = tuple(item.name for item in spec.differentiable)
@@ -197,14 +197,14 @@ def _flat(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _is_flat(node: Node) -> bool:
-    """Whether a part of a forward has a gradient of zero: `round`, `x > 0`."""
+    """Return whether a node's gradient is zero: `round`, `x > 0`."""
     called = node.kind == "call" and node.args[0].kind == "attribute"
     compared = node.kind == "compare" and node.label not in ("is", "is not")
     return compared or called and is_constant(node.args[0].label)
 
 
 def zero_gradients(derivation: Derivation) -> frozenset[str]:
-    """The inputs whose derived gradient is zeros."""
+    """Return the inputs with a derived gradient of zeros."""
     assigned = [
         item
         for block in derivation.blocks

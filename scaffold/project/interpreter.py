@@ -1,9 +1,9 @@
-"""Which interpreter runs a proof, since the tool's own often has no PyTorch, and the process of the proof.
+"""Choice of the interpreter for proofs, as the tool's own often lacks PyTorch, and the proof process.
 
-In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts; of
-many ops, how they are to be proven and what is known of that.
-Invariant: torch is looked for, not imported; an interpreter that the user names is used or refused, never passed over in silence.
-Nothing is looked for and no process is started before it is asked for; none is left when the command ends.
+In: `--python`, `--limit`, `[tool.scaffold] python`, the environment and the working directory. Out: an `Interpreter`, or None; verdicts; for
+many ops, the settings of their proofs and the proofs made so far.
+Invariant: torch is looked for, not imported; an interpreter named by the user is used or refused, never silently skipped.
+Nothing is searched and no process starts before it is needed; none is left when the command ends.
 """
 
 import os
@@ -19,7 +19,7 @@ from scaffold.errors import Location, ScaffoldError
 from scaffold.project.configuration import configuration_here, working_directory
 from scaffold.project.console import Console
 
-# Most runs prove nothing, and the process of one that does starts before all this is imported.
+# Most runs prove nothing, and a run with proofs starts the process before these imports.
 if TYPE_CHECKING:
     from scaffold.project.specification import Values
     from scaffold.project.survey import Op
@@ -34,28 +34,28 @@ OPTION = "--python"
 
 
 class Interpreter(NamedTuple):
-    """An interpreter that has torch."""
+    """An interpreter with torch."""
 
     path: str
-    origin: str = ""  # what led to it; nothing where it runs the tool too
+    origin: str = ""  # source of the choice; empty for the tool's own
 
     def note(self, done: str = "proven") -> tuple[str, ...]:
-        """What a run says of it: nothing where it is the tool's own."""
+        """Return a note naming the interpreter; empty for the tool's own."""
         if not self.origin:
             return ()
         return (f"{done} with {self.shown} (from {self.origin})",)
 
     @property
     def shown(self) -> str:
-        """The path as it is best read from here."""
+        """Return the path relative to here, or absolute if it lies outside."""
         near = os.path.relpath(self.path)
         return self.path if near.startswith(os.pardir) else near
 
 
 def find_interpreter(given: str | None = None) -> Interpreter | None:
-    """The first that has torch: the one given, the configured, our own, then those around; None where none has.
+    """Return the first interpreter with torch: the given one, the configured one, our own, then those around; None if none has it.
 
-    One that is given or configured and has none is an error.
+    Raise if a given or configured interpreter lacks torch.
     """
     if given is not None:
         return _named(given, working_directory(), OPTION, Location(OPTION))
@@ -75,7 +75,7 @@ def find_interpreter(given: str | None = None) -> Interpreter | None:
 
 
 def need_interpreter(given: str | None, option: str) -> Interpreter:
-    """The same for what cannot be done without."""
+    """Return an interpreter with torch; raise if there is none."""
     found = find_interpreter(given)
     if found is None:
         raise ScaffoldError(NONE_FOUND, Location(option), ANOTHER)
@@ -83,7 +83,7 @@ def need_interpreter(given: str | None, option: str) -> Interpreter:
 
 
 def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
-    """An interpreter that the user names: a path as seen from the root, or a command."""
+    """Return the interpreter named by the user: a path relative to the root, or a command; raise if it lacks torch."""
     from scaffold.verify import lacks_torch
 
     if os.sep in text or text in (os.curdir, os.pardir):
@@ -100,7 +100,7 @@ def _named(text: str, root: Path, origin: str, place: Location) -> Interpreter:
 
 
 def _place_of_key() -> Location:
-    """Where the configuration names an interpreter: its file, or a variable."""
+    """Return the place of the configured interpreter: a file, or an environment variable."""
     from scaffold.spec.config import find_sources
 
     said = find_sources(working_directory(), os.environ).said["python"]
@@ -108,7 +108,7 @@ def _place_of_key() -> Location:
 
 
 def _around() -> Iterator[tuple[str, str]]:
-    """The interpreters that a shell here would use, and what leads to each."""
+    """Yield the interpreters a shell here would use, with their sources."""
     active = os.environ.get("VIRTUAL_ENV")
     if active:
         yield from ((path, "VIRTUAL_ENV") for path in _of_environment(Path(active)))
@@ -116,7 +116,7 @@ def _around() -> Iterator[tuple[str, str]]:
     for directory in (here, *here.parents):
         yield from ((path, ".venv") for path in _of_environment(directory / ".venv"))
         if (directory / ".git").exists():
-            break  # what lies above a checkout is no part of it
+            break  # directories above a checkout do not belong to it
     yield from ((path, "PATH") for path in _commands("python"))
 
 
@@ -127,7 +127,7 @@ def _of_environment(directory: Path) -> Iterator[str]:
 
 
 def _commands(name: str) -> Iterator[str]:
-    """What a shell would start by that name; never what lies in the working directory by chance."""
+    """Yield the executable a shell would start by that name; never one found through a relative PATH entry."""
     for directory in os.environ.get("PATH", "").split(os.pathsep):
         path = Path(directory, name)
         if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
@@ -137,29 +137,29 @@ def _commands(name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How proofs are to be run, and what this run has proven already: it may have to start again."""
+    """Settings of proofs, and the proofs made so far: a run may have to start again."""
 
     python: str | None
     limit: int
-    every: bool = False  # also of what has none and does not change
-    insists: str = ""  # the option by which not to prove is an error
+    every: bool = False  # prove also unchanged ops without a proof
+    insists: str = ""  # the option demanding a proof; empty if none does
     done: "dict[str, Proof]" = field(default_factory=dict)
 
     def known(self, op: "Op") -> "tuple[Proof, ...]":
-        """The proofs of an op: the one on record, and the one of this run."""
+        """Return the proofs of an op: the recorded one, and the one made in this run."""
         on_record = op.record.proof if op.record else None
         return tuple(filter(None, (on_record, self.done.get(op.listed.name))))
 
 
 class Proofs(NamedTuple):
-    """What became of the proofs of a run."""
+    """The proofs of a run, by op."""
 
     found: "Mapping[str, Proof]"
     notes: tuple[str, ...] = ()
 
 
 class Proving:
-    """An interpreter that has torch, and a process of it; both are there when they are needed."""
+    """An interpreter with torch and its proof process; both are found or started on first use."""
 
     def __init__(self, settings: "Values", console: Console) -> None:
         self._console = console
@@ -170,11 +170,11 @@ class Proving:
 
     @cached_property
     def interpreter(self) -> Interpreter | None:
-        """The one that runs the proof; None where none has torch."""
+        """Return the interpreter for the proof; None if none has torch."""
         return find_interpreter(self._python)
 
     def start(self) -> list[ScaffoldError]:
-        """Let torch be imported while the op is still being made; what stands in the way."""
+        """Start importing torch while the op is still being made; return problems that prevent it."""
         found = check_limit(self._limit) if self._limit is not None else []
         try:
             missing = self.interpreter is None
@@ -188,7 +188,7 @@ class Proving:
         return found
 
     def prove(self, name: str, request: "Request") -> "Verdict":
-        """The verdict on an op."""
+        """Return the verdict on an op."""
         with self._console.proving([name], "verifying"):
             return self._started().prove(request)
 
@@ -207,7 +207,7 @@ class Proving:
 
 
 def check_limit(limit: int) -> list[ScaffoldError]:
-    """The problem with a number of seconds, if it is none."""
+    """Return a problem if the time limit in seconds is below 1."""
     if limit >= 1:
         return []
     message = f"'{limit}' is no number of seconds"
@@ -216,6 +216,6 @@ def check_limit(limit: int) -> list[ScaffoldError]:
 
 @contextmanager
 def proving(settings: "Values", console: Console) -> "Iterator[Proving]":
-    """What a command proves with that has these options."""
+    """Open a `Proving` for a command with these options, closed at the end of the context."""
     with closing(Proving(settings, console)) as found:
         yield found

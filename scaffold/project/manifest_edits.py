@@ -1,11 +1,11 @@
-"""Edits of a manifest that keep its form and its comments.
+"""Edits of a manifest, preserving its form and its comments.
 
-In: the text of a manifest that can be read, and an op of it. Out: the text with the op replaced, renamed or gone.
-Invariant: what is said of other ops is the same, byte for byte; an edit that would say anything else is refused.
+In: the text of a valid manifest, and one of its ops. Out: the text with the op replaced, renamed or removed.
+Invariant: the text of other ops stays the same, byte for byte; an edit with any other effect is refused.
 
-An op takes its tables from the comment right above the header to the last value, the comment right below that, and the
-blank lines after them. A comment that stands by itself is about the file, and stays. An op may also be written without a
-table of its own: as dotted keys, or as a value between braces in a line of its own.
+An op takes its tables from the comment right above the header to the last value, the comment right below, and the
+blank lines after them. A separate comment is about the file, and stays. An op may also be written without a
+table of its own: as dotted keys, or as an inline table on its own line.
 """
 
 import tomllib
@@ -29,7 +29,7 @@ _NOTHING = object()
 
 
 class _Edit(NamedTuple):
-    """A text that takes the place of what lies between two offsets."""
+    """A replacement text for the range between two offsets."""
 
     start: int
     end: int
@@ -37,13 +37,13 @@ class _Edit(NamedTuple):
 
 
 def without(text: str, op: str, place: Location) -> str:
-    """The text without the op, and without the comments that belong to it."""
+    """Return the text without the op and its comments."""
     left = {name: raw for name, raw in _ops(text).items() if name != op}
     return _checked(_edited(text, _removals(text, op)), left, op, place)
 
 
 def renamed(text: str, op: str, new: str, place: Location) -> str:
-    """The text with another name for the op, in the same place."""
+    """Return the text with the op renamed in place."""
     wanted = {new if name == op else name: raw for name, raw in _ops(text).items()}
     edits = []
     for statement in statements(text):
@@ -55,7 +55,7 @@ def renamed(text: str, op: str, new: str, place: Location) -> str:
 
 
 def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> str:
-    """The text in which the op has those keys; what it said before and says still stays as it is written."""
+    """Return the text with these keys for the op; unchanged values keep their form."""
     said: dict[str, Any] = tomllib.loads(op_table(op, keys))[OPS][op]
     ops = _ops(text)
     changed = _edited(text, _replacements(text, op, ops[op], said))
@@ -63,7 +63,7 @@ def replaced(text: str, op: str, keys: Mapping[str, Any], place: Location) -> st
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    """The text with edits that do not overlap; those of one place stand there in their order."""
+    """Return the text with non-overlapping edits applied; edits at one offset keep their order."""
     parts, done = [], 0
     for edit in sorted(edits, key=lambda edit: edit.start):
         parts += [text[done : edit.start], edit.text]
@@ -72,7 +72,7 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _checked(text: str, wanted: dict[str, Any], op: str, place: Location) -> str:
-    """The text, if it lists exactly those ops, in that order."""
+    """Return the text if it lists exactly the wanted ops, in that order; raise ScaffoldError otherwise."""
     try:
         if list(_ops(text).items()) == list(wanted.items()):
             return text
@@ -98,15 +98,15 @@ class _Lines:
             self.starts.append(self.starts[-1] + len(line) + 1)
 
     def of(self, offset: int) -> int:
-        """The number of the line that an offset is in."""
+        """Return the number of the line at an offset."""
         return bisect_right(self.starts, offset) - 1
 
     def after(self, statement: Statement) -> int:
-        """The number of the line below a statement."""
+        """Return the number of the line below a statement."""
         return self.of(statement.end - 1) + 1
 
     def cut(self, number: int) -> _Edit:
-        """A line gone, its end with it."""
+        """Return an edit to remove a line with its line end."""
         return _Edit(self.starts[number], min(self.starts[number + 1], len(self.text)))
 
     def is_blank(self, number: int) -> bool:
@@ -118,7 +118,7 @@ class _Lines:
 
 
 def _removals(text: str, op: str) -> Iterator[_Edit]:
-    """The lines that an op takes, gone."""
+    """Yield edits to remove an op's lines."""
     lines = _Lines(text)
     outer = [item for item in statements(text) if not item.inline]
     gone: set[int] = set()
@@ -133,7 +133,7 @@ def _removals(text: str, op: str) -> Iterator[_Edit]:
         following = lines.of(later[0].start) if later else len(lines.lines)
         gone |= {*_table(lines, item, [item, *body][-1], following)}
     end = len(lines.lines)
-    if end - 1 in gone:  # nothing follows: the blank lines above go too
+    if end - 1 in gone:  # the op was last: remove the blank lines above too
         while end > 0 and (end - 1 in gone or lines.is_blank(end - 1)):
             end -= 1
             gone.add(end)
@@ -141,19 +141,19 @@ def _removals(text: str, op: str) -> Iterator[_Edit]:
 
 
 def _above(lines: _Lines, first: int) -> int:
-    """The line where the comment begins that stands right above another."""
+    """Return the first line of the comment right above a line, or that line."""
     while first > 0 and lines.is_comment(first - 1):
         first -= 1
     return first
 
 
 def _table(lines: _Lines, header: Statement, last: Statement, following: int) -> range:
-    """The lines of a table, with the comments that belong to it and the blank lines after them."""
+    """Return the lines of a table, with its comments and the blank lines after them."""
     end = below = lines.after(last)
     while below < following and lines.is_comment(below):
         below += 1
     if below < following or following == len(lines.lines):
-        end = below  # or else the comment is about what follows
+        end = below  # otherwise the comment is about the next table
     while end < len(lines.lines) and lines.is_blank(end):
         end += 1
     return range(_above(lines, lines.of(header.start)), end)
@@ -162,7 +162,7 @@ def _table(lines: _Lines, header: Statement, last: Statement, following: int) ->
 def _replacements(
     text: str, op: str, before: Mapping[str, Any], said: Mapping[str, Any]
 ) -> Iterator[_Edit]:
-    """What changes where the op says it: other values, keys that go, keys that come."""
+    """Yield the edits of an op's values: changed values, removed keys, new keys."""
     lines = _Lines(text)
     outer = [i for i in statements(text) if i.path[:2] == (OPS, op) and not i.inline]
     stays: list[Statement] = []
@@ -186,7 +186,7 @@ def _replacements(
 def _addition(
     lines: _Lines, places: list[Statement], path: KeyPath, value: Any
 ) -> Iterator[_Edit]:
-    """A key that comes, below the last line of the innermost table that it belongs to."""
+    """Yield an edit to add a key below the last line of the innermost table around it."""
     fitting = [
         (len(table), number, item)
         for number, item in enumerate(places)
@@ -201,7 +201,7 @@ def _addition(
 
 
 def _at(table: Mapping[str, Any], path: KeyPath) -> Any:
-    """The value of a path of keys, or _NOTHING."""
+    """Return the value at a path of keys, or _NOTHING."""
     found: Any = table
     for key in path:
         found = found.get(key, _NOTHING) if isinstance(found, Mapping) else _NOTHING

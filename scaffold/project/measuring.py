@@ -1,7 +1,7 @@
-"""Measure an op beside plain autograd of its text, torch.compile of that, and another operator.
+"""Benchmarks of an op against plain autograd of its text, torch.compile of it, and another operator.
 
 In: a `Specified`, the text of the other operator, sizes, dtypes. Out: a `Table` for each choice of sizes and dtype.
-Invariant: another operator may say what a forward may say; an op that cannot be measured is an error, and so is the other operator.
+Invariant: another operator is written like a forward; if the op or the other operator cannot be measured, an error is raised.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ from scaffold.verify import import_path
 from scaffold.verify.bench import Bench, Results, Setting, Variant
 
 OP, PLAIN, COMPILED = "op", "plain autograd", "torch.compile"
-STATED = {*SIGNATURE, "import", "require"}  # of the op, for another operator too
+STATED = {*SIGNATURE, "import", "require"}  # for the other operator too
 
 
 class Table(NamedTuple):
-    """What was found with these sizes and this dtype."""
+    """The results for one choice of sizes and dtype."""
 
     sizes: Sizes
     dtype: str
@@ -37,16 +37,16 @@ class Table(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The sizes and the dtype: `...=8x64, D=512, float32`."""
+        """Return the sizes and the dtype: `...=8x64, D=512, float32`."""
         return _title(self.sizes, self.dtype)
 
 
 class Workload(NamedTuple):
-    """What is measured, and with which sizes."""
+    """The variants to measure, and the sizes."""
 
     variants: tuple[Variant, ...]
-    sizes: tuple[tuple[Sizes, Mapping[str, Any]], ...]  # and arguments of a call
-    path: tuple[str, ...]  # where the user's modules are looked for
+    sizes: tuple[tuple[Sizes, Mapping[str, Any]], ...]  # with the arguments of a call
+    path: tuple[str, ...]  # searched for the user's modules
     notes: tuple[str, ...]
 
 
@@ -75,7 +75,7 @@ def workload(
 
 
 def _other(found: Specified, text: str) -> Formula:
-    """Another operator over the op's inputs, read as its forward is."""
+    """Return another operator over the op's inputs, read like its forward."""
 
     def locate(path: KeyPath, *, key: bool = False) -> Location:
         stated = path[:1] == ("forward",)
@@ -97,7 +97,7 @@ def measure(
     rounds: int,
     tell: Callable[[], None],
 ) -> Iterator[Table]:
-    """Measure the variants with all sizes and dtypes."""
+    """Measure the variants for each choice of sizes and dtype."""
     for (sizes, arguments), dtype in product(work.sizes, dtypes):
         chosen = setting._replace(arguments=arguments, dtype=dtype)
         found = bench.measure(work.variants, chosen, rounds, tell)

@@ -1,7 +1,7 @@
-"""Note how a forward uses its names: as tensors, as positions, as masks, as numbers.
+"""Uses of names in a forward: as tensors, as positions, as masks, as numbers.
 
-In: statements. Out: `NameUses.of`, the uses of each name that nothing before them binds; a local that is another name of an input, or a view of
-it, is followed. Invariant: a use that may not run, or may be of another value, is `doubtful`: beside a use by value it proves nothing.
+In: statements. Out: `NameUses.of`, the uses of each free name; a local alias or view of an input counts as
+the input. Invariant: a use that may not run, or may be of another value, is `doubtful`: it proves nothing beside a use by value.
 """
 
 import ast
@@ -37,12 +37,12 @@ from scaffold.primitives.slots import Argument, Call, Slot, Taken, calls_of
 Arguments = Mapping[Argument, ast.expr]
 Names = Collection[str]
 KNOWN = {"torch", "F", "math", "nn"}
-OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # take nothing else
-MOVED = ("T", "mT", "data")  # attributes that have the elements of their tensor
+OF_SIZES = ("empty", "eye", "ones", "rand", "randn", "zeros")  # taking only sizes
+MOVED = ("T", "mT", "data")  # attributes with the elements of their tensor
 NO_TENSOR = (METHODS | ATTRIBUTES) - READ_OUT
-WHOLE = ("positions", "mask", "index")  # what takes integers or booleans alone
-BY_VALUE = ("tensor", "operand", "unclear")  # what may have a gradient
-EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls through which no gradient goes
+WHOLE = ("positions", "mask", "index")  # uses by integers or booleans alone
+BY_VALUE = ("tensor", "operand", "unclear")  # uses by a value with a possible gradient
+EQUAL = {"eq", "ne", "long", "int", "bool"}  # calls without a gradient
 WHOLE_DTYPE = re.compile(r"torch\.(u?int\d*|long|bool)")
 COMPUTED = ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript
 
@@ -55,38 +55,38 @@ Takes = (
 
 
 class Use(NamedTuple):
-    """What is taken where a name stands, and by what."""
+    """The expected type at a use of a name, and the function or operator there."""
 
     takes: Takes
     node: ast.AST
     where: str
     type: str = ""
-    doubtful: bool = False  # it may not run, or the name may stand for something else
-    soft: bool = False  # positions, or another thing in floats
+    doubtful: bool = False  # it may not run, or the name may have another value
+    soft: bool = False  # positions, or floats with another meaning
 
     @property
     def position(self) -> tuple[int, int]:
-        """The line and column of the name."""
+        """Return the line and column of the name."""
         return getattr(self.node, "lineno", 0), getattr(self.node, "col_offset", 0)
 
 
-Expected = Callable[[ast.expr], Use]  # what is taken where an expression stands
+Expected = Callable[[ast.expr], Use]  # gives the use expected of an expression
 
 
 def _used(takes: Takes, where: str = "") -> Expected:
-    """Expect the same of every expression."""
+    """Return a function to expect the same use of every expression."""
     return lambda node: Use(takes, node, where)
 
 
 _unclear, _tensor, _operand = _used("unclear"), _used("tensor"), _used("operand")
 _moved = _used("moved")  # a tensor, whatever its elements are: `x.shape`, `x.long()`
-_assigned = _used("assigned")  # what it is assigned to tells what it is
+_assigned = _used("assigned")  # the type depends on uses of the assigned name
 _constant, _optional = _used("constant"), _used("optional")
 _index = _used("index", "an index")
 
 
 def _condition(node: ast.expr) -> Use:
-    """Expect what is true or not, as a number may be too."""
+    """Expect a truth value, possibly a number."""
     return Use("value", node, "it is a condition", "bool", doubtful=True)
 
 
@@ -95,7 +95,7 @@ def _value(kind: str, where: str) -> Expected:
 
 
 class _Meaning(NamedTuple):
-    """The inputs that a name may stand for: themselves, `moved` ones (`labels.view(-1)`), or what is `computed` of them."""
+    """The inputs behind a name: themselves, `moved` elements of them (`labels.view(-1)`), or values `computed` from them."""
 
     inputs: frozenset[str] = frozenset()
     moved: bool = False
@@ -103,7 +103,7 @@ class _Meaning(NamedTuple):
     doubtful: bool = False
 
     def __or__(self, other: "_Meaning") -> "_Meaning":
-        """One of two: which of them is not known."""
+        """Return the union of both meanings, doubtful unless their inputs are the same."""
         if self == other:
             return self
         moved, computed = self.moved or other.moved, self.computed or other.computed
@@ -115,16 +115,16 @@ NOTHING = _Meaning()
 
 
 class NameUses:
-    """Goes through statements, and notes each use of a name that nothing before it binds; `of` has them by name."""
+    """A visitor of statements, collecting the uses of each free name in `of`."""
 
     def __init__(self, imported: Names, own: Names = ()) -> None:
-        self.known = {*imported, *BUILTINS}  # what may be called
+        self.known = {*imported, *BUILTINS}  # callable names
         self.own = {*own}
         self.bound = {*self.known, *RESERVED, *ARRAYS} - self.own
         self.of: dict[str, list[Use]] = {}
-        self.means: dict[str, _Meaning] = {}  # of names that are assigned
-        self.rows = set[str]()  # what a name is unpacked to, which may be a tuple
-        self.doubtful = False  # what stands here may not run
+        self.means: dict[str, _Meaning] = {}  # of assigned names
+        self.rows = set[str]()  # names unpacked from one input, which may be a tuple
+        self.doubtful = False  # the present statement may not run
 
     def meaning(self, name: str) -> _Meaning:
         if name in self.bound or name in self.means:
@@ -139,7 +139,7 @@ class NameUses:
         self.doubtful = before
 
     def doubted(self, body: Sequence[ast.stmt]) -> dict[str, _Meaning]:
-        """Go through statements that may not run; return what names mean after them, and know it no more."""
+        """Visit statements that may not run; restore the meanings of before, and return those after them."""
         before, doubtful = dict(self.means), self.doubtful
         self.doubtful = True
         self.block(body)
@@ -171,7 +171,7 @@ class NameUses:
                 self.block(body)
             case ast.Assert(test):
                 self.expression(test, _condition)
-            case _:  # of what a function or a `try` does only what it names is known
+            case _:  # a function or a `try`: only its names are known
                 own = {i.arg for i in ast.walk(item) if isinstance(i, ast.arg)}
                 named = [i for i in ast.walk(item) if isinstance(i, ast.Name)]
                 made = own | {i.id for i in named if isinstance(i.ctx, ast.Store)}
@@ -183,7 +183,7 @@ class NameUses:
                 self.means |= dict.fromkeys(made, NOTHING)
 
     def loop(self, item: ast.While | ast.For) -> None:
-        """Go through what may run any number of times, until what its names mean stays the same."""
+        """Visit a loop's body until the meanings of its names reach a fixed point."""
         if isinstance(item, ast.For):
             self.expression(item.iter, _unclear)
         while True:
@@ -198,7 +198,7 @@ class NameUses:
         self.block(item.orelse)
 
     def joined(self, *ways: Mapping[str, _Meaning]) -> dict[str, _Meaning]:
-        """Return what each name may mean after one of two blocks; a name that is no input has been assigned by then."""
+        """Return the meanings of names after one of two blocks; a name missing from one keeps its input."""
         one, two = ways
         found = dict[str, _Meaning]()
         for name in one.keys() | two.keys():
@@ -209,7 +209,7 @@ class NameUses:
         return found
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        """Names that are assigned mean what they get; of a name that gets another nothing is noted yet."""
+        """Visit an assignment: its names take the meanings of the value; copying a name to another notes no use yet."""
         found = [pair for target in targets for pair in self.pairs(target, value)]
         rows = {name for name, of in found if of.inputs and not of.moved}
         inside = any(isinstance(item, ast.Subscript) for item in targets)
@@ -233,7 +233,7 @@ class NameUses:
     def pairs(
         self, target: ast.expr, value: ast.expr
     ) -> Iterator[tuple[str, _Meaning]]:
-        """The names of a target, and what each of them gets; of several results of a call nothing is known."""
+        """Yield each name of a target with its meaning; several results of one call stay unknown."""
         match target, value:
             case ast.Name(name), ast.Name(other):
                 yield name, self.meaning(other)
@@ -249,7 +249,7 @@ class NameUses:
                     yield from self.pairs(one, value)
 
     def bind(self, *targets: ast.expr) -> None:
-        """Names that are assigned; in `y[i] = x` the names are read."""
+        """Bind assigned names; in `y[i] = x` the names are read."""
         for target in targets:
             match target:
                 case ast.Name(name):
@@ -262,7 +262,7 @@ class NameUses:
                     self.expression(target, _unclear)
 
     def expression(self, node: ast.expr, expected: Expected) -> None:
-        """Note the names of an expression that stands where something is expected."""
+        """Note the uses of the names in an expression, given the use expected in its place."""
         use = expected(node)
         self.parts(node, use, expected)
         if isinstance(node, COMPUTED) and use.takes not in ("assigned", "moved"):
@@ -312,7 +312,7 @@ class NameUses:
                 self.other(node)
 
     def chosen(self, node: ast.BoolOp | ast.IfExp, expected: Expected) -> None:
-        """What is computed only if something else is so."""
+        """Visit a conditional expression or a boolean operation, of which parts may not run."""
         if isinstance(node, ast.BoolOp):
             (first, *rest), expected = node.values, _condition
         else:
@@ -324,16 +324,16 @@ class NameUses:
         self.doubtful = before
 
     def name(self, name: str, use: Use) -> None:
-        """Note a use of what a name stands for; of rows that may be numbers of a tuple arithmetic says nothing."""
+        """Note a use of a name; arithmetic proves nothing about rows, which may be numbers of a tuple."""
         if name in self.rows and use.takes == "operand" or use.takes == "assigned":
             use = use._replace(takes="unclear")
         self.used(self.meaning(name), use)
 
     def used(self, meaning: _Meaning, use: Use) -> None:
-        """Note a use of what stands for inputs; of what has their elements, only what takes integers tells what they are."""
+        """Note a use of the inputs behind a value; for moved elements, only uses as integers prove a type."""
         if meaning.moved and use.takes not in (*WHOLE, "constant", "moved"):
             if meaning.computed:
-                return  # the computation took them by value
+                return  # the computation used them by value already
             use = use._replace(takes="unclear", type="")
         if meaning.computed and use.takes == "positions":
             use = use._replace(takes="index", type="positions")
@@ -342,7 +342,7 @@ class NameUses:
             self.of.setdefault(name, []).append(use._replace(doubtful=doubtful))
 
     def elements_of(self, node: ast.expr) -> _Meaning:
-        """Return the inputs whose elements a value has, or of which it is computed in their own dtype."""
+        """Return the inputs with the elements of a value, or the source of a value computed in their dtype."""
         match node:
             case ast.Name(name):
                 return self.meaning(name)._replace(moved=True)
@@ -366,7 +366,7 @@ class NameUses:
         return NOTHING
 
     def other(self, node: ast.expr) -> None:
-        """A comprehension or a lambda: what it binds is bound inside of it."""
+        """Visit a comprehension or a lambda, with its own bound names."""
         before, doubtful = dict(self.means), self.doubtful
         self.doubtful = True
         found = dict[str, _Meaning]()
@@ -386,7 +386,7 @@ class NameUses:
         self.means, self.doubtful = before, doubtful
 
     def attribute(self, node: ast.Attribute) -> None:
-        """`x.shape`; what no tensor has is read of an object."""
+        """Visit an attribute, as `x.shape`; one that no tensor has is read from an object."""
         if self._module(node) is None:
             what: Expected = _moved if node.attr in (*MOVED, *NO_TENSOR) else _tensor
             if not is_tensor_word(node.attr):
@@ -394,7 +394,7 @@ class NameUses:
             self.expression(node.value, what)
 
     def _module(self, node: ast.expr) -> str | None:
-        """The dotted name of what a module has, as the table spells it."""
+        """Return the dotted name of a module's member, as spelled in the table; None for others."""
         if any(isinstance(inner, ast.Call) for inner in ast.walk(node)):
             return None
         dotted = dotted_name(node)
@@ -437,7 +437,7 @@ class NameUses:
             self.expression(value, what)
 
     def parsed(self, node: ast.Call) -> "_Parsed | None":
-        """A call of PyTorch; None of any other."""
+        """Return a PyTorch call with its possible signatures; None for any other call."""
         given: dict[Argument, ast.expr] = dict(enumerate(node.args))
         function = self._module(node.func)
         words = {str(word.arg): word.value for word in node.keywords}
@@ -466,14 +466,14 @@ class NameUses:
             self.expression(value, found.taken(argument))
 
     def own_call(self, node: ast.Call) -> None:
-        """A call of Python's or of the user's own: of a name that nobody knows others complain."""
+        """Visit a call of Python's or the user's own function; unknown names are reported elsewhere."""
         name = (dotted_name(node.func) or "").partition(".")[0]
         what: Expected = _unclear if name in self.known else _tensor
-        if name in ("range", "int", "round"):  # an int of a float too
+        if name in ("range", "int", "round"):  # they give an int of a float too
             what = _value("int" if name == "range" else "", f"{name} takes a number")
         for value in (*node.args, *(word.value for word in node.keywords)):
             self.expression(value, what)
-        match node.func:  # what a tensor has that nobody knows
+        match node.func:  # a method unknown to PyTorch
             case ast.Attribute(ast.Name(owner) as receiver) if owner in self.own:
                 self.name(owner, _unclear(receiver))
             case ast.Attribute(ast.Name(owner) as receiver) if owner in self.means:
@@ -483,7 +483,7 @@ class NameUses:
 
 
 class _Parsed(NamedTuple):
-    """A call of PyTorch: what it is given, of a method the receiver first, and what it may mean."""
+    """A PyTorch call: its arguments, a method's receiver first, and its possible signatures."""
 
     given: Arguments
     calls: Sequence[Call]
@@ -498,8 +498,8 @@ class _Parsed(NamedTuple):
         return any("creates" in facts.flags for facts in facts_of_call(self.word))
 
     def follows(self) -> bool:
-        """Return whether the result is of integers if the first argument is."""
-        called = built_in_primitives().called  # of other functions nothing is known
+        """Return whether the result has integers if the first argument has."""
+        called = built_in_primitives().called  # other functions are unknown
         known = called(self.word) or called(self.word.removesuffix("_"))
         kinds = {kind for facts in known for kind in facts.kinds}
         if kinds != {"kept"} or self.creates or self.converts():
@@ -510,18 +510,18 @@ class _Parsed(NamedTuple):
         return takes == {"tensor"} and "dtype" not in said
 
     def is_moved(self) -> bool:
-        """Return whether nothing but the elements of the first argument is in the result, or none of them."""
+        """Return whether the result has only elements of the first argument, or none of them."""
         if self.creates or self.word in NO_TENSOR:
             return True
         return self.follows() and _is_of_any(self.word)
 
     def converts(self) -> bool:
-        """Whether it gives integers or booleans of any tensor: `x.long()`, `x.to(torch.int64)`."""
+        """Return whether it gives integers or booleans for any tensor: `x.long()`, `x.to(torch.int64)`."""
         values = map(ast.unparse, [*self.given.values()][1:])
         return self.word in EQUAL or any(map(WHOLE_DTYPE.fullmatch, values))
 
     def taken(self, argument: Argument) -> Expected:
-        """What is taken where an argument stands."""
+        """Return the use expected of an argument."""
         receiver = argument == 0 and self.shown.startswith("Tensor.")
         slots = [item[argument] for item in self.calls if argument in item]
         tensor = receiver or any(slot.takes == "tensor" for slot in slots)
@@ -535,7 +535,7 @@ class _Parsed(NamedTuple):
 
 
 def _leaves(item: ast.stmt) -> bool:
-    """Return whether what follows a statement may not run."""
+    """Return whether the statements after this one may not run."""
     inner = not isinstance(item, ast.FunctionDef | ast.ClassDef)
     leaving = ast.Return | ast.Break | ast.Continue
     return inner and any(isinstance(node, leaving) for node in ast.walk(item))
@@ -546,7 +546,7 @@ def _starred(items: Sequence[ast.expr]) -> bool:
 
 
 def _is_spread(call: Call, given: Arguments) -> bool:
-    """Whether what stands where is known in spite of a star: in `x.view(*dims, n)` all are sizes."""
+    """Return whether the arguments after a star have one known parameter: in `x.view(*dims, n)` all are sizes."""
     places = (at for at in given if isinstance(at, int))
     rest = dropwhile(lambda at: not isinstance(given[at], ast.Starred), places)
     found = [call[at].parameter for at in rest]
@@ -554,20 +554,20 @@ def _is_spread(call: Call, given: Arguments) -> bool:
 
 
 def _as_loaded(target: ast.expr) -> ast.expr:
-    """What an assignment changes, as it is read."""
+    """Return the target of an assignment, to be read."""
     read = ast.parse(ast.unparse(target), mode="eval").body
     return ast.copy_location(read, target)
 
 
 def _is_of_module(receiver: ast.Name, word: str) -> bool:
-    """Whether what is called hangs on a module that nobody imported, rather than on a tensor."""
+    """Return whether a call's receiver is a module without an import, rather than a tensor."""
     return (
         receiver.id in ARRAYS or judged_value(word) is None and not is_tensor_word(word)
     )
 
 
 def _is_of_any(word: str) -> bool:
-    """Whether what is called so says nothing of the elements of its tensor: `unsqueeze`."""
+    """Return whether a function proves nothing about the elements of its tensor: `unsqueeze`."""
     return all(
         facts.category in MOVING or facts.memory == "same"
         for facts in facts_of_call(word)
@@ -575,7 +575,7 @@ def _is_of_any(word: str) -> bool:
 
 
 def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
-    """What an operator takes; of integers `codes & 1` has the bits."""
+    """Return the use expected by an operator; `codes & 1` takes the bits of integers."""
     if operator in ("&", "|", "^", "~") and any(
         isinstance(item, ast.Constant) for item in values
     ):
@@ -585,7 +585,7 @@ def _taken_by(operator: str, *values: ast.expr, at: Argument = 0) -> Expected:
 
 
 def _element_of(expected: Expected) -> Expected:
-    """What is taken where an element of a tuple stands."""
+    """Return the use expected of an element of a tuple."""
 
     def element(node: ast.expr) -> Use:
         use = expected(node)
@@ -598,7 +598,7 @@ def _element_of(expected: Expected) -> Expected:
 def _taken(
     calls: Sequence[Call], argument: Argument, given: Arguments, shown: str
 ) -> Expected:
-    """What is taken where an argument stands, by all that the call may mean."""
+    """Return the use expected of an argument, over all possible signatures."""
     numbers = {at for at, value in given.items() if isinstance(value, ast.Constant)}
     may_be = [
         call
@@ -620,7 +620,7 @@ def _taken(
                 size = shown.rpartition(".")[2] in OF_SIZES and argument != "dtype"
                 return Use("value", node, where, "int", doubtful=not size)
             known = is_torch_word(shown.rpartition(".")[2])
-            return _unclear(node) if known else _tensor(node)  # others tell of it
+            return _unclear(node) if known else _tensor(node)  # others report it
         if slots[0].takes == "either":
             where = f"{shown} takes a tensor or a number"
             return Use("unclear", node, where, slots[0].type)
@@ -638,7 +638,7 @@ def _taken(
 
 
 def _of_slots(slots: Sequence[Slot], node: ast.expr, shown: str) -> Use:
-    """What is taken by all of some slots; where positions are expected, perhaps something else in floats."""
+    """Return the use expected by all slots; positions may be soft, given as floats."""
     soft = [slot for slot in slots if slot.soft]
     if soft:
         where = f"{shown} (a float tensor, if it is probabilities)"

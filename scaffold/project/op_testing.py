@@ -1,7 +1,7 @@
-"""The module that the tests of a project share, `op_testing.py`: kept as the files of an op are, with a record of its own.
+"""The test module shared by a project, `op_testing.py`: kept like an op's files, with its own record.
 
-In: a `Project`. Out: how the module stands, what is to be done about it, what becomes of it beside a run of another kind.
-Invariant: it is there as long as some op has a test; what somebody edited is neither overwritten nor removed.
+In: a `Project`. Out: the module's status, the work on it, its changes in a run for another purpose.
+Invariant: the module exists while some op has a test; an edited one is neither overwritten nor removed.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,7 +37,7 @@ UPGRADE = "scaffold upgrade"
 
 
 def survey_shared(project: Project) -> Op | None:
-    """How the module stands; None where tests share nothing, or there is neither a test nor a record."""
+    """Return the module's status; None if tests share nothing, or there is neither a test nor a record."""
     places, record = project.places, project.shared
     if not project.configuration.project or places.directories.op_testing is None:
         return None
@@ -58,12 +58,12 @@ def survey_shared(project: Project) -> Op | None:
 
 
 def _nowhere(path: KeyPath, *, key: bool = False) -> Location:
-    """The place of what no table says."""
+    """Return the place for settings outside any table."""
     return Location("[tool.scaffold.testing]")
 
 
 def is_wanted(project: Project) -> bool:
-    """Whether an op has a test: of a manifest that was not read, its record tells."""
+    """Return whether an op has a test; for an unread manifest, its record decides."""
     defaults = dict(project.configuration.defaults)
     said = ({**defaults, **item.entry.raw} for item in project.listed.values())
     if any(raw.get("test", True) is not False for raw in said):
@@ -77,7 +77,7 @@ def is_wanted(project: Project) -> bool:
 
 
 def wanted_files(project: Project, *, formatted: bool = True) -> tuple[Wanted, ...]:
-    """The module as it should be; nothing where no op has a test."""
+    """Return the wanted module; empty if no op has a test."""
     shared = project.places.directories.op_testing
     return (_file(project, shared, formatted),) if shared and is_wanted(project) else ()
 
@@ -98,7 +98,7 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
     text = ""
     if formatted:
         length = places.directories.line_length
-        # Our template is formatted: what no choice of the team's changes need not be, which takes as long as twenty tests.
+        # Our template is formatted already: only parts changed by the team's settings need it, as formatting takes as long as twenty tests.
         if length == 88 and house.templates.find(OP_TESTING) is None:
             keep_formatted(op_testing_draft(PLAIN), length)
         text = places.formatter({shared.path: draft}, length)[shared.path]
@@ -106,7 +106,7 @@ def _file(project: Project, shared: OpTesting, formatted: bool) -> Wanted:
 
 
 def weigh_shared(project: Project, op: Op) -> Work | None:
-    """What the state of the module calls for; None where that is nothing."""
+    """Return the work on the module; None if it is up to date."""
     wanted = is_wanted(project)
     if wanted and op.settled:
         return None
@@ -115,7 +115,7 @@ def weigh_shared(project: Project, op: Op) -> Work | None:
 
 
 class Shared(NamedTuple):
-    """The module among what a run works on: as an op is, and what is to be done; what is said of one that is left alone."""
+    """The module as one more op of a run, with its work; or notes on one left alone."""
 
     ops: tuple[Op, ...] = ()
     works: tuple[Work, ...] = ()
@@ -123,7 +123,7 @@ class Shared(NamedTuple):
 
 
 def shared_works(project: Project, *, leave_edited: bool) -> Shared:
-    """What a run over ops has to do about the module; with `leave_edited` one that was edited is left alone."""
+    """Return the work of a run on the module; with `leave_edited`, an edited module is left alone."""
     op = survey_shared(project)
     work = weigh_shared(project, op) if op else None
     if op is None or work is None:
@@ -140,7 +140,7 @@ def shared_works(project: Project, *, leave_edited: bool) -> Shared:
 
 
 class Beside(NamedTuple):
-    """What a run of another kind does about the module: texts and records by path, None for what goes; what it leaves."""
+    """Changes of the module in a run for another purpose: texts and records by path, None for removals; notes on the rest."""
 
     texts: Mapping[str, str | None] = MappingProxyType({})
     state: Mapping[str, str | None] = MappingProxyType({})
@@ -150,9 +150,9 @@ class Beside(NamedTuple):
 def kept_in_step(
     project: Project, *, forced: bool = False, only_drop: bool = False
 ) -> Beside:
-    """Create, update or remove the module as the ops of the project need it; one that was edited only goes if that is `forced`.
+    """Create, update or remove the module as the project's ops require; an edited one is only removed if `forced`.
 
-    A run that can take a need away alone asks for `only_drop`.
+    With `only_drop`, it is removed if unneeded, and otherwise left.
     """
     op = survey_shared(project)
     if op is None or only_drop and is_wanted(project):
@@ -177,7 +177,7 @@ def kept_in_step(
 def shared_record(
     op: Op, prospects: tuple[Prospect, ...], written: Collection[str]
 ) -> dict[str, str | None]:
-    """The record of the module after a run that did what it could of it; it goes with the last file."""
+    """Return the record of the module after a run; it is removed with the last file."""
     record = Record(SHARED, "", op.origin, ())
     remaining = tuple(
         item
@@ -191,7 +191,7 @@ def shared_record(
 
 
 def left_alone(project: Project, item: Prospect) -> str:
-    """What is said of a module that was edited, where a run does not touch it."""
+    """Return a note on an edited module left alone by a run."""
     shown = from_here(project.root, item.moved_from or item.path)
     if item.wanted is None:
         return f"'{shown}' serves no test any more, but was edited"

@@ -1,9 +1,9 @@
-"""Where an op's files go and how they look: from the configuration, the options and what is on disk.
+"""Locations and style of an op's files: from the configuration, the options and the disk.
 
-In: the configuration, `--out-dir`, `--test-dir` and `--template-dir`. Out: a root that holds both directories, `Directories` relative
-to it; the templates, what stands on top of each file, what formats it.
-Invariant: an option goes before the configuration. The same options and configuration give the same root, so that a run finds what
-a killed one left there.
+In: the configuration, `--out-dir`, `--test-dir` and `--template-dir`. Out: a root above both directories, `Directories` relative
+to it; the templates, the head of each file, the formatter.
+Invariant: options override the configuration. The same options and configuration give the same root, so a run finds the
+remains of a killed one there.
 """
 
 import os
@@ -26,7 +26,7 @@ from scaffold.spec.testing_settings import FILE
 
 
 class Places(NamedTuple):
-    """The directory that everything is written under, the directories below it, and how files look."""
+    """The root of all written files, the directories below it, and the style of files."""
 
     root: Path
     directories: Directories
@@ -35,7 +35,7 @@ class Places(NamedTuple):
 
 
 def find_places(configuration: Configuration, settings: Mapping[str, Any]) -> Places:
-    """Options count from here, the configuration's directories from its own file."""
+    """Return the places; options are relative to here, the configuration's directories to its own file."""
     base = _absolute(configuration.root)
     problems: list[ScaffoldError] = []
     out_dir = _option("out-dir", settings, problems)
@@ -79,7 +79,7 @@ def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House 
 
 
 def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> None:
-    """Refuse to write over a file that a formula stands in; `paths` count from the root, `reads` from here."""
+    """Raise if a written file is a formula's own file; `paths` are relative to the root, `reads` to here."""
     sources = {os.path.realpath(path) for path in reads}
     hint = "put the op elsewhere, --out-dir ops, or call it or that file otherwise"
     raise_all(
@@ -95,7 +95,7 @@ def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> No
 def _option(
     key: str, settings: Mapping[str, Any], problems: list[ScaffoldError]
 ) -> Path | None:
-    """The directory that an option names; it need not be there yet."""
+    """Return the directory named by an option, which may not exist yet; add a problem if it is none."""
     value = settings.get(key)
     if value is None:
         return None
@@ -117,7 +117,7 @@ def _absolute(path: str | Path) -> Path:
 def _check_exports(
     configuration: Configuration, source: Path, package: str | None
 ) -> None:
-    """Refuse to export from a directory that is no package: no import there could name an op of its own."""
+    """Raise if ops are exported from a directory that is not a package: it has no import path for them."""
     if package is not None or (source / "__init__.py").exists():
         return
     message = f"'exports' is on, but '{configuration.source}' is no package"
@@ -127,9 +127,9 @@ def _check_exports(
 
 
 def _root(base: Path, source: Path, tests: Path, *, moves: bool) -> Path:
-    """Where paths count from, and where a run keeps its journal: the project, or else what holds both directories.
+    """Return the base of paths and the run's journal: the project, or else the common parent of both directories.
 
-    Outside of a project it `moves` to a directory that can be written to; a project has its manifest and records there.
+    Outside a project (`moves`) it has to be writable; a project keeps its manifest and records in it.
     """
     inside = source.is_relative_to(base) and tests.is_relative_to(base)
     if inside and (not moves or os.access(base, os.W_OK)):
@@ -147,7 +147,7 @@ def _below(path: Path, root: Path) -> str:
 def _configured_package(
     configuration: Configuration, base: Path, source: Path
 ) -> str | None:
-    """The import path of a directory at or below the configured one."""
+    """Return the import path of a directory at or below the configured source."""
     top = _absolute(base / configuration.source)
     if configuration.package is None or not source.is_relative_to(top):
         return None
@@ -158,9 +158,9 @@ def _configured_package(
 
 
 def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | None:
-    """The dotted name of a directory that is a Python package, or that will be one.
+    """Return the dotted name of a directory that is a Python package, or will be one.
 
-    It begins below `top`, the project: what a checkout is called is no part of what is written.
+    It starts below `top`, the project, so that the name of a checkout is not part of it.
     """
     names: list[str] = []
     will_be = will_be and is_identifier(directory.name)
@@ -175,14 +175,14 @@ def _package(directory: Path, will_be: bool, top: Path | None = None) -> str | N
 def _is_importable(
     configuration: Configuration, base: Path, source: Path, package: str | None
 ) -> bool:
-    """Whether tests find the op by what the project itself does for them."""
+    """Return whether tests can import the op with the project's own settings."""
     if configuration.installed and package and source.is_relative_to(base):
         return True
     return str(_start(source, package)) in configuration.pythonpath
 
 
 def _start(source: Path, package: str | None) -> Path:
-    """The directory that imports of a package start from."""
+    """Return the directory where imports of a package start."""
     for _ in package.split(".") if package else ():
         source = source.parent
     return source
@@ -195,7 +195,7 @@ def _op_testing(
     tests: Path,
     package: str | None,
 ) -> OpTesting:
-    """Where the module is that the tests share, and what its import needs; `package` is that of the ops' directory."""
+    """Return the location of the shared test module and the needs of its import; `package` is the ops' own."""
     base = _absolute(configuration.root)
     named = configuration.testing.file
     path = base / named if named else tests / FILE
@@ -221,7 +221,7 @@ TEMPLATE_DIR = "--template-dir"
 
 
 def find_house(configuration: Configuration, settings: Mapping[str, Any]) -> House:
-    """What the configuration and the options say of the looks of files; which manifest is theirs, `headed` adds."""
+    """Return the style of files by configuration and options; `headed` adds the manifest's header."""
     return House(
         templates=find_templates(configuration, settings),
         licence=licence_lines(configuration.licence or ""),
@@ -231,7 +231,7 @@ def find_house(configuration: Configuration, settings: Mapping[str, Any]) -> Hou
 
 
 def headed(house: House, configuration: Configuration, manifest: str) -> House:
-    """The same for the ops of a manifest, whose files name it unless the configuration forbids it."""
+    """Return the style for the ops of a manifest, named in the files' header unless the configuration forbids it."""
     return (
         house._replace(header=header_line(manifest)) if configuration.header else house
     )
@@ -240,7 +240,7 @@ def headed(house: House, configuration: Configuration, manifest: str) -> House:
 def find_templates(
     configuration: Configuration, settings: Mapping[str, Any]
 ) -> Templates:
-    """The templates that apply: those of the option, those of the configuration, then ours."""
+    """Return the templates in effect: the option's, the configuration's, then ours."""
     configured = configured_directories(configuration)
     missing = [
         position for position, path in enumerate(configured) if not path.is_dir()
@@ -253,13 +253,13 @@ def find_templates(
 
 
 def configured_directories(configuration: Configuration) -> tuple[Path, ...]:
-    """Where templates of the team are looked for, the first before the others; they need not be there yet."""
+    """Return the team's template directories, by priority; they may not exist yet."""
     root = Path(configuration.root)
     return tuple(root / item for item in configuration.template_dirs)
 
 
 def _missing(configuration: Configuration, position: int) -> ScaffoldError:
-    """That a configured directory is not there, where it is named."""
+    """Return the error for a missing template directory, at its place in the configuration."""
     said = find_sources(working_directory(), os.environ).said["template-dirs"]
     place = said.locate(("template-dirs", str(position)))
     message = f"'{configuration.template_dirs[position]}' is not a directory"
@@ -269,7 +269,7 @@ def _missing(configuration: Configuration, position: int) -> ScaffoldError:
 
 
 def find_formatter(configuration: Configuration, root: Path) -> Formatter:
-    """What formats the files of the project."""
+    """Return the formatter of the project's files."""
     if configuration.formatter == "black":
         return format_files
     from functools import partial

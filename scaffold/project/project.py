@@ -1,7 +1,7 @@
-"""A project as its files say: configuration, directories, manifests and records.
+"""A project read from its files: configuration, directories, manifests and records.
 
 In: the working directory, and manifests named on the command line. Out: a `Project`; nothing is rendered or written.
-Invariant: all that is wrong with what is read is raised together.
+Invariant: all problems of the files read are raised together.
 """
 
 import posixpath
@@ -25,23 +25,23 @@ NOTHING: Mapping[str, str] = {}
 
 
 class Project(NamedTuple):
-    """What a run over many ops knows before it renders any."""
+    """The data of a run over many ops, before any is rendered."""
 
     configuration: Configuration
     places: Places
     texts: dict[str, str]  # of the manifests, by path below the root
     listed: dict[str, Listed]
     records: dict[str, Record]
-    reads: dict[str, bytes | None]  # files that runs edit, as they were read
-    unwritten: Mapping[str, str] = NOTHING  # files that ops name and the run writes too
-    shared: Record | None = None  # of what the tests import
+    reads: dict[str, bytes | None]  # files edited by runs, as they were read
+    unwritten: Mapping[str, str] = NOTHING  # written by the same run, as ops
+    shared: Record | None = None  # of the module imported by tests
 
     @property
     def root(self) -> Path:
         return self.places.root
 
     def orphans(self) -> tuple[Record, ...]:
-        """Records of ops that no manifest lists any more; only of the manifests that were read."""
+        """Return records of ops missing from their manifests; only for manifests that were read or are gone."""
         return tuple(
             record
             for op, record in self.records.items()
@@ -53,7 +53,7 @@ class Project(NamedTuple):
         )
 
     def chosen(self, names: Sequence[str]) -> dict[str, Listed]:
-        """The ops of that name, or all; a name that no manifest lists is an error."""
+        """Return the named ops, or all; raise for a name missing from the manifests."""
         if not names:
             return self.listed
         problems = []
@@ -80,9 +80,9 @@ def open_project(
     may_lack: bool = False,
     template_dirs: Sequence[str] = (),
 ) -> Project:
-    """The project around the working directory; `settled` asks for one that keeps records.
+    """Open the project of the working directory; `settled` requires one with records.
 
-    `template_dirs` go before those of the configuration. Without any manifest there is nothing to do, unless `may_lack` says otherwise.
+    `template_dirs` override the configuration's. Raise without any manifest, unless it `may_lack` one.
     """
     configuration = configuration_here()
     if settled and not configuration.project:
@@ -115,18 +115,18 @@ def open_project(
 
 
 def exporting_path(places: Places) -> str:
-    """The `__init__.py` of the source directory."""
+    """Return the path of the source directory's `__init__.py`."""
     return posixpath.normpath(f"{places.directories.source}/__init__.py")
 
 
 def _exporting(places: Places, configuration: Configuration) -> dict[str, bytes | None]:
-    """The file that exports the ops, where there shall be one."""
+    """Return the present `__init__.py` by path if `exports` is on."""
     path = exporting_path(places)
     return {path: present(places.root, path)} if configuration.exports else {}
 
 
 def new_manifest(configuration: Configuration, op: str) -> str | None:
-    """The file that a new op goes into: the first that the configuration names, or one of its own; None if it does not tell."""
+    """Return the manifest for a new op: the first one configured without a wildcard, or one of its own; None if unclear."""
     plain = [path for path in configuration.manifest if not WILD & set(path)]
     if plain:
         return Path(plain[0]).as_posix()
@@ -134,7 +134,7 @@ def new_manifest(configuration: Configuration, op: str) -> str | None:
 
 
 def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
-    """The file named for the op, where one pattern alone says how it would be called: `ops/*.toml`."""
+    """Return the manifest named after the op, if the only pattern allows it: `ops/*.toml`."""
     if len(patterns) != 1:
         return None
     path = PurePath(patterns[0])
@@ -145,7 +145,7 @@ def _own_manifest(patterns: Sequence[str], op: str) -> str | None:
 
 
 def no_project() -> ScaffoldError:
-    """Said where a command needs the records of a project."""
+    """Return the error of a command without a project's records."""
     return ScaffoldError(
         "no pyproject.toml here or above has a [tool.scaffold]",
         hint="scaffold init adds it",
@@ -153,7 +153,7 @@ def no_project() -> ScaffoldError:
 
 
 def _configured(root: Path, configuration: Configuration) -> list[str]:
-    """The manifests that the configuration names; a name with a wildcard may find none."""
+    """Return the configured manifests; a wildcard may match none."""
     found: list[str] = []
     for pattern in configuration.manifest:
         if WILD & set(pattern):
@@ -164,7 +164,7 @@ def _configured(root: Path, configuration: Configuration) -> list[str]:
 
 
 def _named(root: Path, manifests: Iterable[str]) -> list[str]:
-    """The manifests that the user typed, counted from here."""
+    """Return the manifests typed by the user, relative to the root."""
     return list(dict.fromkeys(_below(root, Path.cwd() / name) for name in manifests))
 
 

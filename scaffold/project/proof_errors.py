@@ -1,8 +1,8 @@
-"""What a proof that failed tells the user: its place, what was wrong, what helps.
+"""Errors of failed proofs: the place, the problem and a hint.
 
-In: an op and the verdict on it. Out: an error, with the gradient that the user wrote beside the one that follows from the
-forward, and with what may have been meant by a name that PyTorch does not have.
-Invariant: a hint names options where options were given, and keys of the table where that was.
+In: an op and its verdict. Out: an error, with the stated gradient beside the derived one, and with suggestions
+for a name missing from PyTorch.
+Invariant: a hint names options for ops given by options, and keys for ops in a table.
 """
 
 import ast
@@ -41,25 +41,25 @@ OURS = "a derived gradient is wrong: please report it; {} states one of your own
 LIBRARY = (
     "style = library needs PyTorch 2.5 (torch.library's register_vmap): this is {}"
 )
-SAID = ("outputs", "samples")  # what the specification says beside the formulas
+SAID = ("outputs", "samples")  # keys beside the formulas
 _OPTION = re.compile(r"--(inputs|outputs|samples)\b")
 _GIVEN = re.compile(r"--(inputs|outputs|samples) (?=')")
 _REQUIRED = re.compile(r"--require ('[^']*')")
 
 
 class Subject(NamedTuple):
-    """The op that a verdict is about."""
+    """The op of a verdict."""
 
     spec: OpSpec
-    derived: frozenset[str]  # inputs whose gradients follow from the forward
-    locate: Locate  # of the keys that the user gave
-    inputs: str  # as they are stated, or as they were read off the forward
+    derived: frozenset[str]  # inputs with derived gradients
+    locate: Locate  # of the user's keys
+    inputs: str  # as stated, or as inferred from the forward
 
 
 def error_of(
     subject: Subject, verdict: Verdict, notes: tuple[str, ...] = ()
 ) -> ScaffoldError:
-    """Return what failed, at its place; as bad input where the shapes have to be declared."""
+    """Return the failure as an error at its place; as bad input if shapes have to be declared."""
     spec, failure = subject.spec, verdict.failure
     assert failure is not None
     words = f"{failure.subject}: {failure.words}; nothing was written"
@@ -77,12 +77,12 @@ def error_of(
 
 
 def _in_file(subject: Subject) -> bool:
-    """Whether the op stands in a manifest: there a hint names keys."""
+    """Return whether the op is in a manifest, so that hints name keys."""
     return subject.locate(("inputs",)).source.endswith(".toml")
 
 
 def _hint(subject: Subject, verdict: Verdict) -> str | None:
-    """What to write instead."""
+    """Return a hint on the fix, or None."""
     failure = verdict.failure
     assert failure is not None
     if subject.spec.is_library and verdict.torch.startswith("2.4."):
@@ -117,13 +117,13 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
 
 
 def test_shapes(verdict: Verdict) -> str:
-    """Shapes that the forward takes and what must be so of their sizes, as `test-shapes` has them: 'x[N, D]; D % 2 == 0'."""
+    """Return the accepted shapes and conditions in the form of `test-shapes`: 'x[N, D]; D % 2 == 0'."""
     entries = ", ".join(f"{name}[{dims}]" for name, dims in verdict.shapes.items())
     return "; ".join((entries, *verdict.conditions))
 
 
 def declared_shapes(verdict: Verdict, inputs: str, required: Iterable[str] = ()) -> str:
-    """Return options that declare the shapes that were found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`."""
+    """Return options to declare the shapes found: `--inputs 'x[N, D]' --require 'D % 2 == 0'`."""
     given = inputs or ", ".join(verdict.shapes)  # there may be a schema
     stated = f"--inputs '{with_dims(given, verdict.shapes)}'"
     conditions = dict.fromkeys((*required, *verdict.conditions))
@@ -135,7 +135,7 @@ def as_options(conditions: Iterable[str]) -> str:
 
 
 def untyped(spec: OpSpec) -> list[str]:
-    """The attributes of which the tests have no value but a bare object."""
+    """Return the attributes without a test value other than a bare object."""
     if spec.samples is not None:
         return []
     return [
@@ -146,7 +146,7 @@ def untyped(spec: OpSpec) -> list[str]:
 
 
 def _named(spec: OpSpec, failure: Failure) -> str | None:
-    """Of a formula that is right where all leading dims are equal: how to say that they are."""
+    """Return a hint to name leading dims, for a formula that fails only when they broadcast; None otherwise."""
     found = {
         f"grad_{item.name}": dim
         for item in spec.tensors
@@ -167,7 +167,7 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
 
 
 def _place(subject: Subject, failure: Failure) -> Location | None:
-    """Where what is wrong stands: the code that raised, a gradient's formula, the key of the outputs."""
+    """Return the place of the failure: the code that raised, a gradient's formula, the key of the outputs."""
     spec = subject.spec
     if failure.subject in SAID:
         return subject.locate((failure.subject,))
@@ -182,7 +182,7 @@ def _place(subject: Subject, failure: Failure) -> Location | None:
 
 
 def _formula(spec: OpSpec, subject: str) -> Formula | None:
-    """What the user wrote of a gradient; else what it is derived from, where that is another function than the forward."""
+    """Return the stated formula of a gradient; else the backward or the surrogate's forward, if any."""
     formula = {f"grad_{name}": one for name, one in spec.gradients}.get(subject)
     if formula is None and subject.startswith(("grad_", "backward")):
         return spec.backward or (spec.surrogate and spec.surrogate.forward)
@@ -190,7 +190,7 @@ def _formula(spec: OpSpec, subject: str) -> Formula | None:
 
 
 def _normal(code: str) -> str:
-    """A piece of Python as `ast` writes it; "" where it is none."""
+    """Return Python code as `ast` unparses it; "" if it is invalid."""
     try:
         return ast.unparse(ast.parse(code.removeprefix("return ")))
     except (SyntaxError, ValueError):
@@ -202,7 +202,7 @@ def _reads(code: str, node: ast.AST) -> bool:
 
 
 def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
-    """`written: ...` and `derived: ...` of a gradient such as `grad_weight`."""
+    """Return `written: ...` and `derived: ...` of a gradient as `grad_weight`."""
     name = subject.removeprefix("grad_")
     stated = {f"grad_{each}": formula for each, formula in spec.gradients}
     if subject not in stated and spec.backward is None:
@@ -217,7 +217,7 @@ def beside(spec: OpSpec, subject: str) -> tuple[str, ...]:
 
 
 def derived_lines(spec: OpSpec, name: str) -> tuple[str, ...]:
-    """The lines of the derived backward that lead to a gradient; for a surrogate, of the function whose derivative it takes."""
+    """Return the lines of the derived backward for a gradient; for a surrogate, derived from its own forward."""
     forward = spec.surrogate.forward if spec.surrogate else spec.forward
     alone = replace(
         spec,
@@ -255,14 +255,14 @@ LACKING = re.compile(
 
 
 class Misnamed(NamedTuple):
-    """Where the name stands, and a hint."""
+    """The place of a missing name, and a hint."""
 
     place: Location | None
     hint: str | None
 
 
 def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
-    """What can be said of an attribute that is not there; None if the words are about something else."""
+    """Return the place and a hint for a missing attribute or argument; None for other messages."""
     if lacking := LACKING.search(words):
         return Misnamed(None, f"give {lacking[1]}() what it takes: {lacking[2]}")
     found = MISSING.match(words)

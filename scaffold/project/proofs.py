@@ -1,9 +1,9 @@
-"""The proofs of ops: those whose Function changes are proven before a file is written; what their tests prove goes on record.
+"""Proofs of ops: a changed Function is proven before a file is written; passed tests are recorded as proofs.
 
-In: what is to be done about the ops, the plan as it will be carried out, how proofs are to be run; or which tests passed. Out: the
-`Proof` of each op that was proven or cannot be; an error that names every failure at its place.
-Invariant: where nothing is to be proven no process is started; what is on record as proven was run. A pass of its tests counts for the
-specification and the files that the run began with, where none of them is out of date and nobody took anything from the
+In: the work on the ops, the plan to be carried out, the settings of proofs; or the passed tests. Out: the
+`Proof` of each op proven or unprovable; an error naming every failure at its place.
+Invariant: without anything to prove no process is started; a recorded proof was run. Passed tests count for the
+specification and the files at the start of the run, if no file is out of date and nothing was removed from the
 generated tests.
 """
 
@@ -68,7 +68,7 @@ def prove_works(
     run: Run,
     console: Console,
 ) -> Proofs:
-    """Prove what is to be proven; VerificationError of all that fails."""
+    """Prove the ops that need it; raise VerificationError with all failures."""
     found: dict[str, Proof] = {}
     asked: dict[str, Provable] = {}
     notes = []
@@ -97,7 +97,7 @@ def prove_works(
 
 
 class _Codes(NamedTuple):
-    """Digests of the Function in the op's file, before the run and after it; "" where there is none to be read."""
+    """Digests of the Function in the op's file, before and after the run; "" if there is none."""
 
     before: str
     after: str
@@ -121,7 +121,7 @@ def _code(work: "Work", data: bytes | None) -> str:
 
 
 def _is_due(project: "Project", work: "Work", code: _Codes, every: bool) -> bool:
-    """Whether the op is new to the records, its Function will be another, or is to be proven for something else."""
+    """Return whether the op has no record, its Function changes, or its proof is of another specification."""
     record = work.op.record
     if record is None and project.configuration.project:
         return True
@@ -166,7 +166,7 @@ def _verdicts(
 
 
 def _error(project: "Project", name: str, verdict: "Verdict") -> ScaffoldError:
-    """What failed, at its place in the manifest."""
+    """Return the failure as an error, at its place in the manifest."""
     from scaffold.derive import derive
     from scaffold.project.proof_errors import Subject, error_of
     from scaffold.project.specification import specification
@@ -187,12 +187,12 @@ NOT_OURS = (
 )
 FITTED = "sizes of the tests as the forward wants them"
 USED = "tests use shapes found by running the forward; these options declare them: {}"
-TESTS = "tests"  # of a failure, where the op is right
-Again = Callable[[Mapping[str, Any]], Generated]  # with these keys as well
+TESTS = "tests"  # the subject of a failure in the tests, not the op
+Again = Callable[[Mapping[str, Any]], Generated]  # with these keys added
 
 
 def fitting(generated: Generated, values: Values, settings: Values) -> Again | None:
-    """How an op is generated that fits its forward better than options say; None where a file has its keys, or they say it."""
+    """Return a function to generate the op with more keys; None if the keys are in a file or already stated."""
     stated = "inputs" in values or generated.specified.inferred is not None
     if not stated or "spec" in settings or {"require", "test-shapes"} & values.keys():
         return None
@@ -207,10 +207,10 @@ def prove(
     *,
     tested: bool = True,
 ) -> Generated:
-    """Prove the op, and keep the notes for whoever started the run; of what is not `tested` a test that cannot pass is such a note.
+    """Prove the op and add notes for the user; if it is not `tested`, a failing test is a note, not an error.
 
-    Where its forward refuses the one shape that the tests give to what is undeclared, it is generated `again` with shapes that it
-    takes, for the tests alone: the op goes on taking any. So is one whose declared sizes depend on each other, with that condition.
+    If the forward refuses the tests' default shape, the op is generated `again` with shapes it accepts, for its
+    tests alone: the op still takes any shape. If declared sizes depend on each other, that condition is added likewise.
     """
     if proving.interpreter is None:
         return _noting(generated, UNPROVEN)
@@ -236,7 +236,7 @@ def prove(
 def _first_that_fits(
     generated: Generated, proving: Proving, again: Again | None
 ) -> tuple[Generated, Verdict, str]:
-    """Prove the op, fitted to its forward where that is needed; of an nn.Module's with fewer declared sizes where its forward refuses them."""
+    """Prove the op, with sizes found by a first run if needed; an nn.Module's op also with fewer declared sizes, if its forward refuses them."""
     known = generated.specified.inferred
     verdict, ran = _verdict(generated, proving)
     if again is None:
@@ -257,7 +257,7 @@ def _first_that_fits(
 def _with_sizes(
     generated: Generated, verdict: Verdict, ran: str, proving: Proving, again: Again
 ) -> tuple[Generated, Verdict, str]:
-    """Prove the op once more, where a proof has told which sizes its forward takes."""
+    """Prove the op again, if the first proof found the sizes its forward takes."""
     if not (verdict.shapes or verdict.conditions):
         return generated, verdict, ran
     generated = _fitted(generated, verdict, again)
@@ -265,7 +265,7 @@ def _with_sizes(
 
 
 def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
-    """Generate the op with these inputs, and with what is required of the sizes that they name."""
+    """Return `again` with these inputs, and the conditions on sizes named in them."""
     sizes = set(re.findall(r"\w+", inputs))
     kept = [text for text in require if set(re.findall(r"[A-Za-z_]\w*", text)) <= sizes]
 
@@ -277,7 +277,7 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
 
 
 def _whose(generated: Generated, verdict: Verdict) -> str:
-    """What the gradients were held against: of a surrogate, not the derivative."""
+    """Return the reference of the gradients; a surrogate is not compared with the derivative."""
     surrogate = generated.spec.surrogate
     if surrogate is not None and surrogate.forward is None:
         return (
@@ -290,7 +290,7 @@ def _whose(generated: Generated, verdict: Verdict) -> str:
 
 
 def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
-    """Generate the op with tests that its forward takes, and say with which."""
+    """Generate the op with tests its forward accepts, and note their sizes."""
     if not verdict.shapes:
         said = f"{FITTED}: {as_options(verdict.conditions)}"
         return _noting(again({"require": [*verdict.conditions]}), said)
@@ -300,7 +300,7 @@ def _fitted(generated: Generated, verdict: Verdict, again: Again) -> Generated:
 
 
 def _is_written(generated: Generated, ran: str) -> bool:
-    """Whether the code that ran is what is written, rather than what a template makes of it."""
+    """Return whether the proven code is the written one, unchanged by a template."""
     text = next(iter(generated.files.values()))
     names = generated.spec.definitions
     return function_digest(text, names) == ran
@@ -311,14 +311,14 @@ def _noting(generated: Generated, *notes: str) -> Generated:
 
 
 def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
-    """What the run found, and the digest of the code that ran."""
+    """Return the verdict and the digest of the code it is about."""
     asked = provable_of(generated.spec, generated.derivation, Proof("", ""))
     request = request_of(generated, asked.op, asked.checks)
     return proving.prove(generated.spec.name, request), asked.proof.function
 
 
 def request_of(generated: Generated, op: str, checks: str) -> Request:
-    """What is asked of an op, with what it imports."""
+    """Return the request to prove an op, with the modules it imports."""
     modules = tuple((item.module, item.text) for item in generated.companions)
     path = import_path(Path.cwd(), generated.root / generated.source)
     return Request(op, checks, path, modules)
@@ -338,15 +338,15 @@ TAKEN = "its generated tests were changed: put new ones beside them"
 
 
 class Begun(NamedTuple):
-    """An op as a run of its tests finds it."""
+    """An op at the start of its tests' run."""
 
-    maths: str  # digest of what a proof of it is about
+    maths: str  # digest of everything a proof of it depends on
     texts: Mapping[str, str]  # of its files, by role
-    objection: str  # why a pass would prove nothing
+    objection: str  # the reason a pass would prove nothing
 
 
 def begin(project: Project, stale: Mapping[str, bool]) -> dict[str, Begun]:
-    """The ops of a project before their tests run; of each op it is told whether its files are out of date."""
+    """Return the ops of a project before their tests run; `stale` says by op if files are out of date."""
     if not project.configuration.project:
         return {}  # it keeps no records
     return {
@@ -381,7 +381,7 @@ def _objection(project: Project, op: Op, stale: bool) -> str:
 
 
 def _objection_to_shared(project: Project) -> str:
-    """Why what the tests share, which asks the questions, is not what was generated; "" where it is."""
+    """Return why the shared test module is not as generated; "" if it is."""
     shared = survey_shared(project)
     kept = shared.record.kept(ROLE) if shared and shared.record else None
     if shared is None or kept is None:
@@ -391,7 +391,7 @@ def _objection_to_shared(project: Project) -> str:
 
 
 def _is_taken(kept: Kept, known: Standing) -> bool:
-    """Whether something of a generated file is not there any more, or says something else."""
+    """Return whether parts of a generated file were removed or changed."""
     if not known.edited:
         return False
     base = kept.written
@@ -401,7 +401,7 @@ def _is_taken(kept: Kept, known: Standing) -> bool:
 def record_passed(
     passed: Mapping[str, str], begun: Mapping[str, Begun]
 ) -> dict[str, str]:
-    """Record the ops that passed, each with its version of PyTorch; of each that is not proven now, why."""
+    """Record the passed ops with their PyTorch versions; return by op the reason for no proof."""
     meant = {name: torch for name, torch in passed.items() if name in begun}
     if not meant:
         return {}

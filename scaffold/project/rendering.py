@@ -1,8 +1,8 @@
-"""An op's files: from its specification to a derivation and texts, of one op or of many.
+"""Rendering of an op's files: from its specification to a derivation and texts, for one op or many.
 
-In: options and settings by key, or a `Project` and the ops whose files are wanted. Out: what was generated, with what is to be
-run to prove it; nothing is written.
-Invariant: the texts do not depend on how many processes there are; a problem of one op hides none of another's.
+In: options and settings by key, or a `Project` and its ops. Out: the generated files, with the texts
+to run as their proof; nothing is written.
+Invariant: the texts do not depend on the number of processes; a problem of one op hides none of another's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ Known = Mapping[str, tuple[Proof, ...]]  # of each op
 
 
 class Made(NamedTuple):
-    """What the specification of an op leads to."""
+    """The derivation and files of an op."""
 
     derivation: Derivation
     files: tuple[Wanted, ...]
@@ -63,7 +63,7 @@ class Made(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What is the same for every op of a run."""
+    """The settings shared by every op of a run."""
 
     configuration: Configuration
     places: Places
@@ -75,7 +75,7 @@ class Setting(NamedTuple):
 def make(
     spec: OpSpec, setting: Setting, locate: Locate, manifest: str | None = None
 ) -> Made:
-    """The derivation of an op and its files, which name the manifest that it goes into; the same for every command."""
+    """Derive an op and render its files, with the manifest in their header; the same for every command."""
     start_rendering()
     derivation = derive(spec)
     configuration, places = setting.configuration, setting.places
@@ -99,7 +99,7 @@ def make(
 
 
 def within_limits(house: House, render: Callable[[], Text]) -> Text:
-    """Call what renders; with a team's templates, in a process with limits of time and memory."""
+    """Call `render`; with a team's templates, in a process with limits of time and memory."""
     if not house.templates.layers:
         return render()
     from scaffold.verify.limits import LimitReached, limited
@@ -111,7 +111,7 @@ def within_limits(house: House, render: Callable[[], Text]) -> Text:
 
 
 def function_shown(spec: OpSpec, derivation: Derivation, places: Places) -> str:
-    """The formatted text of an op's Function alone."""
+    """Return the formatted text of an op's Function alone."""
     from scaffold.render.opfile import function_text
 
     length, house = places.directories.line_length, places.house
@@ -128,7 +128,7 @@ def _beyond_limits(house: House) -> ScaffoldError:
 
 
 def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
-    """Refuse an op whose file or whose import would be that of what the tests share."""
+    """Raise if the op's file or module is the shared test module."""
     shared, own = places.directories.op_testing, layout(spec.name, places.directories)
     if shared is None:
         return
@@ -140,26 +140,26 @@ def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
 
 
 def start_rendering() -> None:
-    """Let templates be compiled once and for all."""
-    from scaffold.render.compiled import CompiledTemplates  # which imports jinja2
+    """Keep compiled templates in a cache."""
+    from scaffold.render.compiled import CompiledTemplates  # this imports jinja2
 
     keep_compiled(CompiledTemplates(store))
 
 
-# --- One op, from options or from a table that is not written yet.
+# --- One op, from options or from an unwritten table.
 
 
 class Generated(NamedTuple):
-    """The texts of an op, and what to say of them."""
+    """The texts of an op, and notes on them."""
 
     specified: Specified
     derivation: Derivation
     written: tuple[Wanted, ...]
     notes: tuple[str, ...]
-    manifest: str | None = None  # that it goes into; None: into none, or not known yet
-    proof: Proof | None = None  # of the code, where it was run; of what, is said later
+    manifest: str | None = None  # the target manifest; None: none, or unknown yet
+    proof: Proof | None = None  # of the code run; its `spec` is added later
     companions: tuple[Companion, ...] = ()
-    proven: str = ""  # what a proof of this run ran, for people
+    proven: str = ""  # summary of the proof, for people
 
     @property
     def spec(self) -> OpSpec:
@@ -171,35 +171,35 @@ class Generated(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The op's directory below the root."""
+        """Return the op's directory below the root."""
         return self.specified.places.directories.source
 
     @property
     def files(self) -> dict[str, str]:
-        """The texts by their path below the root."""
+        """Return the texts by their path below the root."""
         return {item.path: item.text for item in self.written}
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is left for the user to write."""
+        """Return the parts left for the user to write."""
         return missing_of(self.spec, self.derivation)
 
     @property
     def derived(self) -> frozenset[str]:
-        """The inputs whose gradients follow from the forward."""
+        """Return the inputs with derived gradients."""
         return self.derivation.derived
 
 
 def generate(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Generated:
-    """The files of an op; `found` are problems that the caller knows of."""
+    """Render the files of an op from options; `found` are problems known to the caller."""
     asked = specified(name, values, settings, found)
     return _generated(asked, printed=bool(settings.get("stdout")))
 
 
 def generate_keys(said: Said, settings: Values, unwritten: Files) -> Generated:
-    """The files of an op of a table that stands in no file."""
+    """Render the files of an op from keys outside any file."""
     return _generated(specified_keys(said, settings, unwritten), printed=True)
 
 
@@ -209,7 +209,7 @@ def generate_table(
     settings: Values,
     companions: Callable[[Places], tuple[Companion, ...]],
 ) -> Generated:
-    """The files of an op that a table says which is not written yet, and what it names beside it."""
+    """Render the files of an op from an unwritten table, with its companion files."""
     specified, beside = specified_table(name, said, settings, companions)
     return _generated(specified)._replace(companions=beside)
 
@@ -231,7 +231,7 @@ def _generated(specified: Specified, printed: bool = False) -> Generated:
 
 
 def inferred_note(specified: Specified) -> tuple[str, ...]:
-    """What the forward was taken to say of the inputs, and of other keys that were left out."""
+    """Return notes on inputs and other keys inferred from the forward."""
     known = specified.inferred
     if known is None:
         return specified.completed
@@ -264,7 +264,7 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
 
 
 def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
-    """Return a note where the module's constructor takes another argument at some position than that of the file's class."""
+    """Return a note if the module's constructor takes its arguments in another order than the class in the file."""
     if spec.module is None:
         return []
     given = [item.partition(":")[0] for item in init_arguments(spec, spec.module)]
@@ -276,7 +276,7 @@ def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:
 
 
 def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ...]:
-    """That a policy which was asked for of this op changes nothing there."""
+    """Return a note if the requested policy `balanced` changes nothing for this op."""
     asked = specified.raw.get("save-policy") == "balanced" and derivation.derived
     if not asked or derivation.intermediates or derivation.once_differentiable:
         return ()
@@ -284,7 +284,7 @@ def _without_gain(specified: Specified, derivation: Derivation) -> tuple[str, ..
 
 
 def missing_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """What is left for the user to write."""
+    """Return the parts left for the user to write."""
     forward = ("forward",) if derivation.forward is None else ()
     named = (
         item.name for item in spec.differentiable if item.name in derivation.missing
@@ -293,7 +293,7 @@ def missing_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _unread(spec: OpSpec) -> list[str]:
-    """The inputs that no formula reads, though there is a forward."""
+    """Return the inputs no formula reads; empty without a forward."""
     if spec.forward is None:
         return []
     shown = spec.surrogate.forward if spec.surrogate else None
@@ -305,7 +305,7 @@ def _unread(spec: OpSpec) -> list[str]:
 
 
 def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """The inputs whose derived gradient is zeros; not where `detach` says that this is meant."""
+    """Return the inputs with a derived gradient of zeros; empty if the forward uses `detach`: then it is intended."""
     if spec.forward is None:
         return []
     parts = spec.forward.nodes()
@@ -317,7 +317,7 @@ def _flat(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """What was taken for granted, what was decided, what is left to write."""
+    """Return notes on assumptions, decisions and parts left to write."""
     missing = missing_of(spec, derivation)
     notes = []
     if spec.conventional:
@@ -340,7 +340,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Return a note where a function of the user's may get tensors of several dtypes under autocast."""
+    """Return a note if a function of the user's may get tensors of several dtypes under autocast."""
     if spec.forward is None or spec.amp or derivation.amp != "off":
         return []
     called = sorted(spec.foreign & spec.forward.names())
@@ -350,29 +350,29 @@ def _of_kernels_under_autocast(spec: OpSpec, derivation: Derivation) -> list[str
     return [f"{told}: --amp float32 casts them, off leaves them"]
 
 
-# --- Many ops, each from its table, spread over processes; and what is to be run to prove them.
+# --- Many ops, each from its table, spread over processes; and the texts of their proofs.
 
 
 class Provable(NamedTuple):
-    """What a proof of an op needs: the texts that are run, and what it would be a proof of."""
+    """The texts to run as an op's proof, and the proof they give."""
 
-    proof: Proof  # as it is recorded if the run succeeds, without the version of torch
+    proof: Proof  # as recorded if the run succeeds, without the version of torch
     op: str = ""
     checks: str = ""
-    whose: str | None = None  # what is said of code that runs beside PyTorch's
+    whose: str | None = None  # a note on foreign code run with it
 
 
 class Rendering(NamedTuple):
-    """What an op's table leads to."""
+    """The result of rendering an op's table."""
 
     op: str
     files: tuple[Wanted, ...] = ()
-    reads: tuple[tuple[str, str], ...] = ()  # files that its formulas name
+    reads: tuple[tuple[str, str], ...] = ()  # files named by its formulas
     notes: tuple[str, ...] = ()
     problems: tuple[ScaffoldError, ...] = ()
-    code: str = ""  # digest of the Function as it is rendered, where proofs matter
-    proof: Proof | None = None  # that is known, of this specification and code
-    provable: Provable | None = None  # where there is none
+    code: str = ""  # digest of the rendered Function, if proofs matter
+    proof: Proof | None = None  # known for this specification and code
+    provable: Provable | None = None  # if no proof is known
 
 
 def render_ops(
@@ -383,9 +383,9 @@ def render_ops(
     formatted: bool = True,
     known: Known | None = None,
 ) -> dict[str, Rendering]:
-    """Render the ops; all of their problems are raised together, one that several have once.
+    """Render the ops; raise all of their problems together, shared ones once.
 
-    With the proofs that are `known` comes what proves those that have none.
+    With `known` proofs, each rendering has its proof or the texts to make one.
     """
     if not ops:
         return {}
@@ -411,7 +411,7 @@ def render_ops(
     except LimitReached:
         raise _beyond_limits(house) from None
     problems = [problem for item in results.values() for problem in item.problems]
-    once = {str(problem): problem for problem in problems}  # a template's is every op's
+    once = {str(problem): problem for problem in problems}  # one for all ops
     raise_all(list(once.values()))
     return results
 
@@ -419,13 +419,13 @@ def render_ops(
 def maths_digest(
     entry: Entry, configuration: Configuration, read: Reader, root: Path
 ) -> str:
-    """The fingerprint of what a proof of the op is about, of files that were read."""
+    """Return the digest of everything a proof of the op depends on, including the files read."""
     meant = read.digests(root, meaning_digest)
     return proof_digest(entry, configuration, meant, meaning_digest)
 
 
 def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rendering:
-    """One op; runs in any process."""
+    """Render one op; runs in any process."""
     listed, known = item
     read = Reader(setting.unwritten)
     places, configuration = setting.places, setting.configuration
@@ -446,9 +446,9 @@ def _rendered(setting: Setting, item: tuple[Listed, tuple[Proof, ...]]) -> Rende
 def rendering_of(
     generated: Generated, project: "Project", known: tuple[Proof, ...] | None
 ) -> Rendering | None:
-    """What was generated of an op, as the project renders it from its table; None where that may be something else.
+    """Return a generated op as the project would render it from its table; None if that may differ.
 
-    With the proofs that are `known` comes what proves it, as from `render_ops`.
+    With `known` proofs, it has its proof or the texts to make one, as from `render_ops`.
     """
     specified, listed = generated.specified, project.listed[generated.spec.name]
     asked = (generated.manifest, specified.configuration)
@@ -466,7 +466,7 @@ def rendering_of(
 
 
 def _alike(one: Places, other: Places) -> bool:
-    """Whether files go to the same directories and look the same; which formatter it is follows from the configuration."""
+    """Return whether files go to the same directories with the same style; the configuration decides the formatter."""
     return one._replace(formatter=other.formatter) == other
 
 
@@ -477,7 +477,7 @@ def _with_proof(
     maths: str,
     known: tuple[Proof, ...],
 ) -> Rendering:
-    """The rendering with the proof of it that is known, or with what proves it."""
+    """Return the rendering with its known proof, or with the texts to make one."""
     code = function_digest(found.files[0].text, spec.definitions)
     held = (proof for proof in known if (proof.spec, proof.function) == (maths, code))
     proof = next(held, None)
@@ -488,7 +488,7 @@ def _with_proof(
 
 
 def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
-    """What is to be run; nothing where parts of the op are left to write."""
+    """Return the texts to prove an op; only a reason if parts of it are left to write."""
     from scaffold.render.verification import verification  # most runs prove nothing
 
     missing = missing_of(spec, derivation)

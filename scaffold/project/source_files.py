@@ -1,9 +1,9 @@
-"""The Python files that a command is pointed at: found and read in one place, and one function over all of them.
+"""The Python files named by a command's paths: found and read in one place, and a map over all of them.
 
-In: paths that a user typed, a function of a file. Out: files in a stable order, their texts as Python would read them; the
+In: paths typed by a user, a function of a file. Out: files in a stable order, their texts as Python would read them; the
 results in the order of the files.
-Invariant: what cannot be read is a `ScaffoldError` with the place; hidden directories and environments are not entered. The results
-do not depend on how many processes there are.
+Invariant: an unreadable file is a `ScaffoldError` with its place; hidden directories and environments are not entered. The results
+do not depend on the number of processes.
 """
 
 import io
@@ -22,7 +22,7 @@ SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 
 def find_sources(paths: Iterable[str]) -> tuple[str, ...]:
-    """Every Python file at or below the paths, once, as it is shown."""
+    """Return every Python file at or below the paths, once, as it is shown."""
     found: dict[str, None] = {}
     problems = []
     for path in paths:
@@ -54,7 +54,7 @@ def _below(directory: str) -> Iterator[str]:
 
 
 def read_source(path: str) -> str:
-    """The text of a file in the encoding that it declares, with plain line ends."""
+    """Return the text of a file in its declared encoding, with plain line ends."""
     try:
         data = read_bytes(path)
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -69,7 +69,7 @@ def read_source(path: str) -> str:
 
 
 def is_plain_utf8(path: str) -> bool:
-    """Whether a file can be written again as it is: UTF-8 without a mark, and of whole lines."""
+    """Return whether a file can be written back unchanged: UTF-8 without a byte order mark or lone carriage returns."""
     try:
         data = read_bytes(path)
         data.decode("utf-8")
@@ -83,17 +83,17 @@ Result = TypeVar("Result")
 
 
 class Tree(NamedTuple):
-    """The files of a run: all, those that can hold something, and what they define for each other."""
+    """The files of a run: all, the relevant ones, and the Functions they define."""
 
     paths: tuple[str, ...]
     relevant: tuple[str, ...]
     known: frozenset[str]
     unread: tuple[ScaffoldError, ...]
-    named: frozenset[str]  # files that the user named: they do not just lie in a tree
+    named: frozenset[str]  # files named by the user, not just found in a directory
 
 
 def look_through(paths: Sequence[str]) -> Tree:
-    """Find the files and those among them that are worth parsing: a file that was named is."""
+    """Find the files, and the ones worth parsing: each named file, and possible definitions of Functions."""
     found = find_sources(paths)
     named = frozenset(os.path.normpath(path) for path in paths).intersection(found)
     texts, unread = {}, []
@@ -117,7 +117,7 @@ def look_through(paths: Sequence[str]) -> Tree:
 def each(
     function: Callable[[str], Result], tree: Tree, console: Console
 ) -> list[Result]:
-    """The function of every relevant file."""
+    """Apply the function to every relevant file."""
     paths = tree.relevant
     count = processes_for(len(paths))
     results = []

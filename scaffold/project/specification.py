@@ -1,7 +1,7 @@
-"""An op's specification, from options, a table of TOML and the configuration.
+"""An op's specification, from options, a TOML table and the configuration.
 
-In: options and settings by key, or a table. Out: a `Specified`, with the place where each value of it begins.
-Invariant: what an option says and what the same key of a file says mean the same; all that is wrong with what the user gave is
+In: options and settings by key, or a table. Out: a `Specified`, with the place of each value.
+Invariant: an option and the same key of a file mean the same; all problems of the user's input are
 raised together.
 """
 
@@ -32,7 +32,7 @@ from scaffold.spec.toml import Entry, read_ops
 if TYPE_CHECKING:
     from scaffold.project.inferred_inputs import Inferred
 
-# Of the keys: tables are given as NAME=TEXT, several times; lists of names with commas between them; formulas may name a file.
+# Kinds of keys: tables are given as NAME=TEXT, several times; lists of names with commas between them; formulas may name a file.
 TABLES = frozenset(key for key, row in KEYS.items() if row.kind is TABLE)
 NAME_LISTS = frozenset(key for key, row in KEYS.items() if row.kind is NAMES)
 FORMULAS = frozenset(key for key, row in KEYS.items() if row.formula)
@@ -41,14 +41,14 @@ SWITCHES = {"true": True, "false": False}
 
 @dataclass(slots=True)
 class Given:
-    """What the options say: values, where each begins, and what could not be read."""
+    """The values of options, their places, and problems."""
 
     raw: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, Location] = field(default_factory=dict)
     problems: list[ScaffoldError] = field(default_factory=list)
 
     def locate(self, path: KeyPath, *, key: bool = False) -> Location:
-        """Where a value or key is: the option that gave it, or the nearest one around it."""
+        """Return the place of a value or key: its option, or the nearest one around it."""
         if path == ("name",):
             return Location("NAME")
         if key and path[0] in TABLES and len(path) > 1:
@@ -60,7 +60,7 @@ class Given:
 
 
 def read_options(values: Mapping[str, Any]) -> Given:
-    """The mapping that a file would hold, with the place of every value in it."""
+    """Return the options as a file's table would hold them, with the place of every value."""
     given = Given()
     for key, value in values.items():
         given.places[(key,)] = Location(f"--{key}")
@@ -73,7 +73,7 @@ def read_options(values: Mapping[str, Any]) -> Given:
 
 
 def _plain(value: Any) -> Any:
-    """A value with one kind of newline, as files are read."""
+    """Return a value with one kind of newline, as files are read."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
@@ -92,7 +92,7 @@ def _as_given(key: str, value: Any, given: Given) -> Any:
 
 
 def _names(key: str, value: list[str], given: Given) -> list[str]:
-    """Names given in several options or with commas between them."""
+    """Read names given in several options or separated by commas."""
     names: list[str] = []
     for text in value:
         column = 0
@@ -107,7 +107,7 @@ def _names(key: str, value: list[str], given: Given) -> list[str]:
 
 
 def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
-    """`weight=grad_output.t() @ input`, one entry an option."""
+    """Read a table from options, one entry each: `weight=grad_output.t() @ input`."""
     table: dict[str, str] = {}
     for text in value:
         name, equals, formula = text.partition("=")
@@ -115,7 +115,7 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
         mapped = re.fullmatch(r"\s*(\w+)\s*:\s*(.+)", text, re.DOTALL)
         sole = key == "grad" and text.strip() and not mapped
         if sole and not _names_an_input(name, equals):
-            name, formula = "", text  # of the one input that has a gradient
+            name, formula = "", text  # of the only differentiable input
         elif mapped or not equals or not name:
             meant = f"{mapped[1]}={mapped[2]}" if mapped else "NAME=..."
             hint = f"write: --{key} '{meant}'"
@@ -132,12 +132,12 @@ def _table(key: str, value: list[str], given: Given) -> dict[str, str]:
 
 
 def _names_an_input(name: str, equals: str) -> bool:
-    """Whether what stands before the first '=' may be a name: not in `grad_output * (x <= 1)`."""
+    """Return whether the text before the first '=' may be a name: not in `grad_output * (x <= 1)`."""
     return bool(equals) and re.fullmatch(r"[\w.*]*", name) is not None
 
 
 def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
-    """`eps=1e-6, atol=1e-4`: numbers by keyword of gradcheck."""
+    """Read `eps=1e-6, atol=1e-4` as numbers by keyword of gradcheck."""
     table: dict[str, float | bool] = {}
     column = 0
     for part in value.split(","):
@@ -157,13 +157,13 @@ def _tolerance(key: str, value: str, given: Given) -> dict[str, float | bool]:
 
 
 def _place(key: str, text: str, offset: int) -> Location:
-    """Where a character of an option's value stands."""
+    """Return the place of a character in an option's value."""
     *above, before = re.split(r"\r\n|\r|\n", text[:offset])
     return Location(f"--{key}").shifted(len(above), len(before))
 
 
 def _number(text: str) -> float | bool | None:
-    """The number that a file would hold for the same text, None where it is none."""
+    """Return the number or switch a file would hold for the text; None if it is neither."""
     if text.lower() in SWITCHES:
         return SWITCHES[text.lower()]
     if re.fullmatch(r"[+-]?[0-9]{1,300}", text):
@@ -174,7 +174,7 @@ def _number(text: str) -> float | bool | None:
 
 
 def _state_surrogate(given: Given) -> None:
-    """`--surrogate-forward TEXT` is the file's `surrogate = TEXT`."""
+    """Move `--surrogate-forward TEXT` to the key `surrogate`, as in a file."""
     stated = given.raw.pop("surrogate-forward", None)
     if stated is None:
         return
@@ -188,9 +188,9 @@ def _state_surrogate(given: Given) -> None:
 
 
 class Merged:
-    """A file's op with the options over it: a table's entries one by one, any other key whole.
+    """A file's op overridden by options: a table's entries one by one, any other key whole.
 
-    Files that the op names are counted from its own file, which stands in `directory`.
+    Files named by the op are relative to its own file, in `directory`.
     """
 
     def __init__(self, entry: Entry, given: Given, directory: Path) -> None:
@@ -204,7 +204,7 @@ class Merged:
             self.raw[key] = self.raw[key] | value if both else value
 
     def locate(self, path: KeyPath, *, key: bool = False) -> Location:
-        """The place in the option if it stated the value, else in the file."""
+        """Return the option's place if an option gave the value, else the place in the file."""
         value: Any = self._given.raw
         for part in path:
             if isinstance(value, list):
@@ -216,7 +216,7 @@ class Merged:
 
 
 def _from(directory: Path, value: Any) -> Any:
-    """A formula that names a file, seen from the working directory rather than from `directory`."""
+    """Return a formula with a file relative to the working directory instead of `directory`."""
     if isinstance(value, dict):
         return {key: _from(directory, item) for key, item in value.items()}
     if not isinstance(value, str) or not value.lstrip().startswith("@"):
@@ -230,10 +230,10 @@ Values = dict[str, Any]  # options or settings of a run, by key
 
 
 class Reader:
-    """Reads the files that formulas name, and remembers them."""
+    """A reader of files named by formulas, recording them."""
 
     def __init__(self, unwritten: Files = MappingProxyType({})) -> None:
-        self._unwritten = unwritten  # texts by absolute path: the run writes them too
+        self._unwritten = unwritten  # texts by absolute path, written by the same run
         self._texts: dict[str, str] = {}
 
     def __call__(self, path: str) -> str:
@@ -244,13 +244,13 @@ class Reader:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that were read, as they were named."""
+        """Return the files read, as they were named."""
         return tuple(self._texts)
 
     def digests(
         self, root: Path, digest: Callable[[str], str] = text_digest
     ) -> tuple[tuple[str, str], ...]:
-        """The files by their path below a root, and what stands in them."""
+        """Return the files by their path below a root, with digests."""
         found = {
             Path(os.path.relpath(path, root)).as_posix(): digest(text)
             for path, text in self._texts.items()
@@ -259,30 +259,30 @@ class Reader:
 
 
 class Specified(NamedTuple):
-    """An op as options, files and configuration say it, and where it goes."""
+    """An op specified by options, files and configuration, and its places."""
 
     spec: OpSpec
     places: Places
-    raw: Mapping[str, Any]  # its keys, as a file beside us would hold them
+    raw: Mapping[str, Any]  # its keys, with files relative to the working directory
     configuration: Configuration
-    typed: str  # its name: RMSNorm says how classes call it
+    typed: str  # its name as typed: RMSNorm also names its classes
     locate: Locate
-    reads: Reader  # of the files that its formulas name
+    reads: Reader  # of the files named by its formulas
     joins: bool  # it becomes part of the project
-    inferred: "Inferred | None" = None  # its inputs, where the forward tells them
-    completed: tuple[str, ...] = ()  # what is said of other keys that were left out
+    inferred: "Inferred | None" = None  # its inputs, if inferred from the forward
+    completed: tuple[str, ...] = ()  # notes on other inferred keys
 
 
 class Companion(NamedTuple):
-    """A file that formulas of an op name, and that is written together with the op."""
+    """A file named by an op's formulas and written together with the op."""
 
     path: str  # below the root
-    module: str  # by which the op imports it
+    module: str  # the op imports it by this name
     text: str
 
 
 class Said(NamedTuple):
-    """What is said of an op, where, and what it is called there."""
+    """An op's name, keys and their places."""
 
     name: str
     raw: Mapping[str, Any]
@@ -292,7 +292,7 @@ class Said(NamedTuple):
 def specified(
     name: str, values: Values, settings: Values, found: list[ScaffoldError]
 ) -> Specified:
-    """The op that the options and the configuration say, and where it goes."""
+    """Specify an op from options and the configuration; raise all problems."""
     given = read_options(values)
     problems = Problems(given.locate)
     for problem in (*found, *given.problems):
@@ -306,7 +306,7 @@ def specified(
 
 
 def specified_keys(said: Said, settings: Values, unwritten: Files) -> Specified:
-    """The op of a table that stands in no file; texts of files that it names may be `unwritten`, by absolute path."""
+    """Specify an op from keys outside any file; `unwritten` texts by absolute path stand for files."""
     problems = Problems(said.locate)
     return _specified(lambda *_: said, settings, Reader(unwritten), problems)
 
@@ -317,13 +317,13 @@ def _specified(
     read: Reader,
     problems: Problems,
 ) -> Specified:
-    working_directory()  # without one there is nothing else to say
+    working_directory()  # without one nothing else can be checked
     known = problems.attempt(configuration_here) or Configuration()
     where = problems.attempt(lambda: find_places(known, settings))
     package = where.directories.package if where is not None else None
     said = problems.attempt(lambda: say(known, package is not None))
     inferred, bare = None, tuple[str, ...]()
-    if said is not None and "spec" not in settings:  # a file says all that it means
+    if said is not None and "spec" not in settings:  # a file is complete
         said, bare = _of_stated_names(said, read)
         before = len(problems)
         inferred = problems.attempt(partial(_inferred, said, read))
@@ -356,7 +356,7 @@ def _attempted(
     package: str | None,
     inferred: "Inferred",
 ) -> OpSpec | None:
-    """The op with these inputs, if it can be one."""
+    """Return the op with these inputs; None if it cannot be built."""
     raw = inferred.added_to(said.raw)
     try:
         return build(said.name, raw, said.locate, known, read, package)
@@ -367,7 +367,7 @@ def _attempted(
 def _built(
     said: Said, known: Configuration, read: Reader, package: str | None, *, whole: bool
 ) -> tuple[OpSpec, Completed]:
-    """The op, with what was left out of its keys unless they are the whole of it."""
+    """Build the op, with keys inferred from its forward unless the keys are complete."""
 
     def built(raw: Mapping[str, Any]) -> OpSpec:
         return build(said.name, raw, said.locate, known, read, package)
@@ -383,7 +383,7 @@ def _built(
 
 
 def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
-    """What is said, with inputs that are bare names as their use proves them to be, and notes of it."""
+    """Return the keys with types added to bare names of inputs where uses prove them, and notes."""
     if not {"inputs", "forward"} <= said.raw.keys():
         return said, ()
     from scaffold.project.inferred_inputs import of_stated_names
@@ -396,7 +396,7 @@ def _of_stated_names(said: Said, read: Reader) -> tuple[Said, tuple[str, ...]]:
 
 
 def _inferred(said: Said, read: Reader) -> "Inferred | None":
-    """The inputs that are left to the forward to tell; of stated ones what the nn.Module of a file says of them."""
+    """Infer missing inputs from the forward; for stated ones, find the parts owned by an nn.Module of a file."""
     if "schema" in said.raw or "forward" not in said.raw:
         return None
     if "inputs" in said.raw:
@@ -411,7 +411,7 @@ def _inferred(said: Said, read: Reader) -> "Inferred | None":
 
 
 def _joins(configuration: Configuration, settings: Values) -> bool:
-    """Whether the op becomes part of the project: it goes where the configuration says."""
+    """Return whether the op becomes part of the project, in the configured directories."""
     return configuration.project and not {"out-dir", "test-dir"} & settings.keys()
 
 
@@ -421,7 +421,7 @@ def specified_table(
     settings: Values,
     companions: Callable[[Places], tuple[Companion, ...]],
 ) -> tuple[Specified, tuple[Companion, ...]]:
-    """The op of a table that is not written yet, and the files that it names, which are not either."""
+    """Specify an op from an unwritten table, with its unwritten companion files."""
     known = configuration_here()
     where = find_places(known, settings)
     beside = companions(where)
@@ -437,7 +437,7 @@ def specified_table(
 def _said(
     name: str, given: Given, settings: Values, known: Configuration, packaged: bool
 ) -> Said:
-    """The keys from a file, which options override; where none says a thing, from the project's manifest."""
+    """Return the keys: a file's overridden by options, or options alone; without either, from the manifest."""
     path = settings.get("spec")
     stated: Given | Merged = given
     if path is not None:
@@ -453,7 +453,7 @@ def _said(
 
 
 def _unsaid(name: str, known: Configuration) -> ScaffoldError:
-    """That nothing says what an op is."""
+    """Return the error for an op without any keys."""
     lists = "; or see: scaffold list" if known.project else ""
     message = f"nothing says what '{name}' is"
     close = ""
@@ -472,24 +472,24 @@ def _unsaid(name: str, known: Configuration) -> ScaffoldError:
 
 
 def _listed(name: str, known: Configuration, packaged: bool) -> Listed | None:
-    """The op of that name that a manifest of the project holds."""
+    """Return the op of that name in the project's manifests; None if it is not listed."""
     try:
         op = op_names(name, Location("NAME"), packaged, known.names)[0]
-    except ScaffoldError:  # whoever builds the op says so
+    except ScaffoldError:  # reported when the op is built
         return None
-    from scaffold.project.project import open_project  # where there is a project
+    from scaffold.project.project import open_project  # only needed for a project
 
     return open_project(may_lack=True).listed.get(op)
 
 
 def from_manifest(listed: Listed) -> Merged:
-    """What a manifest says of an op, as seen from here."""
+    """Return a manifest's keys of an op, with files relative to the working directory."""
     shown = listed.entry.locate((), key=True).source
     return Merged(listed.entry, Given(), Path(shown).parent)
 
 
 def _entry(path: str, name: str) -> Entry:
-    """The op of that name in a TOML file."""
+    """Return the op of that name in a TOML file; raise if it is missing."""
     try:
         text = read_text(path, "utf-8-sig")
     except (OSError, ValueError) as error:
@@ -513,7 +513,7 @@ def specification(
     places: Places,
     read: Callable[[str], str] = read_text,
 ) -> OpSpec:
-    """The op that a table of a manifest describes."""
+    """Return the op of a manifest's table."""
     manifest = Path(from_here(places.root, listed.manifest))
     merged = Merged(listed.entry, Given(), manifest.parent)
     name, package = listed.entry.name, places.directories.package

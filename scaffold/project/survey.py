@@ -1,7 +1,7 @@
-"""Which ops of a project are out of date: what changed since their records, what became of their files, whether a proof still holds.
+"""Status of a project's ops: changes since their records, the state of their files, and the validity of proofs.
 
-In: a `Project` and the names that are meant. Out: an `Op` each; nothing is rendered, no code of an op runs.
-Invariant: where nothing changed, rendering would give what was written last, so it need not be done.
+In: a `Project` and names of ops. Out: an `Op` each; nothing is rendered, no code of an op runs.
+Invariant: an op without changes would be rendered as it was last written, so rendering is skipped.
 """
 
 import os
@@ -43,26 +43,26 @@ OTHER_CODE = "its Function is not the one that was proven"
 
 
 class Proven(NamedTuple):
-    """Whether what stands in the op's file was proven; if not, why."""
+    """Status of the proof of an op's file, and the reason if it is not proven."""
 
     status: Literal["proven", "unproven", "unprovable"]
     reason: str = ""
 
 
 class Op(NamedTuple):
-    """An op of the manifest, or the module that all tests share, and how it stands to its record."""
+    """An op of the manifest, or the shared test module, compared with its record."""
 
     listed: Listed
     record: Record | None
-    origin: Origin  # what its files would follow from now
-    standings: dict[str, Standing]  # of the files of the record, by path
-    changed: tuple[str, ...]  # since its record; nothing where there is none
-    maths: str  # digest of what a proof of it is about
+    origin: Origin  # the sources its files would be rendered from now
+    standings: dict[str, Standing]  # of the recorded files, by path
+    changed: tuple[str, ...]  # since its record; empty without one
+    maths: str  # digest of everything a proof of it depends on
     names: tuple[str, ...]  # of its wrapper and its Function
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to render: nothing changed, and every file is there and wanted, its record whole."""
+        """Return whether rendering is unnecessary: nothing changed, every file is present and wanted, the record complete."""
         if self.record is None or self.changed:
             return False
         there = all(
@@ -73,12 +73,12 @@ class Op(NamedTuple):
 
     @property
     def upgrade(self) -> str:
-        """The command that merges what is new into its files."""
+        """Return the command to merge new text into its files."""
         name = self.listed.name
         return "scaffold upgrade" if name == SHARED else f"scaffold upgrade {name}"
 
     def proven(self, root: Path) -> Proven:
-        """Whether the proof on record is of this specification, and of the code that stands in the file."""
+        """Return the proof's status: it counts for the present specification and the code in the file."""
         proof = self.record.proof if self.record else None
         if proof is None:
             return Proven("unproven", NONE_ON_RECORD)
@@ -89,7 +89,7 @@ class Op(NamedTuple):
         return Proven("unprovable", proof.lacks) if proof.lacks else Proven("proven")
 
     def _stands(self, root: Path) -> bool:
-        """Whether the code that was proven is that of the file, which is parsed only where its text is another."""
+        """Return whether the proven code is still in the file, which is parsed only if its text differs."""
         kept = self.record.kept("op") if self.record else None
         if self.record is None or self.record.proof is None or kept is None:
             return False
@@ -102,19 +102,19 @@ class Op(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is to be done about the files of an op."""
+    """The work on an op's files."""
 
     op: Op
     prospects: tuple[Prospect, ...]
     reads: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
-    code: str = ""  # digest of the Function as it is rendered, where proofs matter
-    proof: Proof | None = None  # of that, where it is known
-    provable: "Provable | None" = None  # what proves it, where it is not
+    code: str = ""  # digest of the rendered Function, if proofs matter
+    proof: Proof | None = None  # of that code, if known
+    provable: "Provable | None" = None  # to make a proof, if none is known
 
 
 def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
-    """How the ops stand; all of them where none is named."""
+    """Survey the named ops, or all."""
     directories = project.places.directories._replace(line_length=0)
     configurations = {
         path: configuration_digest(project.configuration, directories, path)
@@ -148,13 +148,13 @@ def survey(project: Project, names: Sequence[str] = ()) -> tuple[Op, ...]:
 
 
 def _cache() -> Path:
-    """Where what is only a matter of time is kept."""
+    """Return the directory of the cache, which only saves time."""
     place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(place, "scaffold")
 
 
 class _Digests:
-    """Digests of files that formulas name, by that function; each is read once."""
+    """Digests of files named by formulas, each read once."""
 
     def __init__(
         self, project: Project, digest: Callable[[str], str] = text_digest
@@ -163,7 +163,7 @@ class _Digests:
         self._known: dict[str, str] = {}
 
     def again(self, reads: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The same files as they are now."""
+        """Return the same files with their present digests."""
         return tuple((path, self._digest(path)) for path, _ in reads)
 
     def _digest(self, path: str) -> str:
@@ -172,5 +172,5 @@ class _Digests:
                 text = read_text(self._root / path)
                 self._known[path] = self._of(text)
             except (OSError, ValueError):
-                self._known[path] = ""  # it is gone: that is a change
+                self._known[path] = ""  # a missing file is a change
         return self._known[path]

@@ -1,6 +1,6 @@
-"""From a manifest to files: what is out of date is rendered, settled and written, with the record of it, or none of it.
+"""Update of files from a manifest: outdated ops are rendered, settled and written with their records, all or nothing.
 
-In: a `Project`, how its ops stand, and the policy of `--on-conflict`. Out: an `Outcome`.
+In: a `Project`, the status of its ops, and the policy of `--on-conflict`. Out: an `Outcome`.
 Invariant: files, records and bases are one plan; a look and a write of the same ops give the same verbs.
 """
 
@@ -47,17 +47,17 @@ MADE: Mapping[str, "Rendering"] = {}
 
 
 class Outcome(NamedTuple):
-    """What a run did, or would do, with each file; records are not listed."""
+    """The result of a run, or of a look, for each file; records are not listed."""
 
     settled: Settled
-    verbs: dict[str, str]  # of each op, the weightiest of its files
+    verbs: dict[str, str]  # by op, the weightiest of its files
     files: int
     notes: tuple[str, ...] = ()
-    left: tuple[ScaffoldError, ...] = ()  # why ops were left as they are
+    left: tuple[ScaffoldError, ...] = ()  # why ops were left unchanged
 
     @property
     def counts(self) -> str:
-        """How many ops have which verb: `2 created, 98 identical`."""
+        """Return the number of ops by verb: `2 created, 98 identical`."""
         counted = Counter(self.verbs.values())
         return ", ".join(
             f"{counted[verb]} {told}" for verb, told in TOLD.items() if counted[verb]
@@ -65,12 +65,12 @@ class Outcome(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a user wants of a run."""
+    """A user's request for a run."""
 
     policy: Policy
     write: bool
-    prune: bool = True  # remove files that an op has no more
-    leave: bool = False  # ops that were edited and are out of date
+    prune: bool = True  # remove files no longer part of an op
+    leave: bool = False  # leave ops that were edited and are out of date
     run: Run | None = None  # of proofs; None: without
     template_dirs: tuple[str, ...] = ()
 
@@ -82,7 +82,7 @@ def bring_up_to_date(
     manifests: tuple[str, ...] = (),
     ops: tuple[str, ...] = (),
 ) -> Outcome:
-    """What becomes of the files of the ops, or of all ops of the manifests."""
+    """Update the files of the ops, or of all ops of the manifests; without `write`, only look."""
     project = _project(asked, manifests)
     undone = recover(project.root) if asked.write else ()
     if undone:
@@ -117,7 +117,7 @@ def _project(asked: Asked, manifests: tuple[str, ...]) -> Project:
 
 
 def _uncommitted(project: Project, ops: tuple[Op, ...]) -> tuple[str, ...]:
-    """A note on edited files that a merge may change and that git could not bring back."""
+    """Return a note on uncommitted edited files: a merge may change them, and git could not restore them."""
     paths = [
         path
         for op in ops
@@ -141,7 +141,7 @@ def weigh(
     console: Console = SILENT,
     rendered: Mapping[str, "Rendering"] = MADE,
 ) -> tuple[Work, ...]:
-    """Render what is not settled nor `rendered` already, and see what that calls for; to prove every op is to render those without a proof."""
+    """Render the ops that are not settled or already `rendered`, and return the work on them; a run of all proofs renders each unproven op."""
     open_ = [op for op in ops if _is_open(project, op, run)]
     if not open_:
         return ()
@@ -160,7 +160,7 @@ def weigh(
 
 
 def _is_open(project: Project, op: Op, run: Run | None) -> bool:
-    """Whether an op is to be rendered: it is not settled, its record is of an earlier version, or it is to be proven."""
+    """Return whether an op has to be rendered: it is not settled, its record is of an earlier version, or it is to be proven."""
     if not op.settled or op.record is not None and op.record.former:
         return True
     every = run is not None and run.every
@@ -181,10 +181,10 @@ def carry_out(
     rendered: Mapping[str, "Rendering"] = MADE,
     adding: bool = False,
 ) -> Outcome:
-    """Bring the files of the ops up to date, and what their tests share; `prune` removes those that an op has no more.
+    """Update the files of the ops and the shared test module; `prune` removes files no longer part of an op.
 
-    What changes a Function is proven first, unless there is no `run` of proofs. With `leave` an op that was edited and is out of
-    date stays as it is, all of its files; in `adding` an op what the tests share does, if it was edited. `manifests` are written too, in the same step.
+    A changed Function is proven first, unless `run` is None. With `leave`, all files of an op that was edited and is out of
+    date stay as they are; when `adding` an op, an edited shared module does. `manifests` are written in the same step.
     """
     of_ops = weigh(project, ops, run, console, rendered)
     shared = shared_works(project, leave_edited=adding)
@@ -199,10 +199,10 @@ def carry_out(
     settled = _settled(project.root, works, planned, policy, write, console)
     proofs = Proofs({})
     if not settled.problems:
-        rehearse(settled.plan)  # what cannot be written need not be proven
+        rehearse(settled.plan)  # an unwritable plan need not be proven
         proven = [work for work in works if work.op in ops]
         if run is not None and proven:
-            from scaffold.project.proofs import prove_works  # which has the engine
+            from scaffold.project.proofs import prove_works  # this imports the engine
 
             proofs = prove_works(project, proven, settled.plan, run, console)
         whole = _with_records(project, works, settled.plan, proofs)
@@ -218,7 +218,7 @@ def carry_out(
 def _left(
     root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]
 ) -> dict[str, list[ScaffoldError]]:
-    """The ops that a run does not touch, since somebody edited them and they are out of date, and why."""
+    """Return the ops left alone because they were edited and are out of date, with the reasons."""
     left: dict[str, list[ScaffoldError]] = {}
 
     def leave(op: Op, path: str, what: str, hint: str) -> None:
@@ -249,19 +249,19 @@ def _settled(
     write: bool,
     console: Console,
 ) -> Settled:
-    """What becomes of the plan; where nobody is to be asked, why it stops."""
+    """Return the settled plan; if nobody can be asked, with the reason it stops."""
     settled = Settled(planned, written=False)
     if not write and planned.conflicts and policy in ("ask", "abort"):
         return settled._replace(obstacle=_refusal(root, works))
     try:
         return Settled(without_conflicts(planned, policy, console), write)
     except ConflictError as error:
-        cannot = policy == "merge"  # says itself why
+        cannot = policy == "merge"  # the error says why
         return settled._replace(refusal=error if cannot else _refusal(root, works))
 
 
 def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
-    """How many files the ops have, and what tests share where it is touched."""
+    """Return the number of files of the ops, and of the shared module if it changes."""
     rendered = {work.op.listed.name for work in works}
     files = sum(len(op.standings) for op in ops if op.listed.name not in rendered)
     touched = (
@@ -276,7 +276,7 @@ def _count(ops: tuple[Op, ...], works: tuple[Work, ...]) -> int:
 def _exports(
     project: Project, works: tuple[Work, ...], left: Collection[str]
 ) -> dict[str, str]:
-    """What exports the ops, if that is asked for and is not as it should be; of those that are `left` it says what it says."""
+    """Return the outdated `__init__.py` if `exports` is on; the exports of ops in `left` stay as they are."""
     if not project.configuration.exports:
         return {}
     from scaffold.project.exports import exports_of, names_lost
@@ -295,7 +295,7 @@ def _exports(
 
 
 def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> None:
-    """Refuse to touch a file in which a conflict is still to be resolved; of `ops`, also one that would be left alone."""
+    """Raise for files with unresolved conflict markers that are touched, or belong to `ops`."""
     touched = {
         item.kept.path: item.standing
         for work in works
@@ -324,7 +324,7 @@ def _planned(
     prune: bool,
     manifests: Mapping[str, str],
 ) -> Plan:
-    """What is to be written and removed, and what may be written over without a question."""
+    """Return the plan of writes and removals, with the files it may overwrite without asking."""
     files: dict[str, str | None] = {}
     ours = set(manifests)
     bases: dict[str, str] = {}
@@ -358,7 +358,7 @@ def _base(item: Prospect) -> str | None:
 
 
 def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> str:
-    """The text of an edited file that goes to another path: the edits go with it."""
+    """Return the text of an edited file at its new path: the edits are merged into it, or ConflictError is raised."""
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(item), item.standing.text
     if policy != "merge" or base is None or mine is None:
@@ -369,7 +369,7 @@ def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> st
 
 
 def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
-    """Every file that stands in the way, and what to do about it."""
+    """Return an error for every file in the way, with hints."""
     problems = []
     for work in works:
         for item in work.prospects:
@@ -416,7 +416,7 @@ def _verbs(
     for work in works:
         name = work.op.listed.name
         if name not in found:
-            continue  # what tests share is no op
+            continue  # the shared test module
         verbs: list[str] = [
             of_path.get(item.path, "identical") for item in work.prospects
         ]
@@ -427,7 +427,7 @@ def _verbs(
 def _with_records(
     project: Project, works: tuple[Work, ...], resolved: Plan, proofs: Proofs
 ) -> Plan:
-    """The same plan, and the records of what it does."""
+    """Return the same plan, with the records of its changes."""
     if not project.configuration.project:
         return resolved
     done = {
@@ -451,5 +451,5 @@ def _with_records(
 
 
 def with_state(planned: Plan, state: Plan) -> Plan:
-    """One plan of the files that the user sees and the records below `.scaffold/`."""
+    """Return one plan of the user's files and the records below `.scaffold/`."""
     return planned._replace(changes=(*planned.changes, *state.changes))

@@ -1,8 +1,8 @@
-"""From texts to files: conflicts settled by the policy or by asking, then all files written or none.
+"""Writing of texts to files: conflicts settled by the policy or by asking, then all files written or none.
 
-In: {path: text}, the root that the paths count from, and the policy of `--on-conflict`.
-Out: a `Settled`: what was done, or with `look` what would be.
-Invariant: a look and a write of the same texts give the same verbs, but for what the user answers to a question.
+In: {path: text}, the root of the paths, and the policy of `--on-conflict`.
+Out: a `Settled`: the changes made, or planned by `look`.
+Invariant: a look and a write of the same texts give the same verbs, except for the user's answers to questions.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,40 +25,40 @@ from scaffold.workspace import (
     resolve,
 )
 
-ATTEMPTS = 20  # to write while other runs do
+ATTEMPTS = 20  # retries while other runs write
 Run = TypeVar("Run")
 
 
 class Settled(NamedTuple):
-    """What became of each file."""
+    """The result for each file."""
 
     plan: Plan
     written: bool
-    refusal: ScaffoldError | None = None  # why nothing was
-    undone: tuple[str, ...] = ()  # files that an earlier, killed run had left half done
-    obstacle: ScaffoldError | None = None  # why a run would write nothing: of a look
-    told: tuple[str, ...] = ()  # of files that a run might have touched, and did not
+    refusal: ScaffoldError | None = None  # the reason nothing was written
+    undone: tuple[str, ...] = ()  # files half done by an earlier, killed run
+    obstacle: ScaffoldError | None = None  # the same of a look
+    told: tuple[str, ...] = ()  # notes on files left alone
 
     @property
     def problems(self) -> tuple[ScaffoldError, ...]:
-        """What stands in the way of a run, or would."""
+        """Return the problems of a run, or of a look."""
         found = self.refusal or self.obstacle
         return found.problems if found else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know beside the verbs."""
+        """Return notes for the user beside the verbs."""
         listed = ", ".join(self.undone)
         undone = f"undid what an interrupted run had begun: {listed}"
         return (undone, *self.told) if listed else self.told
 
 
 class Known(NamedTuple):
-    """What is known of the files that are there; paths as in the texts."""
+    """Facts about existing files; paths as in the texts."""
 
-    ours: Collection[str] = ()  # need no question
+    ours: Collection[str] = ()  # overwritten without asking
     kept: Collection[str] = ()  # stay as they are
-    # What the texts were made from.
+    # Files read to make the texts.
     reads: Mapping[str, bytes | None] = MappingProxyType({})
 
 
@@ -72,7 +72,7 @@ def look(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """What a run would do; where it would ask or stop, the conflicts stay."""
+    """Return the plan of a run without writing; conflicts to ask about stay."""
     planned = plan(files, root, **known._asdict())
     if policy in ("ask", "abort"):
         rehearse(planned)
@@ -86,7 +86,7 @@ def look(
 
 
 def _obstacle(planned: Plan) -> ScaffoldError | None:
-    """What a run says that aborts, as one does that can ask nobody."""
+    """Return the error of a run with the policy `abort`; None without conflicts."""
     try:
         without_conflicts(planned, "abort")
     except ConflictError as error:
@@ -101,12 +101,12 @@ def write(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """Write the files, unless the policy or an answer forbids it; then none of them."""
+    """Write all files, or none if the policy or an answer forbids it."""
     return undisturbed(lambda: write_once(files, root, policy, known, console))
 
 
 def undisturbed(run: Callable[[], Run]) -> Run:
-    """What a run gives that reads, plans and writes; again from its start where another run came in between."""
+    """Return the result of a run that reads, plans and writes; restart it after interference by another run."""
     try:
         return run()
     except ChangedError as error:
@@ -125,7 +125,7 @@ def write_once(
     known: Known = NOTHING,
     console: Console = SILENT,
 ) -> Settled:
-    """The same; ChangedError where another run comes in between: whoever read the files reads them again."""
+    """Write the files once; raise ChangedError if another run interfered: the caller reads the files again."""
     undone = recover(root)
     planned = plan(files, root, **known._asdict())
     try:
@@ -137,7 +137,7 @@ def write_once(
 
 
 def without_conflicts(planned: Plan, policy: Policy, console: Console = SILENT) -> Plan:
-    """The plan as policy or answers settle it; ConflictError where they do not."""
+    """Return the plan settled by policy or answers; raise ConflictError if they do not settle it."""
     resolved = resolve(_as_seen_from_here(planned), policy, console.ask)
     both = zip(planned.changes, resolved.changes, strict=True)
     changes = tuple(done._replace(path=known.path) for known, done in both)
@@ -145,7 +145,7 @@ def without_conflicts(planned: Plan, policy: Policy, console: Console = SILENT) 
 
 
 def _as_seen_from_here(planned: Plan) -> Plan:
-    """The plan with the paths that a message shows: the user need not be in the root."""
+    """Return the plan with paths relative to here for messages: the user may not be in the root."""
     changes = (
         change._replace(path=from_here(planned.root, change.path))
         for change in planned.changes
