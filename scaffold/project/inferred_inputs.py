@@ -284,7 +284,7 @@ def with_shapes(
         return bare  # positions, masks, any number of tensors
     last = {name: f"last_of_{name}" for name in tensors}
     for _ in tensors:
-        from scaffold.derive.enforced_sizes import met_sizes  # the engine, slow to import
+        from scaffold.derive.enforced_sizes import met_sizes  # slow to import
 
         spec = spec_of(_shaped(inferred, last))
         for pair in met_sizes(spec) if spec else ():

@@ -407,7 +407,7 @@ def _notes(works: tuple[Work, ...], prune: bool, planned: Plan) -> Iterator[str]
 def _verbs(
     ops: tuple[Op, ...], works: tuple[Work, ...], planned: Plan
 ) -> dict[str, str]:
-    """The weightiest verb of each op."""
+    """Return the weightiest verb of each op."""
     of_path = {change.path: change.verb for change in planned.changes}
     found: dict[str, str] = {}
     for op in ops:

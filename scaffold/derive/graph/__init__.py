@@ -1,1 +1,1 @@
-"""The graph that is differentiated: ops, the shapes and kinds of their results, and what is known of them before a call."""
+"""The differentiated graph: ops, the shapes and kinds of their results, and facts known before a call."""

@@ -1,7 +1,7 @@
-"""The application of a primitive: a call as it is written, or a rule by name, with the shape and the kind of its result.
+"""Application of primitives: of a call as written, or of a rule by name, with the result's shape and kind.
 
-In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in its order. Invariant: an argument that takes
-no tensor gets none; a call that fits no rule is not guessed at; of a result, what is not known for sure is not said.
+In: a `Table` and a `Program`. Out: ops with all parameters of their rule, in its order. Invariant: a parameter that takes
+no tensor gets none; a call without a fitting rule is not guessed at; unknown facts of a result are left open.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ FIXED: Mapping[str, Kind] = {
 
 
 class Inferred(NamedTuple):
-    """The shape and the kind of a result, as far as they are known."""
+    """The shape and the kind of a result, as far as known."""
 
     shape: Shape | None
     kind: Kind
 
 
 def infer(program: Program, rule: Rule, args: Args) -> Inferred:
-    """The shape and kind of what a rule gives for arguments."""
+    """Return the shape and kind of a rule's result for these arguments."""
     if rule.results != ("result",):
         return Inferred(SCALAR, "group")
     return Inferred(
@@ -47,7 +47,7 @@ def infer(program: Program, rule: Rule, args: Args) -> Inferred:
 
 
 def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind:
-    """The kind of a result, as the table says it."""
+    """Return the kind of a result, by the table and a `dtype` argument."""
     said = rule.facts.kind(position)
     dtype = args.get("dtype")
     if dtype is not None and _is_device(program.value_of(dtype)):
@@ -61,12 +61,12 @@ def kind_of(program: Program, rule: Rule, args: Args, position: int = 0) -> Kind
         kind = args[said].kind
     else:
         kind = FIXED.get(said) or _of_arguments(program, rule, args, said)
-    # Of a dtype that is not known no more is known than that it may be real.
+    # A dtype not known before the call may be a real one.
     return "real" if asked and kind in ("int", "bool") else kind
 
 
 def _is_device(op: Op) -> bool:
-    """Whether it is a device where there might be a dtype: of `x.to("cuda")`, `x.to(y.device)`, `x.to(torch.device("cuda"))`."""
+    """Return whether an argument for a dtype is a device: in `x.to("cuda")`, `x.to(y.device)`, `x.to(torch.device("cuda"))`."""
     if op.is_python("call"):
         op = op.args[0]
     said = literal(op)
@@ -76,7 +76,7 @@ def _is_device(op: Op) -> bool:
 
 
 def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
-    """The kind that arguments make together: `said` is "float", "kept", "number" or "magnitude"."""
+    """Return the kind of the promoted arguments: `said` is "float", "kept", "number" or "magnitude"."""
     everything = {item.kind for item in tensors(args.values())}
     if "complex" in everything or _complex_number(args):
         return "real" if said == "magnitude" else "complex"
@@ -84,7 +84,7 @@ def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
     given = (item for name, item in args.items() if name not in apart)
     kinds = {item.kind for item in tensors(given)} if apart else everything
     kinds = kinds or everything
-    moves = rule.category in MOVING  # its numbers are places, not elements
+    moves = rule.category in MOVING  # its numbers are positions, not elements
     if said == "float" or "real" in kinds or not kinds:
         return "real"
     if not moves and _real_number(program, args):
@@ -93,7 +93,7 @@ def _of_arguments(program: Program, rule: Rule, args: Args, said: str) -> Kind:
 
 
 def _real_number(program: Program, args: Args) -> bool:
-    """Whether a Python float is among the arguments, or a value that may be one."""
+    """Return whether the arguments include a Python float, or a value that may be one."""
     plain = (item for item in args.values() if not item.is_tensor)
     return any(
         isinstance(value := literal(item), float)
@@ -110,8 +110,8 @@ def _complex_number(args: Args) -> bool:
 
 
 WITHOUT_GRADIENT = "constant"
-OF_MATRICES = frozenset({"contraction", "linalg"})  # of which no number is one
-FOR_FORMULAS = "backward"  # a forward with it has no rule
+OF_MATRICES = frozenset({"contraction", "linalg"})  # none takes a number
+FOR_FORMULAS = "backward"  # a forward cannot use its rules
 
 
 class Bound(NamedTuple):
@@ -122,18 +122,18 @@ class Bound(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A rule that may be for a call, and the condition of its `when` that only the call itself decides."""
+    """A candidate rule of a call, and the condition of its `when` undecided before the call."""
 
     rule: str
     condition: str
 
     def said_of(self, called: str) -> str:
-        """What a note says of a call of that function or method."""
+        """Return the note on a call of that function or method."""
         return f"{called} has the rule {self.rule} only where {self.condition}, which is not known before the call"
 
 
 class Applier:
-    """Makes ops of one program out of the rules of a table."""
+    """A maker of ops of one program, by the rules of a table."""
 
     def __init__(self, program: Program, table: Table) -> None:
         self.program, self.table = program, table
@@ -141,7 +141,7 @@ class Applier:
         self._defaults: dict[Node, Op] = {}
 
     def undecided(self, called: str) -> Undecided | None:
-        """Why no rule was found for a call of that function or method, where one may be for it."""
+        """Return the undecided rule of a call of that function or method; None without one."""
         return self._undecided.get(called)
 
     def found(
@@ -151,7 +151,7 @@ class Applier:
         positional: Sequence[Op],
         keywords: Mapping[str, Op] | None = None,
     ) -> Bound | None:
-        """The rule that a spelling with these arguments means."""
+        """Return the rule for a call with these arguments; None without a certain one."""
         maybe = list[Undecided]()
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
@@ -173,7 +173,7 @@ class Applier:
         positional: Sequence[Op],
         keywords: Mapping[str, Op] | None = None,
     ) -> tuple[Bound, ...]:
-        """The rules of which a call's arguments choose one: by a string that is an attribute, `F.gelu(x, approximate=kind)`."""
+        """Return all rules among which an attribute's value decides in each call: `F.gelu(x, approximate=kind)`."""
         found = []
         for item in self.table.find(kind, name):
             bound = self._bind(item, positional, keywords or {})
@@ -193,7 +193,7 @@ class Applier:
             return None
         bound = bind(found.spelled, positional, usual, self._collected)
         if bound is None or any(item.rule == "starred" for item in bound.values()):
-            return None  # of `*several` nobody knows which parameters they are
+            return None  # the parameters of `*several` are unknown
         rule = found.rule
         whole = self.completed(rule, self._with_defaults(found.spelled, bound))
         fits = whole is not None and all(
@@ -208,7 +208,7 @@ class Applier:
         return Undecided(rule.name, emit(undecided(self.program, test, whole)))
 
     def _is_meant(self, rule: Rule, whole: Mapping[str, Op]) -> bool | None:
-        """Whether the rule is for such arguments, None where only the call tells; `dim` is no bool: that is `unbiased`, in another overload."""
+        """Return whether the rule is for such arguments, None if unknown before the call; a bool as `dim` means `unbiased`, of another overload."""
         if rule.category == FOR_FORMULAS:
             return False
         if "dim" in whole and isinstance(literal(whole["dim"]), bool):
@@ -235,7 +235,7 @@ class Applier:
         return bound
 
     def completed(self, rule: Rule, bound: Mapping[str, Op]) -> dict[str, Op] | None:
-        """The arguments in the rule's order, defaults included; None where one is missing or does not fit."""
+        """Return the arguments in the rule's order with defaults; None if one is missing or does not fit."""
         whole: dict[str, Op] = {}
         for item in rule.parameters:
             if item.name in bound:
@@ -247,7 +247,7 @@ class Applier:
         return whole if bound.keys() <= whole.keys() else None
 
     def takes_none(self, op: Op, arg: Op) -> bool:
-        """Whether an op takes None for an argument: `F.linear` for its bias."""
+        """Return whether an op accepts None for an argument: `F.linear` for its bias."""
         rule = self.table.of_op(op.rule)
         if arg.rule not in ("input", "static", "python") or rule is None:
             return False
@@ -258,7 +258,7 @@ class Applier:
         )
 
     def default(self, node: Node) -> Op:
-        """A default of the table as a value."""
+        """Return a default of the table as an op."""
         found = self._defaults.get(node)
         if found is None:
             found = constant(self.program, node) or self.program.static(node)
@@ -266,7 +266,7 @@ class Applier:
         return found
 
     def apply(self, rule: Rule, args: Mapping[str, Op]) -> Op:
-        """The op of a rule with all its arguments."""
+        """Return the op of a rule with all its arguments."""
         made = self.program.made(rule.op, args.values())
         if made is not None:
             return made
@@ -288,7 +288,7 @@ class Applier:
         )
 
     def named(self, name: str, *positional: Op) -> Op:
-        """The op of a primitive by its name in the graph."""
+        """Return the op of a primitive named by its name in the graph."""
         rule = self.table.of_op(name)
         if rule is None:
             raise UnsupportedError(f"{name} is no primitive")
@@ -316,7 +316,7 @@ class Applier:
 
 
 def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
-    """Whether 0 stands for one of the matrices or parts: of one of several results that no gradient comes from."""
+    """Return whether 0 stands for a matrix or a part: the gradient of an unused one among several results."""
     required = (item.name for item in rule.parameters if item.default is None)
     names = rule.tensors or frozenset(required)
     given = (op for name, op in args.items() if name in names)
@@ -325,7 +325,7 @@ def _has_zero(rule: Rule, args: Mapping[str, Op]) -> bool:
 
 
 ACTIVE = frozenset({"real", "complex", "group"})
-# Names that PyTorch takes for the parameters that the table calls otherwise.
+# PyTorch's other names for the table's parameters.
 KEYWORDS = {
     "input": "x",
     "axis": "dim",
@@ -337,7 +337,7 @@ KEYWORDS = {
 
 
 def _may_be_several(program: Program, op: Op) -> bool:
-    """Whether a Python value may be several sizes: `x.shape[:-1] + (n, -1)`, or what only its name tells."""
+    """Return whether a Python value may be several sizes: `x.shape[:-1] + (n, -1)`, or a value known only by name."""
     named = op.rule == "static" and op.expression.kind == "name"
     return named or is_sequence(program, op)
 
@@ -346,7 +346,7 @@ LITERALS = frozenset({"constant", "unary", "tuple", "list"})
 
 
 def constant(program: Program, node: Node) -> Op | None:
-    """A literal as a constant, if that is what an expression is."""
+    """Return a literal expression as a constant; None for others."""
     if node.kind not in LITERALS:
         return None
     match node:

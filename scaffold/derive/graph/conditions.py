@@ -1,7 +1,7 @@
-"""Conditions that are fixed for a call, `bias is not None`: whether one holds, what a choice by it is, what it tells of another.
+"""Tests with a fixed outcome in each call, as `bias is not None`: their outcome, choices by them, implications between them.
 
-In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or what is sure. Invariant: what is not known
-before the call is not guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.
+In: tests and values as ops; a rule's `when` as a node. Out: an op of one of two values, or a certain outcome. Invariant: nothing unknown
+before the call is guessed; `not`, `is` and `!=` are turned around, so that equal tests are the same op.
 """
 
 from collections.abc import Mapping
@@ -42,19 +42,19 @@ from scaffold.formula import (
     truth,
 )
 
-# --- Whether a call is one that a rule is for: its `when`, over the arguments.
+# --- The `when` of a rule, evaluated for the arguments of a call.
 #
-# In: the test as a node, and the op of each parameter. Out: True only where it is known to hold. Invariant: what is not known
-# before the call is no ground to use the rule.
+# In: the test as a node, and the op of each parameter. Out: True only if it certainly holds. Invariant: a rule is not
+# used because of facts unknown before the call.
 
 
 def holds(program: Program, test: Node, args: Mapping[str, Op]) -> bool | None:
-    """Whether the test holds; None where that is not known before the call."""
+    """Return whether the test holds; None if unknown before the call."""
     return truth(evaluated(test, lambda node: _known(program, node, args)))
 
 
 def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
-    """The part of a test that is not known to hold which keeps it from being known: of `a and b` one of the two."""
+    """Return the undecided part of a test: of `a and b`, the first undecided one."""
     if test.kind == "boolean" and test.label == "and":
         open_ = (part for part in test.args if holds(program, part, args) is None)
         return undecided(program, next(open_, test.args[0]), args)
@@ -62,7 +62,7 @@ def undecided(program: Program, test: Node, args: Mapping[str, Op]) -> Node:
 
 
 def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
-    """What is known of an argument before the call: its value, its rank, or that it is there."""
+    """Return a fact about an argument known before the call: its value, rank, kind, length or presence."""
     match node:
         case Node("name", name):
             value = known_value(args[name])
@@ -82,7 +82,7 @@ def _known(program: Program, node: Node, args: Mapping[str, Op]) -> object:
 
 
 def _length(several: Op) -> object:
-    """How many values a tuple has, where that is known before the call."""
+    """Return the length of a tuple; `UNKNOWN` if it is not known before the call."""
     if several.rule == "list":
         starred = any(item.rule == "starred" for item in several.args)
         return UNKNOWN if starred else len(several.args)
@@ -90,13 +90,13 @@ def _length(several: Op) -> object:
     return len(known) if isinstance(known, tuple) else UNKNOWN
 
 
-# --- One of two values, by a test that is fixed for a call.
+# --- One of two values, by a test fixed in each call.
 
 
 def choose(
     program: Program, test: Op, body: Op, orelse: Op, *, zeros: bool = True
 ) -> Op:
-    """One of two values by a test that is fixed for a call; `not` and `is` are turned around. A 0 stands for `zeros`, of a gradient."""
+    """Return a `cond` of two values by a test fixed in each call; `not` and `is` are turned around. With `zeros`, a 0 stands for a gradient of zeros."""
     if body is orelse:
         return body
     turned = positive(program, test)
@@ -105,11 +105,11 @@ def choose(
     if test.is_python("compare", "==") and is_number(test.args[1], 0):
         x = test.args[0]
         if x.is_python("binary", "/") and is_literal(x.args[1]):
-            # It is not divided by 0, or there is no test.
+            # The divisor cannot be 0, or the test would raise.
             test = program.python("compare", "==", x.args[0], test.args[1])
     data = Test(test)
     made = program.made("cond", (body, orelse), data)
-    if made is not None:  # so its test tells nothing
+    if made is not None:  # its test is undecided then
         return made
     told = truth(known_value(test))
     if told is not None:
@@ -145,14 +145,14 @@ class ChosenSize(UnnamedSize):
 
 
 def shape_or_scalar(shape: Shape, other: Op, *, zeros: bool = False) -> Shape:
-    """The shape of a choice between a tensor and a Python value: a number has none to broadcast, but a 0 stands for `zeros`, and None for nothing."""
+    """Return the shape of a choice between a tensor and a Python value: the tensor's for None or (with `zeros`) 0, otherwise an `OrScalar` of it."""
     if (zeros and is_number(other, 0)) or literal(other) is None or shape == SCALAR:
         return shape
     return shape if isinstance(shape.origin, OrScalar) else unknown(OrScalar(shape))
 
 
 def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:
-    """One of two shapes of so many dims; None where nothing is known of it."""
+    """Return one of two shapes of equal rank, dim by dim; None if unknown."""
     one, two = body.shape, orelse.shape
     if one == two:
         return one
@@ -163,7 +163,7 @@ def _chosen_shape(test: Op, body: Op, orelse: Op) -> Shape | None:
 
 
 def positive(program: Program, test: Op) -> Op | None:
-    """The test of which another one, with `not`, `is` or `!=`, is the opposite: `a == b` of `a != b`."""
+    """Return the opposite of a test with `not`, `is` or `!=`: `a == b` for `a != b`; None for others."""
     if test.is_python("unary", "not"):
         return test.args[0]
     for label, other in (("is", "is not"), ("!=", "==")):
@@ -173,12 +173,12 @@ def positive(program: Program, test: Op) -> Op | None:
 
 
 def opposite(program: Program, test: Op) -> Op:
-    """`not test`, as it is spelled: `a is None` of `a is not None`."""
+    """Return `not test` in its simplest form: `a is None` for `a is not None`."""
     return positive(program, test) or program.python("unary", "not", test)
 
 
 def given(program: Program, op: Op) -> Op:
-    """Whether a value is there: True, False, or the test that says so, of an optional input and of what a choice makes of None."""
+    """Return whether a value is not None, as True, False or a test: for an optional input, or a choice with None."""
     if program.may_be_absent(op):
         there = program.read(op.name)
         return program.python("compare", "is not", there, program.const(None))
@@ -205,7 +205,7 @@ def given(program: Program, op: Op) -> Op:
 
 
 def may_be_zero(op: Op) -> bool:
-    """Whether it is the number 0, under some test or always."""
+    """Return whether it is the number 0, always or under some test."""
     if op.rule in ("cond", "neg"):
         return any(map(may_be_zero, op.args))
     if op.rule in ("add", "sub"):
@@ -214,7 +214,7 @@ def may_be_zero(op: Op) -> bool:
 
 
 def under(op: Op, test: Op, holds: bool) -> Op:
-    """What a value is where a test holds, or does not: of a choice that this settles, the one branch."""
+    """Return a value's form under a test's outcome: the chosen branch of each `cond` the test decides."""
     while op.rule == "cond":
         told = told_by(op.test, test, holds)
         if told is None:
@@ -223,13 +223,13 @@ def under(op: Op, test: Op, holds: bool) -> Op:
     return op
 
 
-# --- What a test says of another one.
+# --- Implications between tests.
 #
-# In: tests, and how one has come out. Out: how the other one comes out. Invariant: what is not sure is not said.
+# In: tests, and the outcome of one. Out: the outcome of another. Invariant: an uncertain outcome is None.
 
 
 def told_by(asked: Op, known: Op, held: bool) -> bool | None:
-    """Whether a test holds where another one did, or did not: `mode == "sum"` not where `mode == "mean"` did."""
+    """Return a test's outcome by that of another: `mode == "sum"` is False if `mode == "mean"` held; None if unknown."""
     if asked is known:
         return held
     match known.data:
@@ -248,7 +248,7 @@ def told_by(asked: Op, known: Op, held: bool) -> bool | None:
 
 
 def _is_opposite(asked: Op, label: str, args: tuple[Op, ...]) -> bool:
-    """Whether a test is the opposite of a comparison of these."""
+    """Return whether a test is the opposite of a comparison of the same operands."""
     opposite = OPPOSITES.get(label)
     return (
         opposite is not None
@@ -258,7 +258,7 @@ def _is_opposite(asked: Op, label: str, args: tuple[Op, ...]) -> bool:
 
 
 def _other_constant(asked: Op, known: tuple[Op, ...]) -> bool | None:
-    """Given `x == "mean"`: False if `x == "sum"` is asked, since the constants differ; None for anything else."""
+    """Return False for `x == "sum"` given `x == "mean"`, as the constants differ; None for anything else."""
     if not asked.is_python("compare", "==") or asked.args[0] is not known[0]:
         return None
     values = [known_value(args[1]) for args in (asked.args, known)]
@@ -266,12 +266,12 @@ def _other_constant(asked: Op, known: tuple[Op, ...]) -> bool | None:
 
 
 def decides(known: Op, branch: int, test: Op, at: int) -> bool:
-    """Whether the branch of a test tells that of another one; 0 is the branch where it holds."""
+    """Return whether the branch of a test implies the branch `at` of another one; 0 is the branch of a true test."""
     return known is not test and told_by(test, known, branch == 0) is (at == 0)
 
 
 def is_presence(test: Op, name: str) -> bool:
-    """Whether a test is that the input of that name is not None."""
+    """Return whether a test says that the input of that name is not None."""
     return test.is_python("compare", "is not") and _compares_with_none(test, name)
 
 
@@ -281,7 +281,7 @@ def _compares_with_none(test: Op, name: str) -> bool:
 
 
 def is_name(op: Op, name: str) -> bool:
-    """Whether a Python value is what that name is."""
+    """Return whether a Python value is the variable of that name."""
     match op.data:
         case Expression(Node("name", label)):
             return label == name
@@ -289,7 +289,7 @@ def is_name(op: Op, name: str) -> bool:
 
 
 def implies(test: Op, branch: int, name: str) -> bool:
-    """Whether the value of that name is not None where a test took a branch: 0 if it held, 1 if not."""
+    """Return whether a named value is not None in a test's branch: 0 if the test held, 1 if not."""
     match test.data:
         case Operator("unary", "not"):
             return implies(test.args[0], 1 - branch, name)
@@ -303,11 +303,11 @@ def implies(test: Op, branch: int, name: str) -> bool:
     return branch == 0 and is_name(test, name)
 
 
-# --- A test of what only the backward knows.
+# --- A test only the backward can evaluate.
 
 
 def is_recorded(program: Program) -> Op:
-    """Whether autograd records the backward, to differentiate it in turn."""
+    """Return a test of whether autograd records the backward, to differentiate it again."""
     asked = program.graph.node(
         "attribute", "is_grad_enabled", (program.graph.name("torch"),)
     )

@@ -1,7 +1,7 @@
-"""`Op`, an application of a primitive in the graph, what it carries, and the `Program` that makes ops.
+"""`Op`, an application of a primitive in the graph, its payload, and the `Program` of hash-consed ops.
 
-In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, whose shape and kind the caller has
-worked out. Invariant: two equal applications in one `Program` are the same object, and an op comes after its arguments.
+In: a rule's name, its arguments, and for an op of the engine's own its payload. Out: an `Op`, with the shape and kind found by
+the caller. Invariant: two equal applications in one `Program` are the same object, and an op comes after its arguments.
 """
 
 from collections.abc import (
@@ -38,80 +38,80 @@ from scaffold.formula import (
 )
 from scaffold.primitives import Facts
 
-# `static` values are Python's, the same throughout a call; a `group` is several tensors.
+# `static` values are Python's, constant within a call; a `group` is several tensors.
 Kind = Literal["real", "complex", "int", "bool", "static", "group"]
 
 
 class Named(NamedTuple):
-    """What the user calls an input, a cotangent, or a random value."""
+    """The user's name of an input, a cotangent, or a random value."""
 
     name: str
 
 
 class Constant(NamedTuple):
-    """A Python literal; its type tells 1, 1.0 and True apart."""
+    """A Python literal; its type distinguishes 1, 1.0 and True."""
 
     type_name: str
     value: Hashable
 
 
 class Expression(NamedTuple):
-    """A Python value that is read by its name, or that only its text tells: a comprehension, a call with keywords."""
+    """A Python value read by name or kept as text: a comprehension, a call with keywords."""
 
     node: Node
 
 
 class Operator(NamedTuple):
-    """What is computed of Python values, which are the arguments: a node of that kind and label."""
+    """An operation on Python values, which are the arguments: a node of that kind and label."""
 
     kind: NodeKind
     label: str
 
 
 class Test(NamedTuple):
-    """A test that is fixed for a call, a Python value: the first argument is the value where it holds."""
+    """A test fixed in each call, a Python value: if it holds, the result is the first argument."""
 
     value: "Op"
 
 
 class OfShape(NamedTuple):
-    """A shape that is asked about, or that the result gets."""
+    """A shape to ask about, or to give the result."""
 
     shape: Shape
 
 
 class SizeOf(NamedTuple):
-    """A size by its name, whichever tensor tells it."""
+    """A size by its name, read from any tensor with it."""
 
     dim: Dim
 
 
 class SummedTo(NamedTuple):
-    """A shape that the result gets, and the input that has it, if one does."""
+    """The shape of the result, and an input of that shape, if any."""
 
     shape: Shape
     like: "Op | None"
 
 
 class Position(NamedTuple):
-    """Which of several results."""
+    """The index of one of several results."""
 
     at: int
 
 
 class Template(NamedTuple):
-    """A call that no rule is about, and the node in it that stands for each argument."""
+    """A call without a rule, and the placeholder node for each argument."""
 
     node: Node
     holes: tuple[Node, ...]
 
     def filled(self, args: "Sequence[Op]") -> dict[Node, "Op"]:
-        """Each argument by the node that stands for it in the template."""
+        """Return each argument by its placeholder node in the template."""
         return dict(zip(self.holes, args, strict=True))
 
 
 class Pullback(NamedTuple):
-    """The call that autograd differentiates, and the arguments by which it does."""
+    """A call differentiated by autograd, and the arguments to differentiate by."""
 
     call: "Op"
     args: tuple["Op", ...]
@@ -131,44 +131,44 @@ Payload = (
     | Pullback
     | None
 )
-# The ops that stand in no table, and what each carries beside its arguments. Those of the table carry nothing.
+# Ops outside the table, and the payload of each. Ops of the table have none.
 ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
-    # where a graph begins
+    # sources of a graph
     "input": (Named,),
     "cotangent": (Named,),
     "drawn": (Named,),  # a random value that the forward saves
     # Python values
     "const": (Constant,),
     "static": (Expression,),
-    "python": (Operator,),  # what an operator, a choice or a function makes of others
-    "list": (NoneType,),  # a tuple or a list that is written out
+    "python": (Operator,),  # an operator, a choice or a function of other values
+    "list": (NoneType,),  # a tuple or a list with all its items
     "range": (NoneType,),  # `start:end:step` in an index
     "starred": (NoneType,),  # `*sizes`
     "shape": (OfShape,),
-    "size": (SizeOf, OfShape),  # of a shape: at the dim that the argument is
+    "size": (SizeOf, OfShape),  # of a shape: the dim is the argument
     "rank": (OfShape,),
     "count": (OfShape,),  # the number of elements
-    "ratio": (NoneType,),  # how many elements a reduction takes into one
+    "ratio": (NoneType,),  # the number of elements reduced to one
     "dtype": (NoneType,),
     "lead_dims": (OfShape,),  # all dims but the last
-    # what a forward holds that no rule is about
+    # parts of a forward without a rule
     "cond": (Test,),
     "item": (Position,),
-    "accumulated": (NoneType,),  # a cotangent, and one that may be None
+    "accumulated": (NoneType,),  # a cotangent plus one that may be None
     "call": (Template,),
     "vjp": (Pullback,),
     "jvp": (Pullback,),
     # indexing, dim by dim
     "slice": (NoneType,),
     "index": (NoneType,),
-    # values of the backward in a shape that is known
+    # values of the backward with a known shape
     "zeros": (OfShape,),
-    "ones": (OfShape,),  # in the place of a cotangent, which a tangent replaces
+    "ones": (OfShape,),  # in place of a cotangent, replaced by a tangent
     "expanded": (OfShape,),
     "reshaped": (OfShape,),
-    "same": (OfShape,),  # which it has already, in one branch of a choice
+    "same": (OfShape,),  # its own shape already, in one branch of a choice
     "summed_to": (SummedTo,),
-    "fitted_to": (SummedTo,),  # spread first where its size is 1
+    "fitted_to": (SummedTo,),  # expanded first where its size is 1
     "shaped_like": (NoneType,),
     "unsliced": (OfShape,),  # the gradient of a slice, among zeros
     # code for any rank
@@ -180,7 +180,7 @@ ENGINE_OPS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-# What is known of them; where nothing stands here, as little as of a call without a rule.
+# Facts about these ops; without an entry, as few as for a call without a rule.
 PLAIN = Facts("graph", memory="either", dtype="own")
 _SPREAD = Facts("graph", memory="either", linear=True)
 _FREE = Facts("graph", passes=0, memory="either", dtype="own")
@@ -212,7 +212,7 @@ class Op:
     shape: Shape
     active: bool  # whether a gradient may pass through it
     serial: int
-    facts: Facts  # what is known of the primitive
+    facts: Facts  # facts about the primitive
 
     @property
     def is_tensor(self) -> bool:
@@ -220,24 +220,24 @@ class Op:
 
     @property
     def value(self) -> object:
-        """The Python value of a `const`."""
+        """Return the Python value of a `const`."""
         assert isinstance(self.data, Constant), self.rule
         return self.data.value
 
     @property
     def name(self) -> str:
-        """The name of an `input`, a `cotangent` or a `drawn` value."""
+        """Return the name of an `input`, a `cotangent` or a `drawn` value."""
         assert isinstance(self.data, Named), self.rule
         return self.data.name
 
     @property
     def expression(self) -> Node:
-        """The expression of a `static` value."""
+        """Return the expression of a `static` value."""
         assert isinstance(self.data, Expression), self.rule
         return self.data.node
 
     def is_python(self, kind: NodeKind, *labels: str) -> bool:
-        """Whether it is a Python value that is computed so; with any label, if none is given."""
+        """Return whether it is a Python operation of this kind, with one of the labels if given."""
         return (
             isinstance(self.data, Operator)
             and self.data.kind == kind
@@ -246,31 +246,31 @@ class Op:
 
     @property
     def test(self) -> "Op":
-        """The test of a `cond`."""
+        """Return the test of a `cond`."""
         assert isinstance(self.data, Test), self.rule
         return self.data.value
 
     @property
     def position(self) -> int:
-        """Which of several results an `item` is."""
+        """Return the index of an `item` among several results."""
         assert isinstance(self.data, Position), self.rule
         return self.data.at
 
     @property
     def template(self) -> Template:
-        """The expression of a `call`."""
+        """Return the template of a `call`."""
         assert isinstance(self.data, Template), self.rule
         return self.data
 
     @property
     def pullback(self) -> Pullback:
-        """What a `vjp` or a `jvp` differentiates."""
+        """Return the pullback of a `vjp` or a `jvp`."""
         assert isinstance(self.data, Pullback), self.rule
         return self.data
 
     @property
     def asked(self) -> Shape:
-        """The shape that an op asks about, or gives its result."""
+        """Return the shape an op asks about, or gives its result."""
         assert isinstance(self.data, OfShape | SummedTo), self.rule
         return self.data.shape
 
@@ -278,7 +278,7 @@ class Op:
         return f"%{self.serial}"
 
     def walk(self) -> Iterator["Op"]:
-        """This op and all below it, each once."""
+        """Yield this op and all below it, each once."""
         seen, waiting = set[int](), [self]
         while waiting:
             op = waiting.pop()
@@ -290,7 +290,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ValueOf(UnnamedSize):
-    """The size that a Python value is."""
+    """The size given by a Python value."""
 
     op: Op
 
@@ -300,29 +300,29 @@ class ValueOf(UnnamedSize):
 
 
 class Declared(NamedTuple):
-    """What a signature says of the names in a forward."""
+    """Declarations in a signature about the names in a forward."""
 
     optional: frozenset[str] = frozenset()  # inputs that may be None
-    never_none: frozenset[str] = frozenset()  # attributes that may not
+    never_none: frozenset[str] = frozenset()  # attributes that are never None
     ints: frozenset[str] = frozenset()
-    numbers: frozenset[str] = frozenset()  # those, and floats, of which each is one
+    numbers: frozenset[str] = frozenset()  # ints and floats, each a single number
     sequences: frozenset[str] = frozenset()  # tuples and lists
     no_strings: frozenset[str] = frozenset()  # numbers, tuples and lists of them
     bounded: frozenset[str] = frozenset()  # tensors of indices, from 0 on
 
 
 class Operation(NamedTuple):
-    """How a Python value is computed of others."""
+    """An operator and its operands, which give a Python value."""
 
     label: str
     args: tuple[Op, ...]
 
 
 class Program:
-    """Makes ops; one that was made before is returned as it was.
+    """The ops of one program: an equal op is made once, and returned again.
 
-    Beside the ops it knows what the forward says of them: what a local is assigned, of what a Python value is computed,
-    which tuples are taken apart.
+    It also knows the forward's Python values: values assigned to locals, operands of computed values,
+    and unpacked tuples.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class Program:
         self.graph, self.table = graph, table
         self.declared = declared or Declared()
         self.ops: list[Op] = []
-        # Values of which something holds as they are real; of a call that PyTorch takes complex ones in, whatever it is made of.
+        # Values assumed to be real by a step of the derivation; and arguments of calls in which PyTorch accepts complex values too.
         self.real: set[Op] = set()
         self.real_in_calls: set[Op] = set()
         self._known: dict[tuple[object, ...], Op] = {}
@@ -344,10 +344,10 @@ class Program:
         self._dtypes: dict[Op, Kind] = {}
         self._sizes: dict[Dim, Op] = {}
         self._unpacked: set[Op] = set()
-        self._facts: dict[str, Facts] = {}  # asked a thousand times of a few rules
+        self._facts: dict[str, Facts] = {}  # asked often about few rules
 
     def facts(self, rule: str) -> Facts:
-        """What is known of ops that are called so: as the table says, or of the engine's own."""
+        """Return the facts about ops of a rule: the table's, or the engine's own."""
         found = self._facts.get(rule)
         if found is None:
             found = self._facts[rule] = self.table(rule) or FACTS.get(rule, PLAIN)
@@ -363,7 +363,7 @@ class Program:
         shape: Shape | None = SCALAR,
         active: bool = False,
     ) -> Op:
-        """The op; without a shape it gets one of its own."""
+        """Return the op, the existing one if there is one; without a shape it gets a unique unknown one."""
         given = tuple(args)
         key = (rule, given, data)
         found = self._known.get(key)
@@ -376,11 +376,11 @@ class Program:
         return found
 
     def made(self, rule: str, args: Iterable[Op], data: Payload = None) -> Op | None:
-        """The op, if there is one already."""
+        """Return the op, if it exists already."""
         return self._known.get((rule, tuple(args), data))
 
     def over(self, op: Op, args: Iterable[Op]) -> Op:
-        """The same op of other arguments, of which it has the shape that is known; of its own arguments the op itself."""
+        """Return the same op with other arguments and its known shape; with its own arguments, the op itself."""
         given = tuple(args)
         if given == op.args:
             return op
@@ -390,7 +390,7 @@ class Program:
         return self.shaped(made, op.shape)
 
     def shaped(self, op: Op, shape: Shape) -> Op:
-        """The op, of which it is known from elsewhere that it has the shape."""
+        """Return the op with a shape known from elsewhere."""
         if op.shape == shape or not op.is_tensor or op.rule in ("input", "cotangent"):
             return op
         key = (op.rule, op.args, op.data, shape)
@@ -401,14 +401,14 @@ class Program:
         return self._known[key]
 
     def const(self, value: object) -> Op:
-        """A Python literal; 1, 1.0 and True are not the same."""
+        """Return a Python literal as an op; 1, 1.0 and True stay distinct."""
         if isinstance(value, tuple | list):
             return self.op("list", map(self.const, value))
         assert isinstance(value, Hashable)
         return self.op("const", (), Constant(type(value).__name__, value))
 
     def static(self, node: Node) -> Op:
-        """A Python value that an expression has throughout a call: of operators and functions the values that they are of."""
+        """Return an expression constant within a call as an op; operators and functions have ops of their operands as arguments."""
         behind = self.behind(node)
         if behind is not None:
             return behind
@@ -420,15 +420,15 @@ class Program:
         return self.op("static", (), Expression(node))
 
     def read(self, name: str) -> Op:
-        """The Python value that a name is, or whether its tensor is there."""
+        """Return the Python value of a name, or for a tensor a stand-in to test its presence."""
         return self.static(self.graph.name(name))
 
     def python(self, kind: NodeKind, label: str, *args: Op) -> Op:
-        """A Python value that is computed of others."""
+        """Return a Python value computed from others."""
         return self.op("python", args, Operator(kind, label))
 
     def called(self, function: str, *args: Op) -> Op:
-        """What a function makes of Python values: `math.sqrt`, `max`."""
+        """Return a call of a function of Python values: `math.sqrt`, `max`."""
         module, _, name = function.rpartition(".")
         callee = self.graph.name(module or name)
         if module:
@@ -436,22 +436,22 @@ class Program:
         return self.python("call", "", self.static(callee), *args)
 
     def placeholder(self, op: Op) -> Node:
-        """A node that stands for an op in an expression: only the printer knows how that is written."""
+        """Return a node standing for an op in an expression; only the printer knows its text."""
         node = self.graph.node("value", str(op.serial))
         self._behind[node] = op
         return node
 
     def behind(self, node: Node) -> Op | None:
-        """The op that a node stands for, if it is a placeholder."""
+        """Return the op behind a placeholder node; None for other nodes."""
         return self._behind.get(node) if node.kind == "value" else None
 
     def items_of(self, op: Op) -> dict[int, Op]:
-        """The results of a call with several that the program reads, by position."""
+        """Return the results of a multi-result call read by the program, by position."""
         items = (item for item in self.ops if item.rule == "item")
         return {item.position: item for item in items if item.args[0] is op}
 
     def size_of(self, dim: Op) -> Dim:
-        """The size that a static value is: a number, or a name for it."""
+        """Return a static value as a size: a number, or a symbolic size."""
         whole = self.value_of(dim)
         value = literal(whole)
         if isinstance(value, int) and value >= 0:
@@ -469,79 +469,79 @@ class Program:
         return size
 
     def _computed_size(self, dim: Op) -> Dim:
-        """The size that a Python value is computed to be: of `2 * x.shape[-1]`."""
+        """Return the size computed by a Python value, as `2 * x.shape[-1]`."""
         match self.operation(dim):
             case Operation(label, (one, two)) if label in ARITHMETIC:
                 return ARITHMETIC[label](self.size_of(one), self.size_of(two))
         return ValueOf(dim)
 
     def tell_size(self, size: Dim, value: Op) -> None:
-        """Note that a size without a name is that Python value; the first that is noted stays."""
+        """Note the Python value of an unnamed size; the first one noted stays."""
         if isinstance(size, UnnamedSize):
             self._sizes.setdefault(size, value)
 
     def told_size(self, size: Dim) -> Op | None:
-        """The Python value that a size without a name is, if one is known."""
+        """Return the Python value noted for a size; None without one."""
         return self._sizes.get(size)
 
-    # What the forward says of Python values and tuples
+    # Python values and tuples of the forward
 
     def local(self, name: Node, value: Op) -> Op:
-        """The value of a local that is assigned once, from now on known to be that Python value."""
-        if name.label not in names_read(value):  # nothing is told of `n = n + 1`
+        """Return the op of a local assigned once, and note its Python value."""
+        if name.label not in names_read(value):  # nothing is noted for `n = n + 1`
             self._locals[name.label] = value
         return self.static(name)
 
     def assigned(self, name: str) -> Op | None:
-        """The Python value of a local that is assigned once."""
+        """Return the Python value of a local assigned once; None if unknown."""
         return self._locals.get(name)
 
     def value_of(self, op: Op) -> Op:
-        """What a local is assigned; another op as it is."""
+        """Return the value assigned to a local; any other op unchanged."""
         match op.data:
             case Expression(Node("name", name)) if name in self._locals:
                 return self.value_of(self._locals[name])
         return op
 
     def compute(self, op: Op, label: str, *args: Op) -> None:
-        """Note how a Python value is computed: the op keeps the user's words, `z.shape[-1] + 1`, so that they stand in the text again.
+        """Note the operation of a Python value: the op keeps the user's text, `z.shape[-1] + 1`, for printing.
 
-        What they mean, the size of a dim and 1, only lowering knows, which has the names of the forward.
+        Its meaning, the size of a dim plus 1, is known only to lowering, which has the names of the forward.
         """
         self._operations[op] = Operation(label, args)
 
     def operation(self, op: Op) -> Operation | None:
-        """How a Python value is computed, where that is known."""
+        """Return the operation noted for a Python value; None if unknown."""
         return self._operations.get(self.value_of(op))
 
     def set_dtype(self, op: Op, kind: Kind) -> None:
-        """Note that a Python value is the dtype of tensors of that kind."""
+        """Note the kind of tensors for a Python value used as a dtype."""
         self._dtypes[op] = kind
 
     def dtype(self, op: Op) -> Kind | None:
-        """The kind of the tensors that have a dtype, where it is known."""
+        """Return the kind of tensors of a dtype; None if unknown."""
         return self._dtypes.get(self.value_of(op))
 
     def unpack(self, op: Op) -> None:
-        """Note that the forward takes every part of a tuple."""
+        """Note that the forward unpacks every part of a tuple."""
         self._unpacked.add(op)
 
     def is_unpacked(self, op: Op) -> bool:
         return op in self._unpacked
 
     def may_be_absent(self, op: Op) -> bool:
-        """Whether it is an input that may be None."""
+        """Return whether it is an input that may be None."""
         return op.rule == "input" and op.name in self.declared.optional
 
 
-# How a size is computed of others.
+# Arithmetic operators on sizes.
 ARITHMETIC: Mapping[str, Callable[[Dim, Dim], Dim]] = {
     "+": sizes.plus,
     "-": sizes.minus,
     "*": sizes.times,
     "//": sizes.quotient,
 }
-# What a Python value is computed by.
+# Kinds of nodes computing a Python value.
 COMPUTED = frozenset(
     {"unary", "binary", "compare", "boolean", "conditional", "tuple", "list"}
     | {"attribute", "subscript", "slice", "call"}
@@ -549,7 +549,7 @@ COMPUTED = frozenset(
 
 
 def _written_out(node: Node) -> object:
-    """The value of a literal; `UNKNOWN` of one that is spelled otherwise than the printer would, as `1e-06`, which stays so."""
+    """Return the value of a literal; `UNKNOWN` if the printer would spell it differently, as `1e-06`, to keep its text."""
     match node:
         case Node("constant", text):
             value = literal_value(text)
@@ -561,7 +561,7 @@ def _written_out(node: Node) -> object:
 
 
 def literal_text(value: object) -> str:
-    """A literal as one writes it: `1e-6` rather than `1e-06`."""
+    """Return a literal as commonly written: `1e-6` rather than `1e-06`."""
     if not isinstance(value, float):
         return repr(value)
     digits, mark, exponent = repr(value).partition("e")
@@ -569,13 +569,13 @@ def literal_text(value: object) -> str:
 
 
 def names_read(op: Op) -> frozenset[str]:
-    """The names that a Python value is computed of."""
+    """Return the names a Python value is computed from."""
     read = (item.expression.names() for item in op.walk() if item.rule == "static")
     return frozenset[str]().union(*read)
 
 
 def literal(op: Op) -> object:
-    """The Python value of a static op, or `UNKNOWN`."""
+    """Return the Python value of a static op, or `UNKNOWN`."""
     if op.rule == "const":
         return op.value
     if op.rule == "list":
@@ -585,20 +585,20 @@ def literal(op: Op) -> object:
 
 
 def number(op: Op) -> Number | None:
-    """The number that an op is, if it is one."""
+    """Return the number of a `const` op; None for any other op."""
     return as_number(op.value) if op.rule == "const" else None
 
 
 def is_number(op: Op, value: Number) -> bool:
-    """Whether an op is that very number."""
-    if op.rule != "const":  # asked of nearly every op
+    """Return whether an op is exactly that number."""
+    if op.rule != "const":  # asked about nearly every op
         return False
     found = number(op)
     return found is not None and found == value
 
 
 def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
-    """Some ops and all that is below them, each once, as far as the `stops`."""
+    """Yield some ops and everything below them, each once, down to the `stops`."""
     seen, waiting = set[Op](), list(roots)
     while waiting:
         op = waiting.pop()
@@ -610,7 +610,7 @@ def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
 
 
 def tensors(ops: Iterable[Op]) -> Iterator[Op]:
-    """The tensors among arguments, those in lists included."""
+    """Yield the tensors among arguments, including those in lists."""
     for op in ops:
         if op.rule == "list":
             yield from tensors(op.args)

@@ -1,6 +1,6 @@
-"""The operations that the engine makes of its own accord, by methods; all others are named by formulas of the table.
+"""Operations made by the engine itself, as methods; formulas of the table name all others.
 
-In: operands. Out: the op of the operation. Invariant: a method is the primitive of its name, made as that is.
+In: operands. Out: the op of the operation. Invariant: a method is the primitive of its name, made in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -9,11 +9,11 @@ from scaffold.derive.graph.op import Op
 
 
 class Algebra(ABC):
-    """Makes ops: `make.mul(x, y)` is `make("mul", x, y)`."""
+    """Methods to make ops: `make.mul(x, y)` is `make("mul", x, y)`."""
 
     @abstractmethod
     def __call__(self, name: str, *args: Op) -> Op:
-        """The primitive of a name, applied."""
+        """Return the named primitive, applied."""
 
     # Arithmetic
 

@@ -1,7 +1,7 @@
-"""Which values surely have the same dtype in every call, so that no cast stands between them.
+"""Values certain to have equal dtypes in every call, so that no cast is needed between them.
 
-In: ops, and the result that each cotangent is of. Out: for each op the tensors whose dtypes, promoted, are its dtype. Invariant:
-what is not known to follow from its arguments is a source of its own.
+In: ops, and the result of each cotangent. Out: for each op the tensors with dtypes that promote to its own. Invariant:
+an op with a dtype not known to follow from its arguments is its own source.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,9 @@ from scaffold.formula import Node, keywords
 Sources = frozenset[Op]
 
 
-@lru_cache(maxsize=4096)  # asked of each op on the way, and of all that is below it
+@lru_cache(maxsize=4096)  # asked about each op on the way, and everything below it
 def of_default_dtype(op: Op) -> bool:
-    """Whether a real value is computed of masks and integers alone: it is float32 whatever the inputs are."""
+    """Return whether a real value comes from masks and integers alone: it is float32 for any inputs."""
     if op.kind != "real" or op.facts.dtype != "promoted":
         return False
     found = False
@@ -34,7 +34,7 @@ def of_default_dtype(op: Op) -> bool:
 
 
 def says_its_dtype(program: Program, op: Op) -> bool:
-    """Whether a real value has a dtype that the forward says, whatever the inputs have: `y.float()`, `torch.eye(3)`, `mask.sum() + 1e-4`."""
+    """Return whether the forward fixes a real value's dtype, for any inputs: `y.float()`, `torch.eye(3)`, `mask.sum() + 1e-4`."""
     if op.kind != "real":
         return False
     is_cast = op.facts.memory == "same" and op.facts.dtype == "own"
@@ -45,7 +45,7 @@ def says_its_dtype(program: Program, op: Op) -> bool:
 
 
 def _is_dtype_of_a_tensor(op: Op) -> bool:
-    """Whether it is `x.dtype`, to which a cast brings nothing new in."""
+    """Return whether it is `x.dtype`: a cast to it introduces no new dtype."""
     match op.data:
         case Operator("attribute", "dtype") | Expression(Node("attribute", "dtype")):
             return True
@@ -53,7 +53,7 @@ def _is_dtype_of_a_tensor(op: Op) -> bool:
 
 
 def _is_created(op: Op) -> bool:
-    """Whether it is a new tensor of the default dtype, or of one of `torch`: not of `x.dtype`."""
+    """Return whether it is a new tensor of the default dtype or of a `torch` dtype, not of `x.dtype`."""
     if not isinstance(op.data, Template) or any(tensors(op.args)):
         return False
     match keywords(op.data.node).get("dtype"):
@@ -63,19 +63,19 @@ def _is_created(op: Op) -> bool:
 
 
 def _is_cast_or_given(source: Op) -> bool:
-    """Whether a dtype is more than the default one."""
+    """Return whether a source is neither created nor of the default dtype."""
     return not (_is_created(source) or of_default_dtype(source))
 
 
 class Precision:
-    """Which tensors of a call tell the dtype of a value."""
+    """The sources of dtypes: tensors of a call that decide the dtype of a value."""
 
     def __init__(self, results: Mapping[Op, Op]) -> None:
-        self.results = results  # a cotangent -> the result that it has the dtype of
+        self.results = results  # a cotangent -> the result with its dtype
         self.known: dict[Op, Sources] = {}
-        self.united: dict[Op, Sources] = {}  # with one for all that are alike
+        self.united: dict[Op, Sources] = {}  # with one source for all of equal dtype
         self.known_gradients: dict[tuple[Op, bool], Sources] = {}
-        self.alike: dict[Op, Op] = {}  # what a contraction takes has one dtype
+        self.alike: dict[Op, Op] = {}  # operands of a contraction have equal dtypes
         for result in results.values():
             for op in result.walk():
                 if op.facts.dtype == "uniform":
@@ -95,13 +95,13 @@ class Precision:
         return source
 
     def __call__(self, op: Op) -> Sources:
-        """The tensors whose dtypes decide that of a value; one for all that surely have the same."""
+        """Return the tensors that decide a value's dtype; one of them for all certain to be equal."""
         if op not in self.united:
             self.united[op] = frozenset(map(self._found, self._of(op)))
         return self.united[op]
 
     def of_gradients(self, op: Op, *, surely: bool = False) -> Sources:
-        """The gradients that come in which it may depend on, or does whichever side of each choice is taken."""
+        """Return the incoming gradients it may depend on; with `surely`, those used in both branches of each choice."""
         if (op, surely) not in self.known_gradients:
             own = frozenset((op,) if op.rule == "cotangent" else ())
             inner = [self.of_gradients(arg, surely=surely) for arg in op.args]
@@ -129,7 +129,7 @@ class Precision:
         said = op.facts.dtype
         if said in ("promoted", "uniform"):
             found = self._together(op.args)
-            # A complex value is of single precision at least, as what is created is.
+            # A complex value has at least single precision, as created tensors do.
             return (
                 frozenset(filter(_is_cast_or_given, found))
                 if op.kind == "complex"
@@ -144,7 +144,7 @@ class Precision:
 
 
 def source_of(op: Op) -> Op | None:
-    """The one input that has the dtype of a value, if there is one."""
+    """Return the single input of the same dtype as a value; None without one."""
     precision = Precision({})
     for inner in op.walk():
         if inner.facts.dtype == "uniform":

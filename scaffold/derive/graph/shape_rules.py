@@ -1,6 +1,6 @@
-"""The shape of a result, as the `shape` of a section of the table says it: by a word, as sizes, or by a call.
+"""Shapes of results by the `shape` of a table section: a word, sizes, or a call.
 
-In: the arguments of a rule by parameter. Out: a shape, or None for one that is not known. Invariant: what is said holds in
+In: the arguments of a rule by parameter. Out: a shape, or None if unknown. Invariant: a returned shape is right in
 every call that PyTorch accepts.
 """
 
@@ -15,12 +15,12 @@ from scaffold.derive.graph.shapes import SCALAR, Dim, Shape, UnnamedSize, is_lea
 from scaffold.derive.graph.static_values import UnsupportedError, may_be_none
 from scaffold.primitives.calls import facts_of_call
 
-# --- Sizes without a name, by what they come of: two that come of the same are equal.
+# --- Sizes without a name, by their origin: two of the same origin are equal.
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Slice(UnnamedSize):
-    """How long `x[start:end:step]` is in a dim of a size."""
+    """The length of `x[start:end:step]` in a dim of a size."""
 
     size: Dim
     start: Op
@@ -30,7 +30,7 @@ class Slice(UnnamedSize):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rest(UnnamedSize):
-    """What a -1 stands for among sizes, of a tensor of a shape."""
+    """The size for a -1 among sizes, for a tensor of a shape."""
 
     sizes: Op
     of: Shape | None
@@ -38,7 +38,7 @@ class Rest(UnnamedSize):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Windows(UnnamedSize):
-    """How often a kernel fits into a dim as it slides by stride, padding and dilation."""
+    """The number of kernel positions along a dim, by stride, padding and dilation."""
 
     size: Dim
     kernel: Dim
@@ -48,7 +48,7 @@ class Windows(UnnamedSize):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resized(UnnamedSize):
-    """What a call makes of a size by its other arguments: a scale, the padding of an output."""
+    """A size changed by a call's other arguments: a scale, the padding of an output."""
 
     size: Dim
     by: tuple[Op, ...]
@@ -75,7 +75,7 @@ class PartSize(UnnamedSize):
 
 
 def letters_of(equation: str) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, which may be left to the order of the alphabet."""
+    """Return the letters of each operand and of the result, by default in alphabetical order."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     inputs = left.split(",")
     if not arrow:
@@ -85,14 +85,14 @@ def letters_of(equation: str) -> tuple[list[str], str]:
     return inputs, result
 
 
-# --- Shapes of results whose sizes have to be counted: views, slices, padding, tensors made of sizes.
+# --- Shapes with computed sizes: views, slices, padding, tensors made from sizes.
 
 
 Args = Mapping[str, Op]
 
 
 def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
-    """The size that `-1` stands for beside others; `dims` are those of the tensor."""
+    """Return the size for `-1` beside other sizes; `dims` are those of the tensor; None if unknown."""
     if any(map(is_lead, (*dims, *given))):
         return None
     exact = sizes.divided(sizes.multiplied(dims), sizes.multiplied(given))
@@ -104,13 +104,13 @@ def size_left(dims: Sequence[Dim], given: Sequence[Dim]) -> Dim | None:
             left.remove(size)
         else:
             by.append(size)
-    # PyTorch refuses what leaves something, and a -1 beside a 0.
+    # PyTorch refuses a remainder, and a -1 beside a 0.
     one = len(left) == len(by) == 1
     return sizes.quotient(left[0], by[0]) if one else None
 
 
 def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim:
-    """How long a slice of a dim is: a number, a difference, or a name for it."""
+    """Return the length of a slice of a dim: a number, a difference, or a symbolic size."""
     bounds = [literal(item) for item in (start, end, step)]
     plain = [item for item in bounds if item is None or type(item) is int]
     if isinstance(size, int) and len(plain) == 3 and (bounds[2] is None or plain[2]):
@@ -134,7 +134,7 @@ def slice_size(program: Program, size: Dim, start: Op, end: Op, step: Op) -> Dim
 
 
 def _cut_off(start: object, end: object) -> int:
-    """How many elements a slice leaves out, however many there are: as many of `x[1:]` as of `x[:-1]`, two of `x[1:-1]`; 0 for another."""
+    """Return the number of elements a slice always leaves out: one for `x[1:]` and `x[:-1]`, two for `x[1:-1]`; 0 if it varies."""
     before = 0 if start is None else start
     behind = 0 if end is None else end
     if not isinstance(before, int) or not isinstance(behind, int):
@@ -144,17 +144,17 @@ def _cut_off(start: object, end: object) -> int:
 
 
 def _bound(program: Program, bound: Op, left_out: Dim) -> Dim:
-    """Where a slice begins or ends."""
+    """Return a slice's bound as a size, or the default if it is None."""
     return left_out if literal(bound) is None else program.size_of(bound)
 
 
 def _in_order(one: Dim, two: Dim) -> bool:
-    """Whether a size is surely no larger than another."""
+    """Return whether a size is certainly not larger than another."""
     return sizes.is_never_negative(sizes.minus(two, one))
 
 
 def range_shape(program: Program, args: Sequence[Op]) -> Shape | None:
-    """The shape of `torch.arange`: as long as its end, less its start."""
+    """Return the shape of `torch.arange`: its end minus its start."""
     if len(args) == 3 and literal(args[2]) == 1:
         args = args[:2]
     if len(args) == 1:
@@ -182,7 +182,7 @@ def _steps(program: Program, args: Sequence[Op]) -> Shape | None:
 
 
 def _listed(program: Program, value: Op) -> Shape | None:
-    """The shape of `torch.tensor` of a number, or of a list of numbers."""
+    """Return the shape of `torch.tensor` of a number, or of a list of numbers."""
     if value.rule == "list":
         inner = {_listed(program, item) for item in value.args}
         return Shape((len(value.args),)) if inner == {SCALAR} else None
@@ -195,7 +195,7 @@ def _listed(program: Program, value: Op) -> Shape | None:
 
 
 def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
-    """The shape that sizes are, one by one or as one tuple."""
+    """Return the shape given by sizes, one by one or as one tuple."""
     first = args[0]
     if first.rule == "shape":
         return first.asked
@@ -205,7 +205,7 @@ def sizes_shape(program: Program, args: Sequence[Op]) -> Shape | None:
     return None
 
 
-# Of tensors that are made of Python values, by the words of `functions.toml`.
+# For tensors made from Python values, by the words of `functions.toml`.
 MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
     "length": _length,
     "listed": lambda program, args: _listed(program, args[0]),
@@ -218,18 +218,18 @@ MADE: Mapping[str, Callable[[Program, Sequence[Op]], Shape | None]] = {
 
 
 def made_shape(program: Program, name: str, args: Sequence[Op]) -> Shape | None:
-    """The shape of a tensor that a call of torch's makes of Python values."""
+    """Return the shape of a tensor made from Python values by a torch call."""
     words = (facts.shape for facts in facts_of_call(name) if args)
     return next((MADE[word](program, args) for word in words if word in MADE), None)
 
 
 def new(program: Program, args: Args) -> Shape | None:
-    """The shape of `x.new_zeros(2, 3)`."""
+    """Return the shape of `x.new_zeros(2, 3)`."""
     return sizes_shape(program, (args["size"],))
 
 
 def compared(program: Program, args: Args) -> Shape | None:
-    """The shape of a similarity or a distance along one dim: both broadcast, without that dim."""
+    """Return the shape of a similarity or distance along one dim: the broadcast shape without it."""
     both = shapes.broadcast(*(item.shape for item in tensors(args.values())))
     dim = literal(args["dim"]) if "dim" in args else -1
     keepdim = literal(args["keepdim"]) if "keepdim" in args else False
@@ -239,12 +239,12 @@ def compared(program: Program, args: Args) -> Shape | None:
 
 
 def together(program: Program, args: Args) -> Shape | None:
-    """The shape that all tensors broadcast to."""
+    """Return the broadcast shape of all tensors."""
     return shapes.broadcast(*(item.shape for item in tensors(args.values())))
 
 
 def padded(program: Program, args: Args) -> Shape | None:
-    """The last dims, each longer by what is before and behind it."""
+    """Return the shape with the last dims longer by the padding on both sides."""
     dims, given = args["x"].shape.dims, args["pad"]
     known = literal(given)
     more: list[Dim] = []
@@ -262,13 +262,13 @@ def padded(program: Program, args: Args) -> Shape | None:
 
 
 def _amount(program: Program, item: Op) -> Dim:
-    """A number of elements, which may be less than none."""
+    """Return a number of elements, possibly negative, as a size."""
     value = literal(item)
     return value if type(value) is int else program.size_of(item)
 
 
 def flattened(program: Program, args: Args) -> Shape | None:
-    """One dim for several, which has no name unless all but one are 1."""
+    """Return the shape with several dims merged into one, whose size is their product."""
     dims, shape = args["x"].shape.dims, args["x"].shape
     ends = [literal(args[name]) for name in ("start_dim", "end_dim")]
     if dims is None or shape.lead is not None or not dims:
@@ -281,7 +281,7 @@ def flattened(program: Program, args: Args) -> Shape | None:
 
 
 def unflattened(program: Program, args: Args) -> Shape | None:
-    """Several dims for one."""
+    """Return the shape with one dim split into several."""
     shape, parts = args["x"].shape, args["sizes"]
     at = shapes.position(shape, dim_of(args["dim"]))
     several = sized(program, parts)
@@ -290,21 +290,21 @@ def unflattened(program: Program, args: Args) -> Shape | None:
     if any(map(_may_be_left_open, several.dims)):
         return None
     given = [dim for dim in several.dims if not _is_rest(dim, parts)]
-    # PyTorch refuses what leaves something.
+    # PyTorch refuses a remainder.
     rest = sizes.quotient(shape.dims[at], sizes.multiplied(given))
     made = (rest if _is_rest(dim, parts) else dim for dim in several.dims)
     return Shape((*shape.dims[:at], *made, *shape.dims[at + 1 :]))
 
 
 def with_diagonal(program: Program, args: Args) -> Shape | None:
-    """The shape of `diag_embed`: the last dim twice."""
+    """Return the shape of `diag_embed`: the last dim twice."""
     dims = args["x"].shape.dims
     plain = literal(args["offset"]) == 0 and args["x"].shape.trailing > 0
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
     return Shape((*dims, dims[-1])) if dims and plain and ends else None
 
 
-# --- Shapes of what several tensors make together, or one with itself: `stack`, `cat`, `einsum`, `diagonal`.
+# --- Shapes of several tensors combined, or of one with itself: `stack`, `cat`, `einsum`, `diagonal`.
 
 
 def _dim(args: Args) -> tuple[int] | None:
@@ -313,7 +313,7 @@ def _dim(args: Args) -> tuple[int] | None:
 
 
 def stacked(program: Program, args: Args) -> Shape | None:
-    """`stack`: one dim more, as long as there are parts; they all have one shape."""
+    """Return the shape of `stack`: equal parts, and a new dim with their number."""
     parts = list(tensors(args.values()))
     dims = _dim(args)
     if not parts or not dims:
@@ -327,7 +327,7 @@ def stacked(program: Program, args: Args) -> Shape | None:
 
 
 def joined(program: Program, args: Args) -> Shape | None:
-    """`cat`: two slices that make up a dim are that dim; else a size without a name."""
+    """Return the shape of `cat`: two complementary slices make up the whole dim; otherwise the sizes are added."""
     parts, dims = list(tensors(args.values())), _dim(args)
     known = [part.shape for part in parts if part.shape.dims is not None]
     if not known or not dims or known[0].dims is None:
@@ -344,10 +344,10 @@ def joined(program: Program, args: Args) -> Shape | None:
 
 
 def _whole(one: Dim, two: Dim) -> Dim | None:
-    """The size that `x[:k]` and `x[k:]` make up, in either order."""
+    """Return the size made up by `x[:k]` and `x[k:]`, in either order; None for other slices."""
     if not (isinstance(one, Slice) and isinstance(two, Slice)):
         return None
-    none = one.step  # which is None, as the bounds are that are left out
+    none = one.step  # which is None, as omitted bounds are
     if one.size != two.size or two.step is not none:
         return None
     in_order = one.start is none is two.end and one.end is two.start
@@ -356,7 +356,7 @@ def _whole(one: Dim, two: Dim) -> Dim | None:
 
 
 def _make_up(one: Slice, two: Slice) -> bool:
-    """Whether it is so many at the end, and the others: `x[:-2]` and `x[-2:]`."""
+    """Return whether slices are the last elements and all the others: `x[:-2]` and `x[-2:]`."""
     counts = [literal(item.start) for item in (one, two) if literal(item.end) is None]
     match counts:
         case [int() as first, int() as second]:
@@ -365,7 +365,7 @@ def _make_up(one: Slice, two: Slice) -> bool:
 
 
 def einsum(program: Program, args: Args) -> Shape | None:
-    """Sizes by letter, where each has one."""
+    """Return the shape of `einsum` by sizes of letters; None if one is unknown."""
     equation, operands = literal(args["equation"]), args["operands"]
     if not isinstance(equation, str):
         return None
@@ -388,7 +388,7 @@ def einsum(program: Program, args: Args) -> Shape | None:
 
 
 def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | None:
-    """Note the size of each letter of an operand; what its dots stand for, or None where that is not known."""
+    """Note the size of each letter of an operand; return the dims of its dots, or None if unknown."""
     before, dots, after = letters.partition("...")
     count = len(before) + len(after)
     if (
@@ -407,7 +407,7 @@ def _letter_sizes(letters: str, shape: Shape, sizes: dict[str, Dim]) -> Shape | 
 
 
 def diagonal(program: Program, args: Args) -> Shape | None:
-    """The main diagonals of square matrices."""
+    """Return the shape of the main diagonals of square matrices."""
     dims = args["x"].shape.dims
     main = literal(args["offset"]) == 0
     ends = {literal(args["dim1"]), literal(args["dim2"])} == {-2, -1}
@@ -423,17 +423,17 @@ def diagonal(program: Program, args: Args) -> Shape | None:
 
 
 def as_many_dims(one: Shape, two: Shape) -> bool:
-    """Whether two shapes are sure to have as many dims, two at least."""
+    """Return whether two shapes certainly have the same rank, at least two."""
     if one.rank is None or two.rank is None:
         return one == two and one.least > 1
     return one.rank == two.rank > 1
 
 
-# --- The shapes of losses: a scalar, or one loss for each element or each example.
+# --- Shapes of losses: a scalar, or one loss per element or example.
 
 
 def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
-    """A scalar, or one loss for each element."""
+    """Return a scalar, or the shape of one loss per element."""
     reduction = literal(args["reduction"])
     if reduction in ("mean", "sum", "batchmean"):
         return SCALAR
@@ -443,7 +443,7 @@ def loss_shape(program: Program, args: Mapping[str, Op]) -> Shape | None:
 
 
 def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
-    """A scalar, or one loss for each example."""
+    """Return a scalar, or the shape of one loss per example."""
     if literal(args["reduction"]) in ("mean", "sum"):
         return SCALAR
     x, target = _factors(args)
@@ -455,11 +455,11 @@ def class_loss(program: Program, args: Mapping[str, Op]) -> Shape | None:
     return target if target.rank == rank - 1 else None
 
 
-# --- Shapes of what is computed of windows that slide over the last dims: convolutions.
+# --- Shapes of sliding windows over the last dims: convolutions.
 
 
 def convolved(program: Program, args: Args) -> Shape | None:
-    """A batch, the channels of the weight, and sizes, which stay where the padding makes up for the kernel."""
+    """Return the shape of a convolution: a batch, the weight's channels, and sizes, unchanged if the padding compensates for the kernel."""
     dims, weight = args["input"].shape.dims, args["weight"].shape
     if dims is None or args["input"].shape.rank is None:
         return None
@@ -472,7 +472,7 @@ def convolved(program: Program, args: Args) -> Shape | None:
 
 
 def _left(size: Dim, kernel: Dim, slides: Sequence[Op], at: int) -> Dim:
-    """How many windows there are along a dim."""
+    """Return the number of windows along a dim."""
     stride, padding, dilation = (_number(item, at) for item in slides)
     if isinstance(kernel, int) and stride == 1 and padding is not None and dilation:
         more = 2 * padding - dilation * (kernel - 1)
@@ -484,21 +484,21 @@ def _left(size: Dim, kernel: Dim, slides: Sequence[Op], at: int) -> Dim:
 
 
 def _number(value: Op, at: int) -> int | None:
-    """What a dim has of a number for each, or of one for all."""
+    """Return a dim's number among one per dim, or the common one; None if unknown."""
     several = literal(value)
     if isinstance(several, tuple):
         several = several[at % len(several)] if several else None
     return several if type(several) is int else None
 
 
-# --- The words of the table for shapes.
+# --- The table's words for shapes.
 
 
 Infer = Callable[[Program, Args], Shape | None]
 
 
 def dims_of(dim: Op | None) -> shapes.Axes | None:
-    """The dims that an argument names; None for all. One that is not written out goes by a name of its own."""
+    """Return the dims named by an argument, None for all; an unwritten value is one symbolic axis."""
     value = None if dim is None else literal(dim)
     if value is None:
         return None
@@ -510,7 +510,7 @@ def dims_of(dim: Op | None) -> shapes.Axes | None:
 
 
 def dim_of(dim: Op) -> shapes.Axis:
-    """The one dim that an argument names."""
+    """Return the one dim named by an argument."""
     value = literal(dim)
     return value if isinstance(value, int) else shapes.UnwrittenAxis(dim)
 
@@ -547,7 +547,7 @@ def _permuted(program: Program, args: Args) -> Shape | None:
 
 
 def _moved(program: Program, args: Args) -> Shape | None:
-    """Move the dims `source` to the places `destination`; the others keep their order."""
+    """Return the shape with the dims `source` moved to `destination`; the others keep their order."""
     shape, rank = args["x"].shape, args["x"].shape.rank
     source = dims_of(args["source"]) or ()
     destination = dims_of(args["destination"]) or ()
@@ -580,7 +580,7 @@ def _squeezed(program: Program, args: Args) -> Shape | None:
 
 
 def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
-    """The shape that a static value is, as `reshape` takes it for a tensor `of` a shape."""
+    """Return the shape given by a static value, as `reshape` takes it for a tensor `of` a shape."""
     if shape.rule == "shape":
         return shape.asked
     if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
@@ -603,7 +603,7 @@ def _pairs(program: Program, args: Args) -> Shape | None:
 
 
 def _sizes(args: Args) -> Op:
-    """The sizes that a view is asked for, whatever they are called."""
+    """Return the sizes requested of a view, under any parameter name."""
     return next(args[name] for name in ("shape", "sizes", "size") if name in args)
 
 
@@ -622,12 +622,12 @@ def _reshaped(program: Program, args: Args) -> Shape | None:
 
 
 def _is_rest(dim: Dim, asked: Op) -> bool:
-    """Whether a size is the -1 among those that are asked for, not that of another view."""
+    """Return whether a size is the -1 among these requested sizes, not of another view."""
     return isinstance(dim, Rest) and dim.sizes is asked
 
 
 def _may_be_left_open(size: Dim) -> bool:
-    """Whether a size that is asked for may be -1, which PyTorch takes for any: `n - 1` of a dim without elements."""
+    """Return whether a requested size may be -1, which PyTorch infers: `n - 1` for an empty dim."""
     return not isinstance(size, int) and sizes.terms_of(size).get(()) == -1
 
 
@@ -646,7 +646,7 @@ def _expanded(program: Program, args: Args) -> Shape | None:
 
 
 def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
-    """Return the shapes of the first two tensors; raise UnsupportedError where there are fewer."""
+    """Return the shapes of the first two tensors; raise UnsupportedError if there are fewer."""
     found = [item.shape for item in tensors(args.values())]
     if len(found) < 2:
         raise UnsupportedError("something that is no tensor in the place of one")
@@ -660,7 +660,7 @@ def _matmul(program: Program, args: Args) -> Shape | None:
 
 
 def _vector(program: Program, args: Args) -> Shape | None:
-    """The shape of `torch.mv`, which takes a matrix and a vector."""
+    """Return the shape of `torch.mv`, of a matrix and a vector."""
     x, y = _factors(args)
     return shapes.multiplied(x, y) or shapes.unknown(shapes.ProductWithVector(x, y))
 
@@ -692,13 +692,13 @@ def _solved(program: Program, args: Args) -> Shape | None:
 
 
 def _selected(program: Program, args: Args) -> Shape | None:
-    """`select`: one dim is gone."""
+    """Return the shape of `select`, without its dim."""
     dims = _ints(args, "dim")
     return shapes.reduced(args["x"].shape, dims, False) if dims else None
 
 
 def _indexed(program: Program, args: Args) -> Shape | None:
-    """`index_select`: one dim becomes as long as the index."""
+    """Return the shape of `index_select`, with one dim as long as the index."""
     dims, x, index = _ints(args, "dim"), args["x"].shape, args["index"].shape
     at = shapes.position(x, dims[0]) if dims else None
     if at is None or x.dims is None or index.dims is None or index.rank != 1:
@@ -707,7 +707,7 @@ def _indexed(program: Program, args: Args) -> Shape | None:
 
 
 def _along(program: Program, args: Args) -> Shape | None:
-    """`take_along_dim`: both shapes broadcast, but for the dim."""
+    """Return the shape of `take_along_dim`: both shapes broadcast, except for the dim."""
     x, index = args["x"].shape, args["indices"].shape
     if literal(args["dim"]) is None:
         return index if x.rank == index.rank == 1 else None
@@ -733,21 +733,21 @@ def _reduced(program: Program, args: Args) -> Shape | None:
 
 
 def first_tensor(args: Args) -> Op | None:
-    """The tensor that a primitive is of."""
+    """Return the main operand of a primitive: `x`, `input`, or the first tensor."""
     return args.get("x") or args.get("input") or next(tensors(args.values()), None)
 
 
 def reduced_shape(x: Op, args: Args) -> Shape | None:
-    """The shape that a reduction leaves."""
+    """Return the shape after a reduction."""
     keepdim = literal(args["keepdim"]) if "keepdim" in args else False
     if not isinstance(keepdim, bool):
         return None
     return shapes.reduced(x.shape, dims_of(args.get("dim")), keepdim)
 
 
-# The words of the table for shapes; `sizes_said` reads what it says as a tuple or a call.
+# The table's words for shapes; `shape_said` also reads tuples and calls.
 def _unfolded(program: Program, args: Args) -> Shape | None:
-    """The windows of `x.unfold(dimension, size, step)`, each a row."""
+    """Return the shape of `x.unfold(dimension, size, step)`, each window a row."""
     x, given = args["x"].shape, (args["size"], args["step"])
     at = (
         shapes.position(x, dim)
@@ -766,7 +766,7 @@ def _unfolded(program: Program, args: Args) -> Shape | None:
 
 
 def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
-    """Of a Fourier transform: dims as long as is asked; `last` makes the last one of its length, and whether that is given."""
+    """Return a shape rule for Fourier transforms: dims as long as requested; `last` maps the last one's length, and if it was given."""
 
     def shape(program: Program, args: Args) -> Shape | None:
         x, dims = args["x"].shape, dims_of(args["dim"])
@@ -803,12 +803,12 @@ def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
 
 
 def _half(size: Dim, given: bool) -> Dim:
-    """How many frequencies real numbers have."""
+    """Return the number of frequencies of a real signal."""
     return sizes.plus(sizes.quotient(size, 2), 1)
 
 
 def _twice(size: Dim, given: bool) -> Dim:
-    """How many real numbers so many frequencies are taken for, unless the length is given."""
+    """Return the real signal's length for a number of frequencies, unless the length is given."""
     return size if given else sizes.times(2, sizes.minus(size, 1))
 
 
@@ -856,7 +856,7 @@ SHAPES: dict[str, Infer] = {
 }
 
 
-# --- Shapes that the table says as expressions.
+# --- Shapes given by the table as expressions.
 
 
 @cache
@@ -865,7 +865,7 @@ def _tree(text: str) -> ast.expr:
 
 
 def shape_said(program: Program, said: str, args: Args) -> Shape | None:
-    """The shape that the table says: of a parameter, by a word, as sizes or as a call."""
+    """Return the shape stated by the table: a parameter's, a word, sizes or a call."""
     if said in args:
         return args[said].shape
     if said in SHAPES:
@@ -898,7 +898,7 @@ def shape_said(program: Program, said: str, args: Args) -> Shape | None:
 def _sizes_said(
     program: Program, parts: Sequence[ast.expr], args: Args
 ) -> Shape | None:
-    """`(*x[:-1], y[-1], n, 2)`."""
+    """Return the shape of sizes as in `(*x[:-1], y[-1], n, 2)`."""
     dims: list[Dim] = []
     for part in parts:
         found = _dims_said(program, part, args)
@@ -928,7 +928,7 @@ def _dims_said(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | 
 
 
 def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
-    """`x[:-2]`: the dims before the last two, however many they are."""
+    """Return the dims of a slice as in `x[:-2]`, before the last two of any rank; None if unknown."""
     ends = [
         None if end is None else ast.literal_eval(end) for end in (cut.lower, cut.upper)
     ]
@@ -941,7 +941,7 @@ def _cut(shape: Shape, cut: ast.Slice) -> Sequence[Dim] | None:
 
 
 def _end(shape: Shape, end: int) -> int | None:
-    """Where a slice begins or ends."""
+    """Return the position of a slice's bound in the known dims; None if unknown."""
     if shape.dims is None:
         return None
     if end < 0:
@@ -951,7 +951,7 @@ def _end(shape: Shape, end: int) -> int | None:
 
 
 def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
-    """One size is replaced, unless the new one is None."""
+    """Return the shape with one size replaced, unless the new one is None."""
     if literal(n) is None:
         return x
     number = literal(dim)
@@ -962,7 +962,7 @@ def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
 
 
 def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
-    """The last dims become as long as there are windows: of a kernel, a stride, a padding, a dilation, rounded up or down."""
+    """Return the shape with the last dims counting windows: of a kernel, a stride, a padding, a dilation, rounded down."""
     if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
     found: list[Dim] = []
@@ -983,7 +983,7 @@ def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
 def _resampled(
     program: Program, x: Shape, count: int, size: Op, scale: Op | None
 ) -> Shape | None:
-    """The last dims get the sizes that are given, or so many times their own."""
+    """Return the shape with the last dims resized to given sizes, or scaled."""
     if x.dims is None or x.trailing < count:
         return None
     found: list[Dim] = []
@@ -998,7 +998,7 @@ def _resampled(
 def _given_size(
     program: Program, own: Dim, size: Op, scale: Op | None, at: int
 ) -> Dim | None:
-    """The size of one dim; None stands for its own."""
+    """Return the new size of one dim; a None among the sizes keeps its own."""
     if size.rule == "shape":
         dims = size.asked.dims
         return dims[at] if dims is not None and size.asked.trailing >= -at else None
@@ -1021,7 +1021,7 @@ def _given_size(
 
 
 def _spread(x: Shape, count: int, weight: Op, rest: Sequence[Op]) -> Shape | None:
-    """Of a transposed convolution: the batch, if there is one, the channels, and sizes that its arguments make."""
+    """Return the shape of a transposed convolution: the batch, if any, the channels, and symbolic sizes by its arguments."""
     rank = x.rank
     if x.dims is None or rank not in (count + 1, count + 2):
         return None
@@ -1035,7 +1035,7 @@ def _spread(x: Shape, count: int, weight: Op, rest: Sequence[Op]) -> Shape | Non
 
 
 def _slides(given: Sequence[Op], at: int) -> tuple[int | None, ...]:
-    """The kernel, stride, padding and dilation of a dim; the stride is the kernel where it is None."""
+    """Return the kernel, stride, padding and dilation of a dim; a stride of None is the kernel."""
     kernel = _number(given[0], at)
     unsaid = len(given) < 2 or literal(given[1]) is None
     stride = kernel if unsaid else _number(given[1], at)

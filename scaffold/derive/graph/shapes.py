@@ -1,7 +1,7 @@
-"""Shapes as far as they are known: named sizes, leading dimensions, or only where a shape comes from.
+"""Shapes as far as known: named sizes, leading dimensions, or only the origin of a shape.
 
 In: declared dims, and the shapes of arguments. Out: the shape of a result. Invariant: two equal shapes are equal in every
-call; what cannot be told is a shape of its own, equal to no other.
+call; an unknown shape is unique, equal to no other.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class NamedSize:
-    """A size that the user has given a name: `N`."""
+    """A size named by the user: `N`."""
 
     name: str
 
@@ -23,7 +23,7 @@ class NamedSize:
 
 @dataclass(frozen=True, slots=True)
 class LeadingDims:
-    """Any number of dims: the `...` of an input, or those of a name, `*batch`, in all inputs that have it."""
+    """Any number of dims: the `...` of one input, or named ones, `*batch`, shared by all inputs with that name."""
 
     of: str
     named: bool = False
@@ -34,14 +34,14 @@ class LeadingDims:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UnnamedSize:
-    """A size without a name, told from others by what it comes of; each way has a class of its own."""
+    """A size without a name, identified by its origin; each kind of origin is a subclass."""
 
     @property
     def is_of_dim(self) -> bool:
-        """Whether it is surely the size of a dim: a Python value may be negative."""
+        """Return whether it is certainly the size of a dim: a Python value may be negative."""
         return True
 
-    def __repr__(self) -> str:  # by which `broadcast` orders shapes: before names
+    def __repr__(self) -> str:  # `broadcast` sorts shapes by this text: before names
         of = (str(getattr(self, item.name)) for item in fields(self))
         return repr(f"?{type(self).__name__}({', '.join(of)})")
 
@@ -54,7 +54,7 @@ Dim = int | NamedSize | LeadingDims | UnnamedSize
 
 @dataclass(frozen=True, slots=True)
 class UnwrittenAxis:
-    """A dim that is not written out, by the value that it is; it may stand for several."""
+    """A dim not written out, identified by its value; it may stand for several."""
 
     value: Hashable
 
@@ -67,7 +67,7 @@ Axes = tuple[Axis, ...]
 
 
 class Shape:
-    """The dims, or where they are None the origin, which tells this shape from others."""
+    """The dims of a tensor; if they are None, the origin identifies the shape."""
 
     __slots__ = ("_hash", "dims", "lead", "origin")
     __match_args__ = ("dims", "origin")
@@ -103,21 +103,21 @@ class Shape:
 
     @property
     def rank(self) -> int | None:
-        """How many dims there are, where that is known."""
+        """Return the number of dims; None if unknown."""
         if self.dims is not None:
             return None if self.lead is not None else len(self.dims)
         return self.origin.rank if self.origin else None
 
     @property
     def trailing(self) -> int:
-        """How many dims at the end can be counted from there."""
+        """Return the number of dims countable from the end."""
         if self.dims is None:
             return 0
         return len(self.dims) if self.lead is None else len(self.dims) - self.lead - 1
 
     @property
     def least(self) -> int:
-        """The least rank that it can have."""
+        """Return the smallest possible rank."""
         if self.dims is not None:
             return len(self.dims) - (self.lead is not None)
         return self.origin.least if self.origin else 0
@@ -125,22 +125,22 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a shape comes of, of which the dims are not known."""
+    """The origin of a shape with unknown dims."""
 
     @property
     def rank(self) -> int | None:
-        """How many dims there are, where that is known."""
+        """Return the number of dims; None if unknown."""
         return None
 
     @property
     def least(self) -> int:
-        """The least rank that it can have."""
+        """Return the smallest possible rank."""
         return self.rank or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast(Origin):
-    """What several shapes broadcast to."""
+    """The broadcast of several shapes."""
 
     parts: tuple[Shape, ...]
 
@@ -158,7 +158,7 @@ class Broadcast(Origin):
 
 @dataclass(frozen=True, slots=True)
 class OrScalar(Origin):
-    """A shape, or none where a choice took a number: it broadcasts to what both do."""
+    """A shape, or a scalar if a choice took a number: it broadcasts wherever both do."""
 
     base: Shape
 
@@ -180,7 +180,7 @@ class Input(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Kept(Origin):
-    """A shape in which some dims have size 1; without axes all have."""
+    """A shape with some dims of size 1; without axes, all of them."""
 
     base: Shape
     axes: Axes | None
@@ -196,7 +196,7 @@ class Kept(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Matrix(Origin):
-    """A value of the first shape, or of the second where an operand of the third one is a vector."""
+    """A value of the first shape, or of the second if an operand of the third is a vector."""
 
     value: Shape
     other: Shape
@@ -209,18 +209,18 @@ class Matrix(Origin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Own(Origin):
-    """The shape of one op, of which nothing is known."""
+    """The unknown shape of one op."""
 
     serial: int
 
     def __repr__(self) -> str:
-        # Shapes that broadcast stand in the order of this text: that of the ops, whose numbers have any count of digits.
+        # `broadcast` sorts shapes by this text: padded digits keep the order of the ops.
         return f"Own({self.serial:08})"
 
 
 @dataclass(frozen=True, slots=True)
 class Permuted(Origin):
-    """A shape whose dims are in another order."""
+    """A shape with its dims in another order."""
 
     base: Shape
     order: tuple[int, ...]
@@ -256,7 +256,7 @@ class ProductWithVector(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Squeezed(Origin):
-    """A shape without a dim, if that has size 1."""
+    """A shape without a dim, if the dim has size 1."""
 
     base: Shape
     axis: Axis
@@ -264,7 +264,7 @@ class Squeezed(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Stacked(Origin):
-    """A shape with a dim more, which has that size."""
+    """A shape with a new dim of a given size."""
 
     base: Shape
     axis: int
@@ -293,7 +293,7 @@ class Transposed(Origin):
 
 @dataclass(frozen=True, slots=True)
 class Unsqueezed(Origin):
-    """A shape with a dim of size 1 more."""
+    """A shape with a new dim of size 1."""
 
     base: Shape
     axis: Axis
@@ -307,22 +307,22 @@ SCALAR = Shape(())
 
 
 def _takes(dim: int) -> int:
-    """How many dims a shape has at least in which this dim exists: 2 for -2, 3 for 2."""
+    """Return the smallest rank in which this dim exists: 2 for -2, 3 for 2."""
     return dim + 1 if dim >= 0 else -dim
 
 
 def is_lead(dim: Dim) -> bool:
-    """Whether it stands for any number of dims."""
+    """Return whether it stands for any number of dims."""
     return isinstance(dim, LeadingDims)
 
 
 def unknown(origin: Origin) -> Shape:
-    """A shape of which only the origin is known."""
+    """Return a shape known only by its origin."""
     return Shape(None, origin)
 
 
 def position(shape: Shape, dim: Axis) -> int | None:
-    """Where a dim stands in the known dims, or None."""
+    """Return the index of a dim in the known dims, or None."""
     if shape.dims is None or not isinstance(dim, int):
         return None
     if dim < 0:
@@ -332,7 +332,7 @@ def position(shape: Shape, dim: Axis) -> int | None:
 
 
 def fits(small: Shape, large: Shape) -> bool:
-    """Whether the one broadcasts to exactly the other."""
+    """Return whether one shape broadcasts to exactly the other."""
     if small == large or small == SCALAR:
         return True
     parts = _parts(large)
@@ -352,15 +352,15 @@ def fits(small: Shape, large: Shape) -> bool:
 
 
 def _parts(shape: Shape) -> tuple[Shape, ...]:
-    """The shapes of which a shape is the broadcast one."""
+    """Return the parts of a broadcast shape; empty for others."""
     return shape.origin.parts if isinstance(shape.origin, Broadcast) else ()
 
 
-@lru_cache(maxsize=2048)  # of the same few shapes as often as there are ops
+@lru_cache(maxsize=2048)  # the same few shapes are asked about for each op
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape of an elementwise result."""
+    """Return the shape of an elementwise result."""
     whole = _without_smaller(shapes)
-    if len(whole) == 1 and not _parts(whole[0]):  # as of most ops
+    if len(whole) == 1 and not _parts(whole[0]):  # as for most ops
         return whole[0]
     parts = _without_smaller(
         part for shape in whole for part in _parts(shape) or (shape,)
@@ -384,10 +384,10 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def _filled(parts: Sequence[Shape]) -> list[Shape]:
-    """Shapes that broadcast, in which a 1 behind leading dims has the size that another one has there.
+    """Return broadcasting shapes in which a 1 behind leading dims is replaced by the size of another one there.
 
-    `x[..., D]` and `y[..., 1]` broadcast as `x[..., D]` and `y[..., D]` do, so that a sum over the last dim broadcasts back to what
-    it was of.
+    `x[..., D]` and `y[..., 1]` broadcast like `x[..., D]` and `y[..., D]`, so that a sum over the last dim broadcasts back
+    to its operand's shape.
     """
     sizes: dict[int, Dim] = {}
     for part in parts:
@@ -409,10 +409,10 @@ def _with_sizes(shape: Shape, sizes: Mapping[int, Dim]) -> Shape:
 
 
 def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
-    """The shapes that do not broadcast to another of them."""
+    """Return the shapes that do not broadcast to another one of them."""
     left: list[Shape] = []
     for shape in shapes:
-        if shape in left:  # as mostly, and sooner told
+        if shape in left:  # the usual case, and cheaper
             continue
         if not any(fits(shape, other) for other in left):
             left = [other for other in left if not fits(other, shape)] + [shape]
@@ -420,7 +420,7 @@ def _without_smaller(shapes: Iterable[Shape]) -> list[Shape]:
 
 
 def _merged(one: Shape, two: Shape) -> Shape | None:
-    """Dims of two shapes side by side, where each pair has one size or a 1."""
+    """Return two shapes broadcast dim by dim; None if a pair of sizes is neither equal nor has a 1."""
     if one.dims is None or two.dims is None:
         return None
     if len(one.dims) < len(two.dims):
@@ -443,7 +443,7 @@ def _merged(one: Shape, two: Shape) -> Shape | None:
 
 
 def _refilled(one: Shape, two: Shape) -> Shape | None:
-    """The base of a shape with dims of size 1, where the other one has these dims in full: of `g.sum(-2, keepdim=True) * x`."""
+    """Return the base of a shape with dims of size 1, if the other has these dims in full: `g.sum(-2, keepdim=True) * x`."""
     for kept, other in ((one, two), (two, one)):
         match kept.origin:
             case Kept(base, tuple(axes)) if fits(other, base):
@@ -454,7 +454,7 @@ def _refilled(one: Shape, two: Shape) -> Shape | None:
 
 
 def _size_at(shape: Shape, axis: Axis) -> Dim | None:
-    """The size of a dim that is counted from the end, if it is known."""
+    """Return the size of a dim counted from the end; None if unknown."""
     if not isinstance(axis, int) or axis >= 0:
         return None
     if isinstance(shape.origin, Broadcast):
@@ -465,7 +465,7 @@ def _size_at(shape: Shape, axis: Axis) -> Dim | None:
 
 
 def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
-    """What a reduction leaves; without dims it is of the whole tensor."""
+    """Return the shape after a reduction; without dims, of the whole tensor."""
     if shape == SCALAR:
         return SCALAR
     if dims is None or dims == ():
@@ -488,14 +488,14 @@ def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
 
 
 def _is_at_end(shape: Shape, dim: Axis, more: int = 0) -> bool:
-    """Whether a dim is counted from the end, and stands behind leading dims; one of those, or that many before them."""
+    """Return whether a dim counted from the end stands behind the leading dims, or at most `more` positions before."""
     if not isinstance(dim, int) or dim >= 0 or shape.dims is None:
         return False
     return -dim <= shape.trailing + more
 
 
 def unsqueezed(shape: Shape, dim: Axis) -> Shape:
-    """The shape of `x.unsqueeze(dim)`: a dim of size 1 more."""
+    """Return the shape of `x.unsqueeze(dim)`, with a new dim of size 1."""
     match shape.origin:
         case Dropped(base, (only,)) if only == dim:
             return unknown(Kept(base, (only,)))
@@ -512,7 +512,7 @@ def unsqueezed(shape: Shape, dim: Axis) -> Shape:
 
 
 def squeezed(shape: Shape, dim: Axis) -> Shape:
-    """Without a dim that is known to have size 1."""
+    """Return the shape without a dim, if its size is known to be 1."""
     match shape.origin:
         case Unsqueezed(base, only) if only == dim:
             return base
@@ -529,7 +529,7 @@ def squeezed(shape: Shape, dim: Axis) -> Shape:
 
 
 def transposed(shape: Shape, first: int, second: int) -> Shape:
-    """The shape of a transpose: two dims exchanged."""
+    """Return the shape of a transpose, with two dims exchanged."""
     match shape.origin:
         case Transposed(base, pair) if pair == frozenset((first, second)):
             return base
@@ -542,14 +542,14 @@ def transposed(shape: Shape, first: int, second: int) -> Shape:
 
 
 def permuted(shape: Shape, dims: Sequence[int]) -> Shape:
-    """The shape of `x.permute(dims)`: all dims in another order."""
+    """Return the shape of `x.permute(dims)`, with all dims reordered."""
     if shape.dims is None or shape.rank != len(dims):
         return unknown(Permuted(shape, tuple(dims)))
     return Shape(tuple(shape.dims[dim] for dim in dims))
 
 
 def multiplied(left: Shape, right: Shape) -> Shape | None:
-    """The shape of a matrix product."""
+    """Return the shape of a matrix product; None if unknown."""
     if left.dims is None or right.dims is None:
         return None
     one, two = left.rank, right.rank

@@ -1,7 +1,7 @@
-"""The sign that the numbers of a value surely have: of tensors and of Python's numbers, as far as the graph tells it.
+"""Certain signs of values: of tensors and of Python numbers, as far as the graph proves them.
 
-In: an op. Out: whether none of its numbers is below zero, whether all are above, or none. Invariant: it holds in every call; what is not sure is not
-said.
+In: an op. Out: whether all its numbers are nonnegative, positive or nonpositive. Invariant: a True holds in every call; an
+unknown sign is False.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from scaffold.primitives.calls import has_shape
 
 
 def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
-    """Whether no number is below zero; of the `bounded` inputs none is."""
+    """Return whether no number is below zero; `bounded` inputs are known not to be."""
     if op.kind == "complex":
         return False
     if op.rule == "list":
@@ -33,7 +33,7 @@ def is_nonnegative(op: Op, bounded: Collection[str] = ()) -> bool:
 
 
 def is_positive(op: Op) -> bool:
-    """Tell whether every number is above zero, underflow apart; a Python value, `eps` or a size, is taken to be."""
+    """Return whether every number is above zero, ignoring underflow; a Python value, `eps` or a size, is assumed to be."""
     value = number(op)
     if value is not None:
         return isinstance(value, int | float) and value > 0
@@ -51,7 +51,7 @@ def is_positive(op: Op) -> bool:
 
 
 def is_nonpositive(op: Op) -> bool:
-    """Whether no number is above zero: of `-x.abs()`, `-(x * x)`, `-x * x`."""
+    """Return whether no number is above zero: `-x.abs()`, `-(x * x)`, `-x * x`."""
     if op.rule == "neg":
         return is_nonnegative(op.args[0])
     if op.rule in ("mul", "div"):
@@ -68,7 +68,7 @@ def is_nonpositive(op: Op) -> bool:
 
 
 def is_singular(op: Op) -> bool:
-    """Tell whether the gradient of an op may be infinite, or divides by zero, where its argument is zero."""
+    """Return whether an op's gradient may be infinite, or divides by zero, for an argument of zero."""
     if not op.active or not op.is_tensor:
         return False
     if op.facts.operator == "/":
@@ -81,8 +81,8 @@ def is_singular(op: Op) -> bool:
 
 
 def counts_up(op: Op) -> bool:
-    """Whether it is `torch.arange(n)`: 0, 1, 2, with nothing below zero."""
+    """Return whether it is `torch.arange(n)`: 0, 1, 2, with nothing below zero."""
     node = op.template.node if op.rule == "call" else None
     if node is None or len(node.args) - len(node.keywords) != 2:
-        return False  # the function, and one argument by position
+        return False  # the function, and one positional argument
     return has_shape(node.args[0].label, "range")

@@ -1,7 +1,7 @@
-"""Arithmetic on sizes: sums, products and quotients of those that have names, each in one normal form.
+"""Arithmetic on sizes: sums, products and quotients of named sizes, each in a normal form.
 
-In: sizes. Out: a size, equal to another exactly where both are known to be the same number. Invariant: what is said holds for all
-sizes; that none is negative is used only where it is asked, since a Python value may be.
+In: sizes. Out: a size, equal to another exactly if both are known to be the same number. Invariant: a result holds for all
+sizes; nonnegativity is used only where requested, since a Python value may be negative.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +10,14 @@ from math import gcd
 
 from scaffold.derive.graph.shapes import Dim, NamedSize, UnnamedSize, is_lead
 
-Monomial = tuple[Dim, ...]  # in the order of their text
-# Whole multiples of products; the product of nothing is 1.
+Monomial = tuple[Dim, ...]  # sorted by their text
+# Integer multiples of products; the empty product is 1.
 Terms = Mapping[Monomial, int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Polynomial(UnnamedSize):
-    """Whole multiples of products of sizes, added up: `3*D`, `H - H//2`."""
+    """A sum of integer multiples of products of sizes: `3*D`, `H - H//2`."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -31,13 +31,13 @@ class Quotient(UnnamedSize):
 
 
 class Share(Quotient):
-    """A quotient that a condition says to leave nothing: `H/2`, so that `H` is twice that."""
+    """A quotient known by a condition to be exact: `H/2`, so that `H` is twice it."""
 
     __slots__ = ()
 
 
 def terms_of(size: Dim) -> Terms:
-    """The sum that a size is."""
+    """Return a size as a sum of terms."""
     if isinstance(size, Polynomial):
         return dict(size.terms)
     if isinstance(size, int):
@@ -46,7 +46,7 @@ def terms_of(size: Dim) -> Terms:
 
 
 def size_of(terms: Terms) -> Dim:
-    """What a sum is: a number or the one size where it is no more."""
+    """Return the size of a sum: a number or a single size if it is only that."""
     left = {product: count for product, count in terms.items() if count}
     if not left.keys() - {()}:
         return left.get((), 0)
@@ -58,7 +58,7 @@ def size_of(terms: Terms) -> Dim:
 
 
 def plus(one: Dim, two: Dim, times: int = 1) -> Dim:
-    """`one + times * two`."""
+    """Return `one + times * two`."""
     terms = dict(terms_of(one))
     for product, count in terms_of(two).items():
         terms[product] = terms.get(product, 0) + times * count
@@ -66,12 +66,12 @@ def plus(one: Dim, two: Dim, times: int = 1) -> Dim:
 
 
 def minus(one: Dim, two: Dim) -> Dim:
-    """`one - two`."""
+    """Return `one - two`."""
     return plus(one, two, -1)
 
 
 def times(one: Dim, two: Dim) -> Dim:
-    """`one * two`."""
+    """Return `one * two`."""
     terms: dict[Monomial, int] = {}
     for left, count in terms_of(one).items():
         for right, other in terms_of(two).items():
@@ -81,7 +81,7 @@ def times(one: Dim, two: Dim) -> Dim:
 
 
 def added(sizes: Iterable[Dim]) -> Dim:
-    """The sum of several."""
+    """Return the sum of sizes."""
     total: Dim = 0
     for size in sizes:
         total = plus(total, size)
@@ -89,7 +89,7 @@ def added(sizes: Iterable[Dim]) -> Dim:
 
 
 def multiplied(sizes: Iterable[Dim]) -> Dim:
-    """The product of several."""
+    """Return the product of sizes."""
     product: Dim = 1
     for size in sizes:
         product = times(product, size)
@@ -97,7 +97,7 @@ def multiplied(sizes: Iterable[Dim]) -> Dim:
 
 
 def divided(size: Dim, by: Dim) -> Dim | None:
-    """`size / by`, where that leaves nothing; None where it is not known to."""
+    """Return `size / by` if it is exact; None if unknown."""
     if not isinstance(by, int) and size == by:
         return 1
     divisor = terms_of(by)
@@ -114,7 +114,7 @@ def divided(size: Dim, by: Dim) -> Dim | None:
 
 
 def _without(product: Monomial, factors: Monomial) -> Monomial | None:
-    """What is left of a product without some of its factors."""
+    """Return a product without some factors; None if one is missing."""
     left = list(product)
     for factor in factors:
         if factor not in left:
@@ -124,7 +124,7 @@ def _without(product: Monomial, factors: Monomial) -> Monomial | None:
 
 
 def quotient(size: Dim, by: Dim) -> Dim:
-    """`size // by`."""
+    """Return `size // by`."""
     exact = divided(size, by)
     if isinstance(size, int) and isinstance(by, int) and by:
         return size // by
@@ -132,7 +132,7 @@ def quotient(size: Dim, by: Dim) -> Dim:
 
 
 def is_never_negative(size: Dim) -> bool:
-    """Whether it is known to be 0 at least: a sum of sizes, and of what is left of one without parts of it."""
+    """Return whether a size is known to be at least 0: a sum of sizes, or a size minus parts of itself."""
     return all(
         count >= 0 and all(map(_is_size, product))
         for product, count in _least(size).items()
@@ -140,7 +140,7 @@ def is_never_negative(size: Dim) -> bool:
 
 
 def _least(size: Dim) -> Terms:
-    """A sum that is no larger, with no quotient taken away: of `H - H//2` it is `H - H`."""
+    """Return a lower bound of a sum, without subtracted quotients: `H - H` for `H - H//2`."""
     found: Dim = 0
     for product, count in terms_of(size).items():
         term = size_of({product: count})
@@ -154,7 +154,7 @@ def _least(size: Dim) -> Terms:
 
 
 def _is_size(dim: Dim) -> bool:
-    """Whether it is surely the size of a dim, or a part of one, so that it is not negative."""
+    """Return whether it is certainly the size of a dim, or a part of one, and so not negative."""
     match dim:
         case int() as number:
             return number >= 0
@@ -168,7 +168,7 @@ def _is_size(dim: Dim) -> bool:
 
 
 def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
-    """A sum in which one size stands for another."""
+    """Return a size with one size replaced by another in it."""
     return added(
         times(count, multiplied(new if item == old else item for item in product))
         for product, count in terms_of(size).items()
@@ -176,7 +176,7 @@ def replaced(size: Dim, old: Dim, new: Dim) -> Dim:
 
 
 def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
-    """The name that an equation tells, and what it is: `E` and `3*D` of `E == 3 * D`."""
+    """Return the name solved from an equation, with its value: `E` and `3*D` for `E == 3 * D`."""
     terms = terms_of(minus(one, two))
     found: list[tuple[NamedSize, Dim]] = []
     for product, count in terms.items():
@@ -190,7 +190,7 @@ def solved(one: Dim, two: Dim) -> tuple[NamedSize, Dim] | None:
 
 
 def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
-    """The part of a size that `size % by == 0` tells, and what it is: `H` and `2*(H//2)`."""
+    """Return the size restricted by `size % by == 0`, with its new value: `H` and `2*(H//2)`."""
     terms = terms_of(size)
     if len(terms) != 1:
         return None
@@ -205,7 +205,7 @@ def divisible(size: Dim, by: Dim) -> tuple[Dim, Dim] | None:
 
 
 def _names(size: Dim) -> set[Dim]:
-    """The sizes that are in it, also inside of quotients."""
+    """Return the sizes in it, including those inside quotients."""
     found: set[Dim] = set()
     for product in terms_of(size):
         for item in product:
@@ -216,17 +216,17 @@ def _names(size: Dim) -> set[Dim]:
 
 
 def is_told_by_names(size: Dim) -> bool:
-    """Whether it is computed of sizes that have names, and of nothing else."""
+    """Return whether it is computed from named sizes alone."""
     return is_made_of(size, lambda item: isinstance(item, NamedSize | Quotient))
 
 
 def is_made_of(size: Dim, known: Callable[[Dim], bool]) -> bool:
-    """Tell whether it is computed of known sizes, and of nothing else."""
+    """Return whether it is computed from known sizes alone."""
     return all(map(known, _names(size)))
 
 
 def said(size: Dim) -> str | None:
-    """A size as text, `3*D` or `(H - H//2)`; None where not all that it is of has a name."""
+    """Return a size as text, `3*D` or `(H - H//2)`; None if a part has no name."""
     if not is_told_by_names(size):
         return None
     match size:
@@ -244,7 +244,7 @@ def said(size: Dim) -> str | None:
 
 
 def _term_said(product: Monomial, count: int) -> str:
-    """One term as text; twice the half of a size is the size."""
+    """Return one term as text; twice the half of a size is the size."""
     for item in product:
         if isinstance(item, Share):
             left = divided(size_of({product: count}), times(item.by, item))

@@ -1,8 +1,8 @@
-"""Python values of the graph: how they are written, what arithmetic makes of them, what is known of them without a call.
+"""Python values of the graph: their expressions, arithmetic on them, and facts known before a call.
 
-In: static ops. Out: nodes, static ops, or what is sure. Invariant: the same value; numbers are folded as an author would, so a
-fold that would print a long decimal is not made. Only where an expression is needed as text, for a call without a rule, a size stands
-in it as a placeholder, until the printer knows where it can be read.
+In: static ops. Out: nodes, static ops, or certain facts. Invariant: the same value; numbers are folded as an author would, so a
+fold is not made if it would print a long decimal. If an expression is needed as text, for a call without a rule, sizes in it
+are placeholders until the printer knows a tensor to read them from.
 """
 
 import math
@@ -40,11 +40,11 @@ NO_SHAPE = "it needs a shape that no input tells; declare the dims of the inputs
 
 
 class UnsupportedError(Exception):
-    """The forward holds something that cannot be differentiated piece by piece."""
+    """A forward that cannot be differentiated piece by piece."""
 
 
 def static_node(program: Program, op: Op) -> Node:
-    """The expression of a static value."""
+    """Return the expression of a static value."""
     graph = program.graph
     match op.data:
         case Expression(node):
@@ -65,7 +65,7 @@ def _nodes(program: Program, op: Op) -> tuple[Node, ...]:
 
 
 def number_node(program: Program, value: object) -> Node:
-    """A literal; a negative number is a minus and a number."""
+    """Return a literal; a negative number is a minus and a number."""
     graph = program.graph
     if isinstance(value, float) and not math.isfinite(value):
         word = graph.node(
@@ -78,7 +78,7 @@ def number_node(program: Program, value: object) -> Node:
 
 
 def dotted(node: Node) -> str | None:
-    """The path that a callee is, if it is one."""
+    """Return the dotted path of a callee; None for other expressions."""
     if node.kind == "name":
         return node.label
     if node.kind == "attribute":
@@ -87,7 +87,7 @@ def dotted(node: Node) -> str | None:
     return None
 
 
-# --- Arithmetic on what is known before the call: numbers are folded as an author would, the rest is written down.
+# --- Arithmetic on values known before the call: numbers are folded as an author would, the rest is written as an expression.
 
 
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
@@ -95,7 +95,7 @@ COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 
 
 def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """The static value of a primitive of static values; None where Python has no such function."""
+    """Return the static value of a primitive of static values; None if Python has no such function."""
     if rule in ("conj", "real") and len(args) == 1:
         return _part(program, args[0], rule)
     if rule == "sigmoid" and number(args[0]) == 0:
@@ -114,12 +114,12 @@ def fold(program: Program, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def difference(program: Program, one: Op, two: Op) -> Op:
-    """One Python value less another."""
+    """Return one Python value minus another."""
     return binary(program, "-", one, two)
 
 
 def may_be_none(program: Program, op: Op) -> bool:
-    """Whether a Python value is one that may be None."""
+    """Return whether a Python value may be None."""
     match op.data:
         case Expression(Node("name", name)):
             value = program.assigned(name)
@@ -130,13 +130,13 @@ def may_be_none(program: Program, op: Op) -> bool:
 
 
 def known_value(op: Op) -> object:
-    """The value of what literals alone say, `UNKNOWN` for anything else: of `math.inf`, of `2 * 3`."""
+    """Return the value of an expression of literals, `math.inf` or `2 * 3`; `UNKNOWN` for anything else."""
     found = literal(op)
     return evaluated(as_text(op)) if found is UNKNOWN else found
 
 
 def as_text(op: Op) -> Node:
-    """A Python value as an expression whose value alone is asked for."""
+    """Return a Python value as an expression good only for its value."""
     match op.data:
         case Expression(node):
             return node
@@ -148,7 +148,7 @@ def as_text(op: Op) -> Node:
 
 
 def is_complex(op: Op) -> bool:
-    """Whether a static value is written with an imaginary number."""
+    """Return whether a static value contains an imaginary number."""
     if op.rule == "const":
         return isinstance(op.value, complex)
     return any(map(_is_imaginary, op.walk()))
@@ -164,7 +164,7 @@ def _is_imaginary(op: Op) -> bool:
 
 
 def _part(program: Program, value: Op, rule: str) -> Op:
-    """The conjugate or the real part of a number."""
+    """Return the conjugate or the real part of a number."""
     known = number(value)
     if isinstance(known, complex):
         return program.const(known.conjugate() if rule == "conj" else known.real)
@@ -177,7 +177,7 @@ def _part(program: Program, value: Op, rule: str) -> Op:
 
 
 def part_of(program: Program, op: Op) -> Dim | None:
-    """The size of which a Python value is a part: of `x.shape[-1] // 2` that of the last dim."""
+    """Return the size a Python value is a part of: for `x.shape[-1] // 2`, the last dim's; None for others."""
     match program.operation(op):
         case Operation("//", (size, count)):
             by = literal(count)
@@ -187,7 +187,7 @@ def part_of(program: Program, op: Op) -> Dim | None:
 
 
 def item_of_sequence(program: Program, op: Op) -> Op:
-    """What `rows[0]` is of a list that is written out; any other value as it is."""
+    """Return the item of a written-out list for `rows[0]`; any other value unchanged."""
     if not op.is_python("subscript"):
         return op
     whole, index = op.args
@@ -197,14 +197,14 @@ def item_of_sequence(program: Program, op: Op) -> Op:
 
 
 def _items(program: Program, op: Op) -> Sequence[Op]:
-    """The items of `(a, b)` or `[a, b]`; none of a list that only a name stands for."""
+    """Return the items of `(a, b)` or `[a, b]`; none for a list known only by name."""
     value = program.value_of(item_of_sequence(program, op))
     written_out = value.is_python("tuple") or value.is_python("list")
     return value.args if value.rule == "list" or written_out else ()
 
 
 def is_int(program: Program, op: Op) -> bool:
-    """Whether a static value is sure to be one int, and no tuple."""
+    """Return whether a static value is certainly one int, not a tuple."""
     if op.rule in ("size", "rank", "count", "ratio") or isinstance(number(op), int):
         return True
     match op.data:
@@ -236,12 +236,12 @@ def is_int(program: Program, op: Op) -> bool:
 
 
 def _is_whole(program: Program, op: Op) -> bool:
-    """Whether a part of an int is an int itself; a literal beside one is taken for one."""
+    """Return whether an operand of an int is an int; a literal beside one counts."""
     return is_literal(op) or is_int(program, op)
 
 
 def is_literal(op: Op) -> bool:
-    """Whether a Python value is written out; a negative number is a minus and one."""
+    """Return whether a Python value is a nonnegative literal; a negative number is a minus and a literal."""
     if op.rule == "static":
         return op.expression.kind == "constant"
     value = number(op)
@@ -249,7 +249,7 @@ def is_literal(op: Op) -> bool:
 
 
 def is_sequence(program: Program, op: Op) -> bool:
-    """Whether a static value is sure to be a tuple or a list."""
+    """Return whether a static value is certainly a tuple or a list."""
     if op.rule in ("list", "shape"):
         return True
     match op.data:
@@ -281,7 +281,7 @@ def is_sequence(program: Program, op: Op) -> bool:
 
 
 def is_no_string(program: Program, op: Op) -> bool:
-    """Whether a static value is sure to be something else than a string: a number, or several."""
+    """Return whether a static value is certainly not a string: a number, or several."""
     if op.is_tensor or is_int(program, op) or is_sequence(program, op):
         return True
     match op.data:
@@ -319,7 +319,7 @@ def _negated(program: Program, value: Op) -> Op:
 
 
 def is_negative(value: Op) -> bool:
-    """Whether it is a number below zero, or a multiple of another Python value by one: `-0.5 * beta`."""
+    """Return whether it is a negative number, or a product with a negative first factor: `-0.5 * beta`."""
     plain = number(value.args[0] if value.is_python("binary", "*") else value)
     return isinstance(plain, int | float) and plain < 0
 
@@ -352,7 +352,7 @@ def binary(program: Program, label: str, one: Op, two: Op) -> Op:
 
 
 def _product(program: Program, left: Op, right: Op) -> Op | None:
-    """Numbers first and as one, signs before them; a root times itself is what it is the root of."""
+    """Return a simpler product, numbers and signs first, equal roots multiplied out; None if none is known."""
     factor = number(left)
     if number(right) is not None and factor is None:
         return binary(program, "*", right, left)
@@ -371,7 +371,7 @@ def _product(program: Program, left: Op, right: Op) -> Op | None:
 
 
 def _under_root(op: Op) -> Op | None:
-    """The Python value under a square root; None of what is none."""
+    """Return the Python value under a square root; None if it is not one."""
     if not op.is_python("call") or len(op.args) != 2:
         return None
     callee, value = op.args
@@ -379,7 +379,7 @@ def _under_root(op: Op) -> Op | None:
 
 
 def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
-    """`-a * b` as `-(a * b)`, `-2 * -a` as `2 * a`."""
+    """Return `-(a * b)` for `-a * b`, `2 * a` for `-2 * -a`; None without a sign to move."""
     parts, minus = list[Op](), False
     for arg in (left, right):
         value = number(arg)
@@ -395,7 +395,7 @@ def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
     if first is left and second is right:
         return None
     factor = number(first)
-    if minus and factor is not None:  # `-2 * a` is as plain as can be
+    if minus and factor is not None:  # `-2 * a` is already simplest
         if second is right:
             return None
         return binary(program, "*", program.const(-factor), second)
@@ -404,7 +404,7 @@ def _signs_out(program: Program, left: Op, right: Op) -> Op | None:
 
 
 def _scaled(program: Program, factor: Number | None, product: Op) -> Op | None:
-    """A number times `2 * a` or `2 / a`."""
+    """Return a number times `2 * a` or `2 / a`, folded; None if it stays as it is."""
     assert isinstance(product.data, Operator)
     literal_factor, rest = product.args
     own = _literal_number(literal_factor)
@@ -419,7 +419,7 @@ def _scaled(program: Program, factor: Number | None, product: Op) -> Op | None:
 
 
 def _literal_number(op: Op) -> Number | None:
-    """The number that is written out, also where the forward spells it otherwise: `1e-06`."""
+    """Return the literal's number, even in another spelling: `1e-06`."""
     if op.rule == "static":
         return as_number(literal_value(op.expression.label))
     return number(op)
@@ -427,11 +427,11 @@ def _literal_number(op: Op) -> Number | None:
 
 # --- Sizes by their names.
 #
-# In: a shape and a dim. Out: a static op. Invariant: a size that has a name, or an expression of its own, is that.
+# In: a shape and a dim. Out: a static op. Invariant: a size with a name, or with an expression of its own, is represented by it.
 
 
 def size_at(program: Program, shape: Shape, dim: int) -> Op:
-    """The size of a shape at a dim."""
+    """Return the size of a shape at a dim, as an op."""
     at = position(shape, dim)
     if at is not None and shape.dims is not None:
         size = shape.dims[at]
@@ -446,5 +446,5 @@ def size_at(program: Program, shape: Shape, dim: int) -> Op:
 
 
 def is_length(op: Op) -> bool:
-    """Whether a Python value is a size, or is computed of one, so that it may be 0."""
+    """Return whether a Python value is a size, or computed from one, so that it may be 0."""
     return any(item.rule in ("size", "count", "ratio") for item in op.walk())
