@@ -1,1 +1,1 @@
-"""Simplification: a simpler op in the place of one as it is made, and passes over the whole of a gradient."""
+"""Simplification: each op simplified as it is made, and passes over whole gradients."""

@@ -1,7 +1,7 @@
-"""What is numerically delicate in a forward, and how it is spelled stably: said, never rewritten.
+"""Advice on numerically delicate formulas in a forward, with a stable spelling; nothing is rewritten.
 
-In: the results of a lowered forward. Out: a line for each formula of the table that is met, whatever its spelling.
-Invariant: the forward stays as it is; of two patterns that meet in one value the first of the table is told.
+In: the results of a lowered forward. Out: a line for each formula of the table found in it, in any spelling.
+Invariant: the forward stays as it is; if two patterns match one value, the first of the table is reported.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from scaffold.primitives.unstable_formulas import ADVICE, Advice
 
 
 def advice(results: Iterable[Op]) -> tuple[str, ...]:
-    """What to say of a forward."""
+    """Return lines of advice on a forward."""
     told: dict[str, None] = {}
     inside = set[Op]()
     matches = Matcher()
@@ -31,14 +31,14 @@ def advice(results: Iterable[Op]) -> tuple[str, ...]:
 
 
 def _from_outside(results: Iterable[Op]) -> list[Op]:
-    """The ops of a forward, each before what it reads."""
+    """Return the ops of a forward, each before its operands."""
     found = {op.serial: op for result in results for op in result.walk()}
     return [found[serial] for serial in sorted(found, reverse=True)]
 
 
 @cache
 def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
-    """The rows of the table with each of their patterns that a value of a primitive may be, in order."""
+    """Return the rows of the table with their patterns, by the primitives that may match them, in order."""
     found: dict[str, list[tuple[Advice, Pattern]]] = {}
     for item in ADVICE:
         for text in item.patterns:
@@ -49,7 +49,7 @@ def _by_head() -> Mapping[str, Iterable[tuple[Advice, Pattern]]]:
 
 
 def _met(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
-    """The ops of which a value is made, if it is the pattern: of those nothing else is said."""
+    """Return the ops matched by a pattern, to be skipped by others; empty without a match or if it is harmless."""
     harmless = HARMLESS.get(item.unless)
     for bound in matches(form, op, {}):
         if not (harmless and harmless(bound["x"])):
@@ -58,11 +58,11 @@ def _met(matches: Matcher, item: Advice, form: Pattern, op: Op) -> set[Op]:
     return set()
 
 
-# Where a pattern does no harm
+# Conditions under which a pattern does no harm
 
 
 def _is_shifted(op: Op) -> bool:
-    """`x - x.amax()`: its exponential cannot overflow."""
+    """Return whether it is like `x - x.amax()`, whose exponential cannot overflow."""
     below = op.args[1].walk() if op.rule == "sub" else ()
     return any("largest" in item.facts.flags for item in below) or is_nonpositive(op)
 

@@ -1,11 +1,11 @@
 """Sums, products and quotients, as an author would write them.
 
-In: the operands; for `scalars_first` the gradients. Out: the op, or None where there is nothing to simplify; the gradients with
+In: the operands; for `scalars_first` the gradients. Out: the op, or None without a simplification; the gradients with
 `grad_output / n * (x * y)` for `grad_output * (x * y) / n`. Invariant: same value in exact arithmetic and the
-same shape; what a forward local holds, or several places read, is not taken apart; no 0/0 appears, and one goes only where a
-quotient meets a factor that it is divided by.
+same shape; an op with a name in the forward, or with several uses, is not taken apart; no 0/0 appears, and one disappears only
+if a quotient meets a factor equal to its divisor.
 
-What holds of any operands is no function here but a line of the table, `simpler = ["x * 1 -> x"]`, which `identities` applies before these.
+Identities of any operands are no functions here but lines of the table, `simpler = ["x * 1 -> x"]`, applied by `identities` before these.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ CHOICES = frozenset({"where", "cond"})  # their values stand last
 
 @ALGEBRA.on("mul")
 def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
-    """`c * s ** (0 if c == 0 else c - 1) * s` as `c * s**c`: where c is 0, so are both. Of a focal loss."""
+    """Return `c * s**c` for `c * s ** (0 if c == 0 else c - 1) * s`: both are 0 if c is 0. For a focal loss."""
     if a.kind != "static" or not b.is_tensor or b.facts.operator not in ("*", "/"):
         return None
     product = make.products.of(b)
@@ -46,7 +46,7 @@ def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 def _is_one_less(exponent: Op, c: Op) -> bool:
-    """Whether a Python value is `0 if c == 0 else c - 1`, the exponent in the gradient of `x**c`."""
+    """Return whether a Python value is `0 if c == 0 else c - 1`, the exponent in the gradient of `x**c`."""
     if not exponent.is_python("conditional"):
         return False
     test, zero, less = exponent.args
@@ -59,7 +59,7 @@ def _is_one_less(exponent: Op, c: Op) -> bool:
 
 @ALGEBRA.on("mul")
 def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """`4 * (x / 2)` as `2 * x`, `n * (x / 2)` as `n * x / 2`."""
+    """Return `2 * x` for `4 * (x / 2)`, `n * x / 2` for `n * (x / 2)`."""
     if a.kind != "static" or not make.is_(b, "div") or b.args[1].kind != "static":
         return None
     quotient = make.div(a, b.args[1])
@@ -70,7 +70,7 @@ def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("div")
 def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
-    """`4 * x / 2` as `2 * x`, if no other factor cancels: of 12 in 661 known ops, four of them norms."""
+    """Return `2 * x` for `4 * x / 2`, if no other factor cancels: in 12 of 661 known ops, four of them norms."""
     if b.kind != "static":
         return None
     reduced = _reduced(make, a, b)
@@ -82,9 +82,9 @@ def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("mul")
 def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * s * (x / s)` as `g * x`, `g / s * (s / x)` as `g / x`, `x / exp(y) * exp(y)` as `x`, in either order.
+    """Return `g * x` for `g * s * (x / s)`, `g / x` for `g / s * (s / x)`, `x` for `x / exp(y) * exp(y)`, in either order.
 
-    A quotient alone times its divisor stays, unless that is an exponential, which is not zero: as of a variance that is given as its
+    A quotient alone times its divisor stays, unless the divisor is an exponential, which is not zero: for a variance given as its
     logarithm, `diff ** 2 / exp(logvar)`.
     """
     if not (a.is_tensor and b.is_tensor):
@@ -107,16 +107,16 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("matmul")
 def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
-    """`x @ 0` as 0: of one of several results that no gradient comes from, as the vectors of eigh where only its values are read.
+    """Return 0 for `x @ 0`: the gradient of an unused one of several results, as the vectors of eigh if only the values are read.
 
-    No known op has it; without it a table's rule that reads all of them is left to autograd.
+    No known op has it; without it, an op with a rule reading all of them would be left to autograd.
     """
     return make.const(0) if is_number(a, 0) or is_number(b, 0) else None
 
 
 @ALGEBRA.on("div")
 def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * s / s` as `g`, where that has the whole shape: of `(x / s).clamp(-8, 7) * s`, as every quantiser has it; of 8 in 661 known ops."""
+    """Return `g` for `g * s / s` if the shape stays: for `(x / s).clamp(-8, 7) * s`, as in every quantiser; in 8 of 661 known ops."""
     above = make.deep_products.of(a)
     if b not in above.tensors or len(above.tensors) == 1:
         return None
@@ -125,7 +125,7 @@ def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
-    """`2 * x / (2 * n)` as `x / n`, `1 / m * x / n` as `x / (m * n)`."""
+    """Return `x / n` for `2 * x / (2 * n)`, `x / (m * n)` for `1 / m * x / n`; None without a common factor."""
     if make.is_(a, "mul"):
         factor = a.args[0]
         if factor.is_python("binary", "/") and is_number(factor.args[0], 1):
@@ -146,7 +146,7 @@ def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on("neg")
 def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
-    """`-(2 * x).sum_to_size(...)` as `(-2 * x).sum_to_size(...)`."""
+    """Return `(-2 * x).sum_to_size(...)` for `-(2 * x).sum_to_size(...)`."""
     if not make.is_(a, "summed_to") or not make.is_(a.args[0], "mul"):
         return None
     if number(a.args[0].args[0]) is None:
@@ -156,7 +156,7 @@ def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
 
 @ALGEBRA.on("add")
 def _plus_zero(make: Maker, a: Op, b: Op) -> Op | None:
-    """`x + 0` as `x`; a mask and a number are an integer."""
+    """Return `x` for `x + 0`, except for a mask: its sum with a number is an integer."""
     for one, two in ((a, b), (b, a)):
         if is_number(one, 0) and two.kind != "bool":
             return two
@@ -165,16 +165,16 @@ def _plus_zero(make: Maker, a: Op, b: Op) -> Op | None:
 
 @ALGEBRA.on_each("add", "sub")
 def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """`g / n - s / where(n == 0, 1, n)` as `g / n - s / n`: where `n` is 0 the other term is no number anyway.
+    """Return `g / n - s / n` for `g / n - s / where(n == 0, 1, n)`: if `n` is 0, the other term is not a number anyway.
 
-    For `x / x.norm()`, in 8 of 661 known ops, where the gradient of the norm is guarded, and that of the quotient cannot be.
+    For `x / x.norm()`, in 8 of 661 known ops: the gradient of the norm is guarded, and the quotient's cannot be.
     """
     terms = [make.products.of(arg) if arg.is_tensor else None for arg in args]
     for at, other in ((0, 1), (1, 0)):
         term = terms[at]
         if term is None or terms[other] is None:
             continue
-        # Also of a quotient that several gradients read.
+        # Also for a quotient read by several gradients.
         found = _without_guards(term, make.deep_products.of(args[other]).below)
         if found != term:
             pair = [*args]
@@ -184,13 +184,13 @@ def _unguarded(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _without_guards(term: Product[Op], others: Collection[Op]) -> Product[Op]:
-    """A product that is divided by the values themselves that others are divided by."""
+    """Return the product with each guarded divisor unguarded, if `others` include it without a guard."""
     below = tuple(own if (own := _of_guard(op)) in others else op for op in term.below)
     return term._replace(below=below)
 
 
 def _of_guard(op: Op) -> Op:
-    """The value `n` of `where(n == 0, 1, n)`; any other as it is."""
+    """Return `n` for `where(n == 0, 1, n)`; any other value unchanged."""
     if op.rule != "where" or not is_number(op.args[1], 1):
         return op
     mask, _, own = op.args
@@ -204,7 +204,7 @@ def _of_guard(op: Op) -> Op:
 
 @ALGEBRA.on_each("add", "sub")
 def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """`g * x + g * y` as `g * (x + y)`, `x / n - y / n` as `(x - y) / n`."""
+    """Return `g * (x + y)` for `g * x + g * y`, `(x - y) / n` for `x / n - y / n`."""
     a, b = args
     if not (a.is_tensor and b.is_tensor):
         return None
@@ -234,7 +234,7 @@ def _factored(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
 def _is_read_elsewhere(
     make: Maker, one: Product[Op], two: Product[Op], terms: Collection[Op]
 ) -> bool:
-    """Whether one has a cotangent for a factor that stands in another product as well: it gets a name, and is not taken apart."""
+    """Return whether a term has a shared cotangent as a factor also used in another product: it gets a name, and stays whole."""
     ops = make.program.ops
     return any(
         g in user.args and user.facts.operator == "*" and user not in terms
@@ -244,18 +244,18 @@ def _is_read_elsewhere(
 
 
 def _is_fraction(op: Op) -> bool:
-    """Whether a Python value is divided by another that is no number."""
+    """Return whether a Python value contains a division by anything but a literal."""
     return not op.is_tensor and any(
         part.is_python("binary", "/") and not is_literal(part.args[1])
         for part in op.walk()
     )
 
 
-# The mean of a loss: what comes in is divided by the count at once
+# The mean of a loss: the incoming gradient is divided by the count once
 
 
 class DividedFirst:
-    """The gradients over `grad_output / n` in place of `grad_output`, where they are divided by n in several places."""
+    """The gradients over `grad_output / n` instead of `grad_output`, if they are divided by n in several places."""
 
     def __init__(
         self, make: Maker, roots: Mapping[str, Op], seed: Op, count: Op
@@ -271,7 +271,7 @@ class DividedFirst:
         self.roots = whole if several else None
 
     def __call__(self, op: Op, divided: bool = False) -> Op | None:
-        """The same value over the quotient; n times as much of it, where a division by n has been left out above."""
+        """Return the same value over the quotient, or n times it if a division by n was dropped above; None if impossible."""
         key = (op, divided)
         if key not in self.known:
             self.known[key] = self._found(op, divided)
@@ -280,7 +280,7 @@ class DividedFirst:
     def _found(self, op: Op, divided: bool) -> Op | None:
         if op is self.seed:
             return self.quotient if divided else None
-        if op.rule == "zeros":  # of which dtype and device alone are read
+        if op.rule == "zeros":  # only its dtype and device are read
             like = self(op.args[0]) or self(op.args[0], True)
             return like and self.make.program.over(op, (like,))
         if not self._reads(op):
@@ -293,7 +293,7 @@ class DividedFirst:
                 if above is None or is_number(rest, 1):
                     return above
                 return self.make.program.over(op, (above, rest))
-        if op.rule == "accumulated" and not divided:  # n times as much were both
+        if op.rule == "accumulated" and not divided:  # n times both
             rest = self(op.args[0])
             return rest and self.make.program.over(op, (rest, op.args[1]))
         read = [arg for arg in op.args if self._reads(arg)]
@@ -303,11 +303,11 @@ class DividedFirst:
         there = [arg for arg in args if arg is not None]
         product = op.facts.operator == "*" and op.args[0].is_tensor
         if product and args[-1] is self.quotient:
-            there.reverse()  # one number comes first
+            there.reverse()  # a scalar comes first
         return self.make.program.over(op, there) if len(there) == len(args) else None
 
     def _without_count(self, below: Op) -> Op | None:
-        """What is left of a divisor without n; None where n is not in it."""
+        """Return a divisor without its factor n; None if n is not a factor."""
         if below is self.count:
             return self.make.const(1)
         if not below.is_python("binary", "*") or self.count not in below.args:
@@ -316,7 +316,7 @@ class DividedFirst:
         return two if one is self.count else one
 
     def _is_linear(self, op: Op, read: Sequence[Op]) -> bool:
-        """Whether the value is so many times as large as those that it reads of what comes in."""
+        """Return whether the value is linear in `read`, its operands that depend on the incoming gradient."""
         operator = op.facts.operator if len(op.args) == 2 else ""
         if op.rule in CHOICES or operator in ("+", "-"):
             values = op.args[-2:]
@@ -340,7 +340,7 @@ class DividedFirst:
 def divided_first(
     make: Maker, roots: Mapping[str, Op], seeds: Iterable[Op]
 ) -> DividedFirst | None:
-    """The gradients of a mean, where its count is divided by in several places; None where it is not."""
+    """Return the gradients of a mean, if they are divided by its count in several places; None otherwise."""
     several = [*seeds]
     if len(several) != 1 or several[0].shape != SCALAR:
         return None
@@ -356,18 +356,18 @@ def divided_first(
 
 
 def _counts(below: Op) -> Iterable[Op]:
-    """The Python values by which a quotient is divided, numbers apart."""
+    """Return the Python values a quotient is divided by, except literals."""
     parts = below.args if below.is_python("binary", "*") else (below,)
     return (op for op in parts if not op.is_tensor and not is_literal(op))
 
 
-# Products of whole gradients: what is one number, a tensor or not, is multiplied with each other first
+# Products of whole gradients: scalars, tensors or not, are multiplied first
 
 
 def scalars_first(
     make: Maker, roots: Mapping[str, Op], whole: Collection[Op]
 ) -> dict[Op, Op]:
-    """What each op below the gradients becomes where numbers are multiplied first: `grad_output / n * (x * y)`; what is `whole` stays."""
+    """Return the replacements of ops below the gradients with scalars multiplied first: `grad_output / n * (x * y)`; `whole` ops stay."""
     return renewed(roots.values(), whole, _Scalars(make, roots, whole).renewed)
 
 
@@ -381,10 +381,10 @@ class _Scalars:
             self.uses.update(op.args)
 
     def renewed(self, op: Op, of: Renewal) -> Op:
-        """The op with scalar factors first, and so below it."""
+        """Return the op with scalar factors first, also below it."""
         if op.facts.operator in ("+", "-") and len(op.args) == 2:
             args = tuple(map(of, op.args))
-            # A number that has come first may have brought a minus with it.
+            # A scalar moved first may have brought a minus along.
             same = args == op.args
             found = None if same else self.make.identities(self.make, op.rule, args)
             if found is not None:
@@ -396,7 +396,7 @@ class _Scalars:
         return self.make.program.over(op, map(of, op.args))
 
     def _regrouped(self, op: Op, of: Renewal) -> Op | None:
-        """`x * (s * y) / t` as `s / t * (x * y)`; None where it has no scalar tensor, or one factor of one number."""
+        """Return `s / t * (x * y)` for `x * (s * y) / t`; None without a scalar tensor, or with only one scalar factor."""
 
         def whole(item: Op) -> bool:
             if item in self.whole or self.uses[item] > 1 and item is not op:
@@ -405,7 +405,7 @@ class _Scalars:
             return item.rule != "mul" and not by_one_number
 
         product = Products(self.make.program, self.make, whole).of(op)
-        if product.number != 1:  # else the repeated number is there as it is
+        if product.number != 1:  # otherwise the expanded number is read as it is
             product = product._replace(tensors=self._before_repeated(product.tensors))
         small = _smallest(product.tensors)
         large = [item for item in product.tensors if item not in small]
@@ -425,14 +425,14 @@ class _Scalars:
             together = self._times(together, item)
         found = self._times(scalar, together)
         if found.shape != op.shape:
-            # The number was repeated for the shape: so is the new one.
+            # The scalar was expanded to the shape: so is the new one.
             found = self._times(self.make.expanded(scalar, op.shape), together)
         if found.shape != op.shape:
             return None
         return self.make.neg(found) if minus else found
 
     def _before_repeated(self, tensors: Iterable[Op]) -> tuple[Op, ...]:
-        """Factors, with one number in the place of a tensor that has it everywhere: of two known ops, one the KL of a VAE."""
+        """Return the factors with expanded scalars replaced by the scalar: in two known ops, one the KL of a VAE."""
         return tuple(
             (
                 item.args[0]
@@ -454,7 +454,7 @@ class _Scalars:
         below: Iterable[Op],
         of: Renewal,
     ) -> Op:
-        """The part that is one number; Python's numbers first."""
+        """Return the scalar part of a product, Python numbers first."""
         total = self.make.const(product.number)
         for item in (*product.statics, *small):
             whole = item in self.whole and not is_number(total, 1)
@@ -465,7 +465,7 @@ class _Scalars:
 
 
 def _smallest(tensors: Sequence[Op]) -> list[Op]:
-    """The factors that are one number, else those of one shape that a reduction has left: `rstd`, of `x * rstd**3`."""
+    """Return the scalar factors, otherwise the factors with the most common reduced shape: `rstd` in `x * rstd**3`."""
     scalars = [item for item in tensors if _is_small(item)]
     if scalars:
         return scalars
@@ -478,10 +478,10 @@ def _smallest(tensors: Sequence[Op]) -> list[Op]:
 
 
 def _is_reduced(shape: Shape) -> bool:
-    """Whether a dim has been reduced to the size of 1."""
+    """Return whether a dim has been reduced to size 1."""
     return isinstance(shape.origin, Kept) or 1 in (shape.dims or ())
 
 
 def _is_small(op: Op) -> bool:
-    """Whether it is one number in every call."""
+    """Return whether it is a scalar in every call."""
     return not op.is_tensor or (op.shape == SCALAR and op.kind == "real")

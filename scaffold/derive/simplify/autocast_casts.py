@@ -1,7 +1,7 @@
-"""Casts in a backward that runs under the autocast of its forward: there a cotangent may have another dtype than its value.
+"""Casts in a backward under the autocast of its forward: a cotangent may have another dtype than its value.
 
-In: gradients. Out: the same, in which a call that takes tensors of one dtype, and that autocast leaves alone, gets them: `scatter`, a product
-over leading dims, which is `torch.tensordot`. Invariant: where autocast is off, no cast changes anything.
+In: gradients. Out: the same, with casts of operands to one dtype for calls that require it and are not cast by autocast: `scatter`, a product
+over leading dims, which is `torch.tensordot`. Invariant: with autocast off, no cast changes anything.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,7 +19,7 @@ def with_casts(
     held: Collection[Op],
     known: Collection[Op] = (),
 ) -> dict[Op, Op]:
-    """What each op below the gradients becomes where the operands of each such call have one dtype; what is `held` is read by a name.
+    """Return the replacements of ops below the gradients with operands cast to one dtype; ops in `held` have names and stay.
 
     Cotangents that are `known` have the dtype of their values.
     """
@@ -39,7 +39,7 @@ def with_casts(
 def _in_one_dtype(
     make: Maker, op: Op, args: tuple[Op, ...], known: Collection[Op]
 ) -> tuple[Op, ...]:
-    """The arguments with casts, so that those which the op promotes together have one dtype: that of a computed one, in full precision if one of these is."""
+    """Return the arguments cast to the dtype of a computed one, one in full precision if there is one."""
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
     positions = [arg for arg, item in named if item.name in op.facts.indices]
@@ -52,7 +52,7 @@ def _in_one_dtype(
 
 
 def _of_its_dtype(op: Op) -> Op:
-    """The first value that surely has its dtype, so that nothing is computed for that alone."""
+    """Return the innermost operand certain to have the same dtype, so that nothing is computed for it alone."""
     given = [arg for arg in tensors(op.args) if _has_dtype_of(op, arg)]
     return _of_its_dtype(given[0]) if given else op
 
@@ -68,7 +68,7 @@ def _cast(make: Maker, arg: Op, like: Op) -> Op:
 
 
 def _alike(op: Op, args: Iterable[Op]) -> list[Op]:
-    """The tensors among the arguments that are of its kind: no index, no mask; of what gives several, of the kind of the first."""
+    """Return the tensors of an op's kind among its arguments, without indices and masks; for a group, of the first one's kind."""
     given = [*tensors(args)]
     kind = given[0].kind if op.kind == "group" and given else op.kind
     return [arg for arg in given if arg.kind == kind]
@@ -79,17 +79,17 @@ def _is_zeros(op: Op) -> bool:
 
 
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
-    """An order of values: those in full precision first, zeros last."""
+    """Return a sort key for values: full precision first, zeros last."""
     return _is_zeros(op), _is_lowered(op), op.facts.autocast != "float32"
 
 
 def _is_lowered(op: Op) -> bool:
-    """Whether it is computed in low precision: of a sum of gradients each addend is rounded to its dtype."""
+    """Return whether it is computed in low precision: in a sum of gradients each addend is rounded to its dtype."""
     return op.facts.autocast == "lower"
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
-    """Whether autocast may have had a say in its dtype, and not that of an input alone."""
+    """Return whether autocast may have changed its dtype, which then is not an input's alone."""
     return any(
         inner.rule in ("cotangent", "vjp") or inner.facts.autocast
         for inner in op.walk()
@@ -98,7 +98,7 @@ def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:
 
 
 def _has_dtype_of(op: Op, like: Op) -> bool:
-    """Whether a value surely has the dtype of another one that it is computed of."""
+    """Return whether a value certainly has the dtype of `like`, one of its operands."""
     if op is like:
         return True
     kept = op.facts.autocast == "number_first" and op.args[0].is_tensor

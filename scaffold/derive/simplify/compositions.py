@@ -1,8 +1,8 @@
-"""What is spelled out in several primitives and another one computes alone: `x * sigmoid(x)` is silu, `exp(log_softmax(x))` is softmax.
+"""Compositions of primitives equal to a single one: `x * sigmoid(x)` is silu, `exp(log_softmax(x))` is softmax.
 
 In: an op of the forward, and the compositions of the rule table; the gradients. Out: the rule and its arguments; the gradients with
 `softmax(x)`. Invariant: the op has the rule's value for all arguments; constants agree to the last digits, factors and terms may stand
-in any order. In a backward, logarithms that are at hand, or that another value needs, are read.
+in any order. In a backward, logarithms already available, or needed by another value, are read.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,14 +20,14 @@ RuleName = tuple[Table, str]  # a table, and the name of a rule in it
 
 
 class Composition(NamedTuple):
-    """A rule, and what stands for each of its parameters."""
+    """A rule, and the op for each of its parameters."""
 
     rule: Rule
     args: Bound
 
 
 class Composer:
-    """Finds the rules that ops of one program compose."""
+    """A finder of rules composed by ops of one program."""
 
     def __init__(self, applier: Applier) -> None:
         self.applier = applier
@@ -35,7 +35,7 @@ class Composer:
         self.known: dict[Op, Composition | None] = {}
 
     def __call__(self, op: Op) -> Composition | None:
-        """The rule that computes what an op does in several steps."""
+        """Return the rule for a value computed in several steps; None without one."""
         if op.kind != "real":
             return None
         if op not in self.known:
@@ -52,7 +52,7 @@ class Composer:
         return None
 
     def _with_defaults(self, rule: Rule, bound: Bound) -> Bound:
-        """What stands for parameters; one that the formulas do not read may be missing."""
+        """Return the arguments with defaults; a parameter the formulas do not read may be missing."""
         defaults = {
             item.name: self.applier.default(item.default)
             for item in rule.parameters
@@ -63,7 +63,7 @@ class Composer:
 
 @lru_cache(maxsize=8)
 def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
-    """The compositions that a value of each primitive may be, with where their rules are found."""
+    """Return the compositions with their rules, by the primitives that may match them."""
     found: dict[str, list[tuple[RuleName, Pattern]]] = {}
     for home, name, text in table.composed():
         item = pattern(text, op_of=home.op_of)
@@ -73,22 +73,22 @@ def _by_head(table: Table) -> Mapping[str, Iterable[tuple[RuleName, Pattern]]]:
 
 
 def _fits(op: Op, args: Bound) -> bool:
-    """Whether nothing is broadcast: the rule's tensors have the result's shape."""
+    """Return whether nothing is broadcast: the rule's tensors have the result's shape."""
     tensors = [item for item in args.values() if item.is_tensor]
     return bool(tensors) and all(
         item.shape == op.shape and item.kind == "real" for item in tensors
     )
 
 
-# --- The composition that gradients make: of logarithms that nothing else reads.
+# --- The composition in gradients: of logarithms with no other use.
 
 
 def with_probabilities(
     make: Maker, roots: Mapping[str, Op], held: Collection[Op], there: Collection[Op]
 ) -> dict[Op, Op]:
-    """The gradients with `softmax(x)` for `exp(log_softmax(x))` where nothing else reads the logarithms: what each op below them becomes.
+    """Return replacements of ops with `softmax(x)` for `exp(log_softmax(x))`, if the logarithms have no other use.
 
-    Of 11 in 661 known ops, each a loss over classes.
+    In 11 of 661 known ops, each a loss over classes.
     """
     seen = {*down_to(roots.values(), held)}
     users: dict[Op, set[str]] = {}

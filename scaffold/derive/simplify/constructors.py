@@ -1,10 +1,10 @@
 """Smart constructors: primitives of the backward, simplified as they are made.
 
 In: a rule's name and ops. Out: the simplest op of that value. Invariant: the value and the shape are those of the plain
-application; a value that a forward local holds is read there rather than taken apart.
+application; a value with a name in the forward is read there rather than taken apart.
 
-The other modules of this package register what they know of each primitive: functions that give an op of the same value and shape,
-or None where they have nothing to say. They are asked in the order in which they stand in their module.
+The other modules of this package register simplifications of each primitive: functions that return an op of the same value and
+shape, or None. They are called in the order of their module.
 
     @REWRITES.on("conj")
     def conj_of_a_real_value(make: Maker, a: Op) -> Op | None: ...
@@ -41,7 +41,7 @@ class Registry:
         self.of: dict[str, list[Simplification]] = {}
 
     def on(self, *names: str) -> Callable[[Function], Function]:
-        """A decorator: the function takes the maker and the arguments of a primitive of that name."""
+        """Return a decorator for a function of the maker and the arguments of a primitive of that name."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -51,7 +51,7 @@ class Registry:
         return register
 
     def on_each(self, *names: str) -> Callable[[Function], Function]:
-        """A decorator: the function takes the maker, the name of the primitive, and a tuple of its arguments."""
+        """Return a decorator for a function of the maker, the primitive's name, and a tuple of its arguments."""
 
         def register(function: Function) -> Function:
             for name in names:
@@ -66,7 +66,7 @@ def _of_name(function: Function, name: str) -> Simplification:
 
 
 def in_order(registries: Iterable[Registry]) -> Simplifications:
-    """The simplifications of several modules, those of the first one first."""
+    """Return the simplifications of several modules, the first module's first."""
     found: dict[str, list[Simplification]] = {}
     for registry in registries:
         for name, functions in registry.of.items():
@@ -75,7 +75,7 @@ def in_order(registries: Iterable[Registry]) -> Simplifications:
 
 
 class Maker(Algebra):
-    """Makes ops of the backward; `opaque` ones are held by a name and stay whole."""
+    """A maker of ops of the backward; `opaque` ones have a name and stay whole."""
 
     def __init__(
         self,
@@ -90,16 +90,16 @@ class Maker(Algebra):
         self.opaque = opaque
         matcher = Matcher(self.may_be_read_through)
         self.identities = Identities(applier.table, matcher, self.program.real)
-        self.forward_products = forward_products  # those to be met again
+        self.forward_products = forward_products  # to be matched again
         self.precision = precision
         self.results = tuple(precision.results.values())  # of the forward
-        self.shared = set[Op]()  # cotangents that several gradients read
-        self.made: dict[tuple[str, tuple[Op, ...]], Op] = {}  # under what is shared
+        self.shared = set[Op]()  # cotangents read by several gradients
+        self.made: dict[tuple[str, tuple[Op, ...]], Op] = {}  # given `shared`
         self.products = Products(self.program, self, self.is_whole)
         self.deep_products = Products(self.program, self, self.is_forward)
 
     def __call__(self, name: str, *args: Op) -> Op:
-        """The primitive of a name, applied; as an identity has it, or the first simplification that finds a simpler op."""
+        """Return the named primitive, applied: by an identity, or the first simplification with a result, or plain."""
         found = self.made.get((name, args))
         if found is None:
             found = self.made[name, args] = self._simplest(name, args)
@@ -109,7 +109,7 @@ class Maker(Algebra):
         if args and not any(tensors(args)) and name != "where":
             folded = fold(self.program, name, args)
             if folded is None and self._keeps_zero(name, args[0]):
-                return args[0]  # of a result that no gradient comes from
+                return args[0]  # the gradient of an unused result
             if folded is None:
                 raise UnsupportedError(f"{name} of Python values")
             return folded
@@ -123,53 +123,53 @@ class Maker(Algebra):
         return self.applier.named(name, *args)
 
     def _keeps_zero(self, name: str, first: Op) -> bool:
-        """Whether a primitive makes zeros of the number 0; no known op asks, but `torch.aminmax(x, dim=-1).max` would raise."""
+        """Return whether a primitive maps the number 0 to zeros; no known op needs it, but `torch.aminmax(x, dim=-1).max` would raise."""
         facts = self.program.facts(name) if is_number(first, 0) else None
         return facts is not None and facts.linear and len(facts.differentiable) == 1
 
     def take_for_real(self, ops: Iterable[Op]) -> None:
-        """Note that what is made of values holds of real ones alone."""
+        """Note values used in a way valid only for real ones."""
         self.program.real.update(tensors(ops))
 
-    # What may be taken apart
+    # Ops to be taken apart
 
     def share(self, cotangent: Op) -> None:
-        """Note that several gradients read a cotangent."""
+        """Note a cotangent read by several gradients."""
         if cotangent not in self.shared:
             self.shared.add(cotangent)
             self.products.forget(cotangent)
             self.made.clear()
 
     def is_forward(self, op: Op) -> bool:
-        """Whether an op stays whole because the forward has it."""
+        """Return whether an op stays whole because it is a value of the forward."""
         return op in self.forward_products or self.opaque(op)
 
     def is_whole(self, op: Op) -> bool:
-        """Whether an op stays whole unless a sum can be factored in no other way: the forward has it, or several gradients read it."""
+        """Return whether an op stays whole, unless a sum can be factored in no other way: it is the forward's, or shared."""
         return op in self.shared or self.is_forward(op)
 
     def is_(self, op: Op, *rules: str) -> bool:
-        """Whether an op is one of these, and may be taken apart."""
+        """Return whether an op has one of these rules, and may be taken apart."""
         return op.rule in rules and not self.opaque(op)
 
     def may_be_read_through(self, op: Op) -> bool:
-        """Whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
+        """Return whether an identity may take an op apart: one with a name only if it is a view, which computes nothing."""
         if not self.opaque(op):
             return True
         return op.facts.rearranges
 
-    # Ops that are no primitives
+    # Ops outside the table
 
     def const(self, value: object) -> Op:
-        """A Python literal."""
+        """Return a Python literal as an op."""
         return self.program.const(value)
 
     def choose(self, test: Op, body: Op, orelse: Op) -> Op:
-        """One of two values, by a test that is fixed for a call."""
+        """Return one of two values, by a test fixed in each call."""
         return choose(self.program, test, body, orelse)
 
     def summed_to(self, op: Op, like: Op) -> Op:
-        """The sum of a value over the dims over which `like` is summed."""
+        """Return the sum of a value over the dims summed in `like`."""
         if op.rule == "neg" and not self.opaque(op):
             return self.neg(self.summed_to(op.args[0], like))
         return self.program.op(
@@ -182,7 +182,7 @@ class Maker(Algebra):
         )
 
     def summed_to_shape(self, op: Op, shape: Shape, like: Op | None) -> Op:
-        """The sum of a value that something of a shape was broadcast to; an input may have that shape."""
+        """Return a value summed to the shape it was broadcast from; `like` is an input of that shape, if any."""
         if op.shape == shape:
             return op
         data = SummedTo(shape, like)
@@ -191,7 +191,7 @@ class Maker(Algebra):
         )
 
     def expanded(self, op: Op, shape: Shape) -> Op:
-        """A value broadcast to a shape."""
+        """Return a value expanded to a shape."""
         if op.shape == shape or is_number(op, 0):
             return op
         if op.rule == "expanded":
@@ -208,7 +208,7 @@ class Maker(Algebra):
         )
 
     def reshaped(self, op: Op, shape: Shape) -> Op:
-        """A value in another shape of as many elements."""
+        """Return a value reshaped to a shape with as many elements."""
         if op.shape == shape:
             return op
         while op.rule in ("reshaped", "unsqueeze") and not self.opaque(op):
@@ -232,7 +232,7 @@ class Maker(Algebra):
         )
 
     def _keeps_dims_of(self, op: Op, shape: Shape) -> bool:
-        """Whether it is a reduction with dims of size 1, and the shape is what is left without them: of `w.view(1, -1, 1)`."""
+        """Return whether it is a reduction with kept dims, and the shape is the same without them: for `w.view(1, -1, 1)`."""
         if op.facts.category != "reduction" or self.is_whole(op) or len(op.args) != 3:
             return False
         x, dims, keepdim = op.args
@@ -241,7 +241,7 @@ class Maker(Algebra):
         return shapes.reduced(x.shape, dims_of(dims), False) == shape
 
     def zeros(self, like: Op, shape: Shape) -> Op:
-        """Zeros of a shape, with dtype and device of another tensor."""
+        """Return zeros of a shape, with dtype and device of another tensor."""
         return self.program.op(
             "zeros", (like,), OfShape(shape), kind=like.kind, shape=shape
         )

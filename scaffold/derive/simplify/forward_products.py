@@ -1,4 +1,4 @@
-"""Products that the forward has already: `xc * rstd` is its `xhat`, also where it comes apart in a gradient.
+"""Products available from the forward: `xc * rstd` is its `xhat`, even if its factors are apart in a gradient.
 
 In: the factors of a product of the backward. Out: the op with a forward product in their place, or None. Invariant: the same
 value in exact arithmetic; no result is kept that the gradients do not read anyway.
@@ -21,7 +21,7 @@ FORWARD_PRODUCTS = Registry()
 def forward_products(
     forward: Iterable[Op], apart: Collection[Op], named: Callable[[Op], bool]
 ) -> dict[Op, Product[Op]]:
-    """The products of the forward that are worth meeting again, but those that are kept apart."""
+    """Return the forward's products worth reusing, except the products in `apart`."""
     known: dict[Op, Product[Op]] = {}
     for op in forward:
         term = _factors(op)
@@ -34,7 +34,7 @@ def forward_products(
 
 @FORWARD_PRODUCTS.on_each("mul", "div")
 def _met_again(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """A product or quotient in which a forward product is met again."""
+    """Return a product or quotient with a forward product in place of its factors."""
     a, b = args
     if not make.forward_products or not (a.is_tensor and b.is_tensor):
         return None
@@ -65,7 +65,7 @@ def _met(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | Non
 
 
 def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op | None:
-    """`(g * xc).sum(-1, True) * rstd` as `(g * xhat).sum(-1, True)`."""
+    """Return `(g * xhat).sum(-1, True)` for `(g * xc).sum(-1, True) * rstd`."""
     for outer in whole.tensors:
         if outer.rule not in REDUCTIONS or make.products.whole(outer):
             continue
@@ -94,7 +94,7 @@ def _absorbed(make: Maker, whole: Product[Op], op: Op, term: Product[Op]) -> Op 
 
 
 def _factors(op: Op) -> Product[Op] | None:
-    """A product of tensors, or a quotient of two."""
+    """Return the factors of a product of tensors, or of a quotient of two; None for other ops."""
     if op.rule not in ("mul", "div") or not all(arg.is_tensor for arg in op.args):
         return None
     a, b = op.args
@@ -104,7 +104,7 @@ def _factors(op: Op) -> Product[Op] | None:
 
 
 def is_scaled(op: Op) -> bool:
-    """Whether one factor is of a smaller shape, as where lines are normalised."""
+    """Return whether one factor has a smaller shape, as in normalisation of lines."""
     pairs = (op.args, op.args[::-1])
     return any(
         one.shape == op.shape != two.shape and shapes.fits(two.shape, op.shape)

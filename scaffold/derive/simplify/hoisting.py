@@ -1,7 +1,7 @@
-"""Choices, masks, sums and expansions moved out of what is linear in them, so that the backward does each once.
+"""Hoisting of choices, masks, sums and expansions out of linear ops, so that the backward does each once.
 
-In: the arguments. Out: the op with the mask, the sum or the expansion last, or None. Invariant: same value, same shape; what a
-forward local holds stays whole.
+In: the arguments. Out: the op with the mask, the sum or the expansion last, or None. Invariant: same value, same shape; a value with
+a name in the forward stays whole.
 """
 
 from scaffold.derive.graph import shapes
@@ -16,7 +16,7 @@ HOISTED = Registry()
 
 @HOISTED.on("where")
 def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
-    """`where(m, x - y, y - x)` as `where(m, d, -d)` of one difference `d`: of a margin, `where(target, logits, -logits)`."""
+    """Return `where(m, d, -d)` of one difference `d` for `where(m, x - y, y - x)`: for a margin, `where(target, logits, -logits)`."""
     both = make.is_(a, "sub") and make.is_(b, "sub")
     if not (both and a.args == b.args[::-1] and a.is_tensor):
         return None
@@ -26,7 +26,7 @@ def _opposite_sides(make: Maker, mask: Op, a: Op, b: Op) -> Op | None:
 
 @HOISTED.on("where")
 def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op | None:
-    """`where(c, g * x, g * y)` as `g * where(c, x, y)`."""
+    """Return `g * where(c, x, y)` for `where(c, g * x, g * y)`."""
     if not (body.is_tensor and orelse.is_tensor):
         return None
     whole = shapes.broadcast(condition.shape, body.shape, orelse.shape)
@@ -46,7 +46,7 @@ def _common_factor_out(make: Maker, condition: Op, body: Op, orelse: Op) -> Op |
 
 @HOISTED.on_each(*LINEAR)
 def _out_of_expansions(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """`x.expand(n, m) * y` as `x * y` where `y` is as large, else as `(x * y).expand(n, m)`."""
+    """Return `x * y` for `x.expand(n, m) * y` if `y` is as large, otherwise `(x * y).expand(n, m)`."""
     for at, arg in enumerate(args):
         if arg.rule == "expanded":
             found = _without_expansion(make, name, args, at)
@@ -76,7 +76,7 @@ def _without_expansion(
 
 @HOISTED.on_each(*ARITHMETIC)
 def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """`g.sum_to_size(x.shape) * y` as `(g * y).sum_to_size(x.shape)`, where `y` is no larger than `x`."""
+    """Return `(g * y).sum_to_size(x.shape)` for `g.sum_to_size(x.shape) * y`, if `y` is no larger than `x`."""
     sums = [arg for arg in args if _is_loose_sum(make, arg)]
     if not sums:
         return None
@@ -108,18 +108,18 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _is_loose_sum(make: Maker, op: Op) -> bool:
-    """Whether it is a sum to a shape that need not be made first."""
+    """Return whether it is a sum to a shape and may be taken apart."""
     return op.rule == "summed_to" and not make.is_whole(op)
 
 
 def _has_owner(op: Op) -> bool:
-    """Whether a sum is to the shape of an input, which has it."""
+    """Return whether a sum is to the shape of an input."""
     return isinstance(op.data, SummedTo) and op.data.like is not None
 
 
 @HOISTED.on_each("mul", "div")
 def _out_of_masks(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """`where(c, g, 0) * y` as `where(c, g * y, 0)`; what is divided by stays where it is."""
+    """Return `where(c, g * y, 0)` for `where(c, g, 0) * y`; a masked divisor stays."""
     for at in range(2 if name == "mul" else 1):
         found = _mask_last(make, name, args, at)
         if found is not None:
@@ -128,9 +128,9 @@ def _out_of_masks(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
 
 
 def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | None:
-    """With the mask of one factor last.
+    """Return the product with the mask of one factor last.
 
-    Not where `g` may be infinite behind the mask: the second derivative would be zero times that, by `y`.
+    None if `g` may be infinite behind the mask: the second derivative by `y` would be zero times infinity.
     """
     arg = args[at]
     there = arg.rule == "where" and any(
@@ -159,7 +159,7 @@ def _mask_last(make: Maker, name: str, args: tuple[Op, ...], at: int) -> Op | No
 
 @HOISTED.on_each("add", "sub")
 def _merged(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
-    """`where(c, a, b) + where(c, x, y)` as `where(c, a + x, b + y)`, and choices by one test alike."""
+    """Return `where(c, a + x, b + y)` for `where(c, a, b) + where(c, x, y)`, and the same for choices by one test."""
     a, b = args
     if any(make.opaque(item) or item.rule != a.rule for item in (a, b)):
         return None

@@ -1,8 +1,8 @@
-"""The identities of the table, the `simpler = ["-(-x) -> x"]` of a section, applied as an op is made.
+"""Identities of the table, the `simpler = ["-(-x) -> x"]` of a section, applied as an op is made.
 
 In: the `simpler` of a primitive's section, and the arguments of an application of it. Out: the op of the right side of the first
-identity whose left side is met. Invariant: both sides have the same value and shape; what a forward local holds is not taken
-apart, but where a view undoes another one: that computes nothing, so what is below is read.
+identity whose left side matches. Invariant: both sides have the same value and shape; a value with a name in the forward is not taken
+apart, except for a view undone by another one: it computes nothing, so its operand is read.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from scaffold.errors import ScaffoldError
 
 ARROW = " -> "
 REAL = "r"
-# What a name of one letter demands of its value; any other name stands for any argument.
+# Requirements on values of one-letter names; any other name matches any argument.
 DEMANDS = {
     **dict.fromkeys("xyz", "tensor"),
     REAL: "real",
@@ -44,32 +44,32 @@ Demand = Callable[[Op], bool]
 
 
 class Make(Protocol):
-    """What makes ops."""
+    """A maker of ops."""
 
     def __call__(self, name: str, *args: Op) -> Op: ...
     def const(self, value: object) -> Op: ...
 
 
 class Identity(NamedTuple):
-    """Two sides. `rest`: any arguments may stand behind those of the left side, and go where the right side says."""
+    """Two sides of an equation. `rest`: any further arguments match behind the left side, and go to the place marked on the right."""
 
-    rule: str  # of which it is an identity
+    rule: str  # the primitive on the left side
     left: tuple[Pattern, ...]  # its arguments
     right: Pattern
     rest: bool
-    # What the left side has at which place: a primitive that it takes apart, and what else may not be there.
+    # Conditions on the arguments of the left side by position: the primitive, and other requirements.
     rules: tuple[tuple[int, str], ...]
     demands: tuple[tuple[int, Demand], ...]
 
     def is_of(self, rules: tuple[str, ...]) -> bool:
-        """Whether it may be met by arguments that are of these primitives."""
+        """Return whether arguments of these primitives may match."""
         count = len(self.left)
         if len(rules) != count and not (self.rest and len(rules) > count):
             return False
         return all(rules[at] == rule for at, rule in self.rules)
 
     def may_be(self, args: tuple[Op, ...]) -> bool:
-        """Whether a match with such arguments is worth looking for."""
+        """Return whether a match with such arguments is worth trying."""
         for at, meets in self.demands:  # no `all`: most of its time is the generator
             if not meets(args[at]):
                 return False
@@ -77,14 +77,14 @@ class Identity(NamedTuple):
 
 
 class Identities:
-    """The identities of a table, met by the ops of one program."""
+    """The identities of a table, matched against the ops of one program."""
 
     def __init__(self, table: Table, matches: Matcher, real: set[Op]) -> None:
         self.table, self.matches = table, matches
-        self.real = real  # gets the values that are met as real ones: `conj(r) -> r`
+        self.real = real  # collects values matched as real ones: `conj(r) -> r`
 
     def __call__(self, make: Make, name: str, args: tuple[Op, ...]) -> Op | None:
-        """What an application of a primitive is simpler as, if there is an identity for it."""
+        """Return a simpler op for an application of a primitive; None if no identity matches."""
         for item in identities_of(self.table, name, tuple(arg.rule for arg in args)):
             if item.may_be(args):
                 count = len(item.left)
@@ -95,7 +95,7 @@ class Identities:
 
 
 def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
-    """The op of a pattern."""
+    """Return the op of a pattern."""
     if isinstance(item, Variable):
         return bound[item.name]
     if isinstance(item, Value):
@@ -108,13 +108,13 @@ def made(make: Make, item: Pattern, bound: Bound, rest: tuple[Op, ...]) -> Op:
 def identities_of(
     table: Table, op: str, rules: tuple[str, ...]
 ) -> tuple[Identity, ...]:
-    """Those of a primitive that arguments of these primitives may meet."""
+    """Return the identities of a primitive that may match arguments of these primitives."""
     return tuple(item for item in identities(table, op) if item.is_of(rules))
 
 
 @lru_cache(maxsize=1024)
 def identities(table: Table, op: str) -> tuple[Identity, ...]:
-    """The identities of the primitive whose ops are called so."""
+    """Return the identities of the primitive with ops of that name."""
     rule = table.of_op(op)
     if rule is None:
         return ()
@@ -123,7 +123,7 @@ def identities(table: Table, op: str) -> tuple[Identity, ...]:
 
 
 def identity(text: str, op_of: Names) -> Identity:
-    """The identity of a line of the table."""
+    """Parse an identity from a line of the table; raise ValueError if it is none."""
     left, _, right = text.partition(ARROW)
     before, after = (spelled(side, _demand, op_of) for side in (left, right))
     if not isinstance(before, Application):
@@ -139,7 +139,7 @@ def identity(text: str, op_of: Names) -> Identity:
 
 
 def wrong_identity(text: str, op: str, table: Table) -> str | None:
-    """What is wrong with a line of the `simpler` of a primitive whose ops are called so."""
+    """Return the problem with a line of a primitive's `simpler`; None if it is valid."""
     try:
         item = identity(text, table.op_of)
     except (ValueError, SyntaxError, ScaffoldError):

@@ -1,8 +1,8 @@
-"""Terms of a sum in the backward that are one step together: parts of one tensor as a `cat` or `stack`, choices by one test as one choice.
+"""Joining of terms of a sum in the backward: parts of one tensor as a `cat` or `stack`, choices by one test as one choice.
 
 In: the terms: gradients of `x[..., 0]`, `x[:, :n]`, `x[1::2]`, each among zeros in the shape of the tensor; choices by the same test;
-what goes to places of a tensor. Out: the same sum in fewer terms. Invariant: same value, same shape, whatever the sizes are: parts are
-put side by side only where they are known to leave nothing out and to have nothing in common; what a forward local holds stays whole.
+values scattered into a tensor. Out: the same sum in fewer terms. Invariant: same value, same shape, whatever the sizes are: parts are
+joined only if they are known to be disjoint and complete; a value with a name in the forward stays whole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from scaffold.derive.graph.op import Op, Program, is_number, literal
 from scaffold.derive.graph.shapes import Dim, Shape, is_lead
 from scaffold.derive.simplify.constructors import Maker, Registry
 
-# --- Parts of one tensor, which make up a dim of it.
+# --- Parts of one tensor that make up a dim of it.
 
 
 class Part(NamedTuple):
-    """What goes to the indices of a dim from the one to the other; a `line` has no such dim itself."""
+    """The value for a range of indices of a dim; a `line` lacks that dim."""
 
     start: int
     end: int
@@ -27,11 +27,11 @@ class Part(NamedTuple):
     line: bool
 
 
-Joined = tuple[Op, Sequence[Op]] | None  # the whole, and the terms that it is of
+Joined = tuple[Op, Sequence[Op]] | None  # the whole, and the terms it replaces
 
 
 def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
-    """The terms of a sum, in which the parts of a dim are one term as far as they make it up."""
+    """Return the terms of a sum, with the parts of a dim joined if they make it up."""
     left = list(terms)
     several: dict[tuple[Shape, str, object], list[Op]] = {}
     for op in terms:
@@ -51,7 +51,7 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
 
 
 def _dim(op: Op) -> int | None:
-    """The dim of which an op fills a part, and leaves the rest zero."""
+    """Return the dim an op fills partly, with zeros elsewhere; None for other ops."""
     if op.rule == "unsliced":
         dim = literal(op.args[1])
     elif _is_line(op):
@@ -62,13 +62,13 @@ def _dim(op: Op) -> int | None:
 
 
 def _is_line(op: Op) -> bool:
-    """Whether it is zeros but at one index of a dim."""
+    """Return whether it is zero except at one index of a dim."""
     placed = op.facts.shape == "x" and len(op.args) == 4
     return placed and op.args[0].rule == "zeros" and type(literal(op.args[3])) is int
 
 
 def _size(op: Op) -> Dim | None:
-    """The size of the dim of which an op fills a part."""
+    """Return the size of the dim an op fills partly; None if unknown."""
     dim = _dim(op)
     at = None if dim is None else shapes.position(op.shape, dim)
     return None if at is None or op.shape.dims is None else op.shape.dims[at]
@@ -83,15 +83,15 @@ def _stacked(make: Maker, values: Sequence[Op], dim: Op) -> Op:
 
 
 def _with_dim(make: Maker, part: Part, dim: int) -> Op:
-    """The value of a part, with the dim of size 1 that a line lacks."""
+    """Return the value of a part, with a dim of size 1 added to a line."""
     return make.unsqueeze(part.value, make.const(dim)) if part.line else part.value
 
 
-# --- Where all indices are numbers.
+# --- Parts whose indices all are numbers.
 
 
 def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
-    """`stack((g, h), -1)` for `x[..., 0]` and `x[..., 1]` of two; zeros where at most half of the indices are left out."""
+    """Return `stack((g, h), -1)` for `x[..., 0]` and `x[..., 1]` of two; zeros fill gaps of at most half the indices."""
     size, dim = _size(terms[0]), _dim(terms[0])
     if not isinstance(size, int) or dim is None:
         return None
@@ -110,7 +110,7 @@ def _numbered(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _part(op: Op, size: int) -> Part | None:
-    """The indices that an op fills, if they are numbers that follow each other."""
+    """Return the indices filled by an op, if they are consecutive numbers."""
     if _is_line(op):
         index = literal(op.args[3])
         assert isinstance(index, int)
@@ -128,7 +128,7 @@ def _part(op: Op, size: int) -> Part | None:
 def _without_gaps(
     make: Maker, parts: Sequence[Part], size: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """The values side by side, with zeros between those that are no neighbours."""
+    """Yield the values side by side, with zeros in the gaps."""
     at = 0
     end = Part(size, size, parts[0].value, lines)
     for part in (*parts, end):
@@ -142,7 +142,7 @@ def _without_gaps(
 def _zeros(
     make: Maker, parts: Sequence[Part], count: int, dim: int, lines: bool
 ) -> Iterator[Op]:
-    """Zeros for so many indices."""
+    """Yield zeros for this number of indices."""
     first = parts[0]
     if lines:
         zeros = make.zeros(first.value, first.value.shape)
@@ -154,11 +154,11 @@ def _zeros(
     yield make.zeros(first.value, Shape((*dims[:at], count, *dims[at + 1 :])))
 
 
-# --- Every second, every third one.
+# --- Every n-th index.
 
 
 def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
-    """`stack((g, h), -1).flatten(-2)` for `x[..., 0::2]` and `x[..., 1::2]` of an even size."""
+    """Return `stack((g, h), -1).flatten(-2)` for `x[..., 0::2]` and `x[..., 1::2]` of an even size."""
     size, dim = _size(terms[0]), _dim(terms[0])
     if size is None or is_lead(size) or dim is None:
         return None
@@ -177,7 +177,7 @@ def _every_nth(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
-    """What goes to every n-th index from each start on, if it is of n terms."""
+    """Return the value by start for terms at every n-th index; None unless there are n of them."""
     found: dict[int, Op] = {}
     for op in terms:
         if op.rule != "unsliced":
@@ -192,11 +192,11 @@ def _starts(terms: Sequence[Op]) -> Mapping[int, Op] | None:
     return found
 
 
-# --- Where one ends at the value that the next one begins at.
+# --- Parts with each one's end as the next one's start.
 
 
 def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
-    """`cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is."""
+    """Return `cat((g, h), 1)` for `x[:, :n]` and `x[:, n:]`, whatever `n` is."""
     program = make.program
     plain = [
         op for op in terms if op.rule == "unsliced" and literal(op.args[4]) is None
@@ -217,18 +217,18 @@ def _chained(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _follows(program: Program, start: Op, end: Op) -> bool:
-    """Whether a bound is surely at or behind another, and none is counted from the end."""
+    """Return whether a bound is certainly at or behind another, and neither is counted from the end."""
     one, two = program.size_of(start), program.size_of(end)
     return sizes.is_never_negative(one) and sizes.is_never_negative(
         sizes.minus(two, one)
     )
 
 
-# --- What has no index in common.
+# --- Parts without a common index.
 
 
 def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
-    """One put into the other, rather than both into zeros: `x[..., 0]` and `x[..., 1]` of nobody knows how many."""
+    """Return one part put into the other, rather than both into zeros: `x[..., 0]` and `x[..., 1]` of an unknown size."""
     lines = [op for op in terms if _is_line(op)]
     starts = None if lines else _starts(terms)
     if starts is not None and starts.keys() == {*range(len(terms))}:
@@ -243,7 +243,7 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
 
 
 def _put(make: Maker, terms: Sequence[Op]) -> Joined:
-    """Slices put into the first one of them, which stands among zeros."""
+    """Return slices put into the first of them, which stands among zeros."""
     whole = terms[0]
     for op in terms[1:]:
         value, dim, start, _, step = op.args
@@ -254,7 +254,7 @@ def _put(make: Maker, terms: Sequence[Op]) -> Joined:
     return whole, terms
 
 
-# --- Choices by one test, and what goes to places of a tensor.
+# --- Choices by one test, and scattered values.
 
 JOINED = Registry()
 SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
@@ -262,7 +262,7 @@ SCATTERS = frozenset({"index_add", "index_put", "scatter_add"})
 
 @JOINED.on("add")
 def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
-    """What goes to its places in a tensor of zeros, onto what it is added to: `a.index_add(0, index, g)`."""
+    """Return a scatter into zeros done onto its other addend instead: `a.index_add(0, index, g)`."""
     moved = a.rule == b.rule == "movedim" and a.args[1:] == b.args[1:]
     if moved and a.args[0].shape == b.args[0].shape:
         total = make.add(a.args[0], b.args[0])
@@ -281,7 +281,7 @@ def scattered_onto(make: Maker, a: Op, b: Op) -> Op | None:
 
 
 def as_one_choice(make: Maker, total: Op) -> Op:
-    """`g + (a if test else 0)` as `g + a if test else g`: a sum in which choices by one test come to 0."""
+    """Return `g + a if test else g` for `g + (a if test else 0)`: a sum with choices of 0 by one test."""
     terms = list(_terms(make, total, False))
     if len(terms) < 2:
         return total
@@ -299,7 +299,7 @@ def as_one_choice(make: Maker, total: Op) -> Op:
 
 
 def sure_of_one(make: Maker, total: Op) -> Op:
-    """`(a if s else 0) + (b if t else 0)` as a choice between sums: each is a tensor or the number 0, and is seen to be."""
+    """Return `(a if s else 0) + (b if t else 0)` as a choice of sums, so that each is visibly a tensor or the number 0."""
     if _comes_to_zero(make, total):  # such a sum may be one of its branches
         return choose(
             make.program, total.test, *(sure_of_one(make, op) for op in total.args)
@@ -318,7 +318,7 @@ def sure_of_one(make: Maker, total: Op) -> Op:
 
 
 def _terms(make: Maker, op: Op, minus: bool) -> Iterator[tuple[Op, bool]]:
-    """The terms of a sum, each with whether it is subtracted."""
+    """Yield the terms of a sum, each with whether it is subtracted."""
     if op.rule in ("add", "sub") and not make.opaque(op):
         one, two = op.args
         yield from _terms(make, one, minus)

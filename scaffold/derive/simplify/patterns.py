@@ -1,13 +1,13 @@
-"""The one pattern matcher: whether a value of the graph has the form of a formula, `x * sigmoid(x)`; for compositions, identities, advice.
+"""The pattern matcher: tests if a value of the graph has the form of a formula, `x * sigmoid(x)`; for compositions, identities, advice.
 
-In: the text of a formula, and an op. Out: the op of each name in the formula, for each way in which the op is that formula.
+In: the text of a formula, and an op. Out: the op of each name in the formula, for each way to match it.
 Invariant: the op has the formula's value; nothing is computed.
 
     log(1 + exp(x))    a primitive by its name, Python's operators, numbers, True and None; any other name is a value, the
                        same one at each place
 
-The one matcher serves three tables of `scaffold.primitives`. An identity, `-(-x) -> x`, is met as it is spelled: it says what
-to make of one spelling. What a forward composes (`composed`) and what it is advised on are met in any spelling: the factors of a
+It serves three tables of `scaffold.primitives`. An identity, `-(-x) -> x`, is matched as it is spelled: it rewrites
+one spelling. Compositions (`composed`) and advice are matched in any spelling: the factors of a
 product and the terms of a sum stand in any order, their numbers are taken together (`0.5 * x * y` is `x * y / 2`), and `x.square()` is
 `x * x`.
 """
@@ -38,25 +38,25 @@ Bound = dict[str, Op]
 
 
 class Variable(NamedTuple):
-    """Any value, or one of which `KINDS` demands something."""
+    """Any value, or one meeting a requirement of `KINDS`."""
 
     name: str
     demand: str = ""
 
 
 class Value(NamedTuple):
-    """A number, or another value of Python's."""
+    """A number, or another Python value."""
 
     value: object
 
 
 class Application(NamedTuple):
-    """A primitive of patterns. In any spelling it is a product or a sum as well, if it is one."""
+    """A primitive applied to patterns. For any spelling, it is also a product or a sum, if possible."""
 
     rule: str
     args: tuple["Pattern", ...]
     commutes: bool = False
-    open: bool = False  # the arguments behind those that are written may be any
+    open: bool = False  # any further arguments match
     product: Product["Pattern"] | None = None
     sum: "Sum | None" = None
 
@@ -80,12 +80,12 @@ OPERATORS: dict[type[ast.operator], str] = {
 }
 COMMUTING = frozenset({"add", "mul"})
 SUMS = frozenset({"add", "sub"})
-# What is a product of other factors than itself: a product in any spelling is looked for among these.
+# Primitives with several factors: any spelling of a product is one of these.
 PRODUCTS = frozenset({"mul", "div", "neg", "pow_exponent", "pow", "square"})
 ROUNDING = 8e-15
 
 
-# What a text says
+# Parsing
 
 
 Names = Callable[[str], str]
@@ -94,15 +94,15 @@ Names = Callable[[str], str]
 def pattern(
     text: str, *, prefix: bool = False, op_of: Names = lambda name: name
 ) -> Pattern:
-    """The pattern of a formula in any spelling; with `prefix` arguments that are left out may be any.
+    """Return the pattern of a formula in any spelling; with `prefix`, omitted last arguments match anything.
 
-    `op_of`: what the ops of a primitive are called, which is not its name where a team has another one of that name.
+    `op_of` maps a primitive to its ops' name, which differs if a team has another primitive of that name.
     """
     return _Reader(False, op_of, prefix).read(_tree(text))
 
 
 def spelled(text: str, demands: Names, op_of: Names) -> Pattern:
-    """The pattern of a formula as it is spelled, in which names demand something of their values."""
+    """Return the pattern of a formula as it is spelled, with requirements on values by name."""
     return _Reader(True, op_of, demands=demands).read(_tree(text))
 
 
@@ -111,7 +111,7 @@ def _tree(text: str) -> ast.expr:
 
 
 def heads(item: Pattern) -> frozenset[str]:
-    """The primitives that a value may be of where it is a pattern."""
+    """Return the primitives of values that may match a pattern."""
     assert isinstance(item, Application)
     found = {item.rule}
     if item.product is not None:
@@ -128,27 +128,27 @@ def _operator(operator: ast.operator) -> str:
 
 
 def _has_no_names(tree: ast.expr) -> bool:
-    """Whether it is a number that is computed: `math.sqrt(2)`, `-1`."""
+    """Return whether it is a constant number: `math.sqrt(2)`, `-1`."""
     names = (item.id for item in ast.walk(tree) if isinstance(item, ast.Name))
     return all(name == "math" for name in names)
 
 
 def names_of(item: Pattern) -> frozenset[str]:
-    """The names that stand for values."""
+    """Return the names of values."""
     if isinstance(item, Application):
         return frozenset().union(*map(names_of, item.args))
     return frozenset({item.name} if isinstance(item, Variable) else ())
 
 
 def rules_of(item: Pattern) -> frozenset[str]:
-    """The primitives that a pattern is made of."""
+    """Return the primitives in a pattern."""
     if isinstance(item, Application):
         return frozenset({item.rule}).union(*map(rules_of, item.args))
     return frozenset()
 
 
 class _Reader(NamedTuple):
-    """Reads the tree of a formula."""
+    """A reader of a formula's tree."""
 
     spelled: bool
     op_of: Names
@@ -156,7 +156,7 @@ class _Reader(NamedTuple):
     demands: Names = lambda name: ""
 
     def read(self, tree: ast.expr) -> Pattern:
-        """The pattern of an expression."""
+        """Return the pattern of an expression."""
         match tree:
             case ast.Name(name):
                 return Variable(name, self.demands(name))
@@ -191,7 +191,7 @@ class _Reader(NamedTuple):
 
 
 def _product(item: Pattern) -> Product[Pattern]:
-    """A pattern as a product."""
+    """Return a pattern as a product."""
     match item:
         case Value(int() | float() as value) if not isinstance(value, bool):
             return Product(value)
@@ -210,7 +210,7 @@ def _product(item: Pattern) -> Product[Pattern]:
 
 
 def _sum(item: Pattern, sign: int = 1) -> Sum:
-    """A pattern as a sum."""
+    """Return a pattern as a sum."""
     match item:
         case Value(int() | float() as value) if not isinstance(value, bool):
             return Sum(sign * value, ())
@@ -221,18 +221,18 @@ def _sum(item: Pattern, sign: int = 1) -> Sum:
     return Sum(0, (Product[Pattern](sign).times(_product(item)),))
 
 
-# Which ops it is
+# Matching
 
 
 class Matcher:
-    """Holds patterns against the ops of one program; `inside`: whether an op may be taken apart."""
+    """A matcher of patterns with the ops of one program; `inside` decides if an op may be taken apart."""
 
     def __init__(self, inside: Callable[[Op], bool] = lambda op: True) -> None:
         self.inside = inside
         self._products: dict[Op, Product[Op]] = {}
 
     def __call__(self, item: Pattern, op: Op, bound: Bound) -> Iterator[Bound]:
-        """What stands for each name, beside what is bound already, in each way in which an op is the pattern."""
+        """Yield the op of each name, added to `bound`, for each way to match an op with the pattern."""
         if isinstance(item, Variable):
             known = bound.get(item.name)
             if (
@@ -248,7 +248,7 @@ class Matcher:
             yield from self._applied(item, op, bound)
 
     def _applied(self, item: Application, op: Op, bound: Bound) -> Iterator[Bound]:
-        """First as it is spelled: a name may then stand for a product or a sum."""
+        """Yield matches as spelled first: a name may then stand for a product or a sum."""
         if op.rule == item.rule:
             count = len(item.args)
             if len(op.args) == count or item.open and len(op.args) > count:
@@ -265,7 +265,7 @@ class Matcher:
     def arguments(
         self, items: tuple[Pattern, ...], ops: tuple[Op, ...], bound: Bound
     ) -> Iterator[Bound]:
-        """What stands for each name where ops are the patterns, in their order."""
+        """Yield the op of each name if ops match the patterns, in their order."""
         if not items:
             yield bound
             return
@@ -282,7 +282,7 @@ class Matcher:
     def _term(
         self, item: Product[Pattern], term: "Term", bound: Bound
     ) -> Iterator[Bound]:
-        """A term of a sum: a name may stand for a product."""
+        """Yield matches of a term of a sum; a name may stand for a product."""
         alone = item.number == 1 and len(item.tensors) == 1 and not item.below
         if alone and term.sign == 1:
             yield from self(item.tensors[0], term.op, bound)
@@ -291,7 +291,7 @@ class Matcher:
             yield from self._product(item, product, bound)
 
     def _product_of(self, op: Op) -> Product[Op]:
-        """The factors of an op; its numbers are one, and Python's other values are factors like tensors."""
+        """Return the factors of an op, with its numbers multiplied, and other Python values as factors like tensors."""
         if op not in self._products:
             plain = taken_apart(op, every=True)
             above = [*plain.tensors, *plain.statics]
@@ -308,14 +308,14 @@ class Matcher:
 
 
 class Term(NamedTuple):
-    """What is added or, with a sign of -1, subtracted."""
+    """A summand, subtracted if its sign is -1."""
 
     sign: int
     op: Op
 
 
 def _terms(op: Op, sign: int) -> tuple[Number, tuple[Term, ...]]:
-    """The number of a sum, and its terms."""
+    """Return the number in a sum, and its terms."""
     value = None if op.is_tensor else number_in(op)
     if value is not None:
         return sign * value, ()
@@ -336,7 +336,7 @@ def _in_any_order(
     bound: Bound,
     match: Callable[[Item, Part, Bound], Iterator[Bound]],
 ) -> Iterator[Bound]:
-    """What is most particular first: a name fits anything."""
+    """Yield matches in any order, the most specific item first: a name fits anything."""
     if len(items) != len(parts):
         return
     if not items:
@@ -359,19 +359,19 @@ def _is_vague(item: object) -> bool:
 
 
 def is_minus(op: Op) -> bool:
-    """Whether a Python value is written with a minus, but is no number."""
+    """Return whether a Python value has a unary minus, and is not a number."""
     return op.is_python("unary", "-")
 
 
 def close(one: Number, two: Number) -> bool:
-    """Whether two numbers are the same but for rounding."""
+    """Return whether two numbers are equal up to rounding."""
     if isinstance(one, complex) or isinstance(two, complex):
         return one == two
     return math.isclose(one, two, rel_tol=ROUNDING)
 
 
 def _is_value(op: Op, value: object) -> bool:
-    """Whether an op is a number, or another value of Python's."""
+    """Return whether an op is this number or other Python value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         known = literal(op)
         return type(known) is type(value) and known == value
@@ -380,7 +380,7 @@ def _is_value(op: Op, value: object) -> bool:
 
 
 def demand_of(item: Pattern) -> Callable[[Op], bool] | None:
-    """What a value has to be that stands for a name or a Python value of a pattern; None if it may be any."""
+    """Return the requirement on values matching a name or Python value of a pattern; None if any value matches."""
     if isinstance(item, Value):
         return partial(_is_value, value=item.value)
     if isinstance(item, Variable) and item.demand:
@@ -389,7 +389,7 @@ def demand_of(item: Pattern) -> Callable[[Op], bool] | None:
 
 
 def number_in(op: Op) -> Number | None:
-    """The number that a Python value is; of a list of one that one."""
+    """Return the number of a Python value, or of a list of one number; None for others."""
     if op.rule == "list" and len(op.args) == 1:
         return number_in(op.args[0])
     if op.rule in ("static", "python"):
@@ -399,7 +399,7 @@ def number_in(op: Op) -> Number | None:
 
 @cache
 def _number(text: str) -> Number:
-    """The number that a part of a pattern is."""
+    """Return the number of a constant part of a pattern; raise ValueError if it is none."""
     found = parse(Text(text, Location("a pattern")), Scope(frozenset()), Graph())
     value = None if found.result is None else _as_float(evaluated(found.result))
     if value is None:
@@ -408,14 +408,14 @@ def _number(text: str) -> Number:
 
 
 def _as_float(value: object) -> Number | None:
-    """The number that a value is, as a float: patterns compare numbers, and not their types."""
+    """Return a value as a float: patterns compare numbers, not their types; None for others."""
     found = as_number(value)
     if found is None or isinstance(found, complex):
         return None
     return computed("+", found, 0.0)
 
 
-# What a name of an identity demands of its value.
+# Requirements on the values of an identity's names.
 KINDS: dict[str, Callable[[Op], bool]] = {
     "tensor": lambda op: op.is_tensor,
     "real": lambda op: op.is_tensor and op.kind != "complex",

@@ -1,9 +1,9 @@
-"""The normal form of products: a number, Python values, the tensors of the numerator and those of the denominator.
+"""The normal form of products: a number, Python values, the tensors of the numerator and of the denominator.
 
-In: an op, and which ops stay whole. Out: a `Product`, or the op that a product is. Invariant: the same factors, and so the same value
-in exact arithmetic; nothing is cancelled here: tensors are in `algebra.py`, and a number by a line in the table's section of `div`. It is the one
-form in which products are compared: by sums that have a common factor, by what meets a product of the forward again, by what
-multiplies single numbers first, and by patterns.
+In: an op, and the ops to keep whole. Out: a `Product`, or the op of a product. Invariant: the same factors, and so the same value
+in exact arithmetic; nothing is cancelled here: tensors are in `algebra.py`, and a number by a line in the table's section of `div`. All
+comparisons of products use this form: common factors of sums, forward products in the backward, scalars multiplied
+first, and patterns.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,33 +19,33 @@ POWERS = (2, 3, 4)  # `x ** 2` is two factors
 
 
 class Product(NamedTuple, Generic[Factor]):
-    """Factors; each as often as it occurs."""
+    """Factors, with multiplicity."""
 
     number: Number = 1
-    statics: tuple[Factor, ...] = ()  # Python values that are no numbers
+    statics: tuple[Factor, ...] = ()  # Python values other than numbers
     tensors: tuple[Factor, ...] = ()
-    below: tuple[Factor, ...] = ()  # tensors that it is divided by
+    below: tuple[Factor, ...] = ()  # tensors in the denominator
     static_below: tuple[Factor, ...] = ()
 
     @property
     def has_factors(self) -> bool:
-        """Whether it is more than a number."""
+        """Return whether it is more than a number."""
         return any(self[1:])
 
     def times(self, other: "Product[Factor]") -> "Product[Factor]":
-        """The factors of both, these first."""
+        """Return the product of both, with these factors first."""
         return Product(
             self.number * other.number,
             *(mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True)),
         )
 
     def over(self, other: "Product[Factor]") -> "Product[Factor]":
-        """The quotient."""
+        """Return the quotient."""
         return self.times(other.inverse)
 
     @property
     def inverse(self) -> "Product[Factor]":
-        """What is above the line below it, and the other way around."""
+        """Return the product with numerator and denominator exchanged."""
         return Product(
             1 / self.number if self.number != 1 else 1,
             self.static_below,
@@ -55,19 +55,19 @@ class Product(NamedTuple, Generic[Factor]):
         )
 
     def without(self, other: "Product[Factor]") -> "Product[Factor]":
-        """What is left when the factors of another, which all are among these, are taken out."""
+        """Return the product without the factors of another, which all have to be among these."""
         pairs = zip(self[1:], other[1:], strict=True)
         rest = (_removed(mine, theirs) for mine, theirs in pairs)
         return Product(_ratio(self.number, other.number), *rest)
 
     def common(self, other: "Product[Factor]") -> "Product[Factor]":
-        """The factors that both have."""
+        """Return the factors common to both."""
         pairs = zip(self[1:], other[1:], strict=True)
         shared = (_shared(mine, theirs) for mine, theirs in pairs)
         return Product(_common_number(self.number, other.number), *shared)
 
     def holds(self, other: "Product[Factor]") -> bool:
-        """Whether all factors of another are among these, its number apart."""
+        """Return whether all factors of another are among these, except for its number."""
         return all(
             mine.count(op) >= theirs.count(op)
             for mine, theirs in zip(self[1:], other[1:], strict=True)
@@ -103,7 +103,7 @@ def _shared(mine: Iterable[Factor], theirs: Iterable[Factor]) -> tuple[Factor, .
 
 
 def _common_number(one: Number, two: Number) -> Number:
-    """The number of both, or a half where the other is some fraction: dividing by it is exact."""
+    """Return the common number, or a half or quarter if the other is some fraction: dividing by it is exact."""
     if one == two:
         return one
     halves = {each for each in (one, two) if each in (0.5, 0.25)}
@@ -112,7 +112,7 @@ def _common_number(one: Number, two: Number) -> Number:
 
 
 class Products:
-    """Takes products apart and puts them together."""
+    """A converter between ops and products."""
 
     def __init__(
         self, program: Program, make: Algebra, whole: Callable[[Op], bool]
@@ -121,18 +121,18 @@ class Products:
         self._known: dict[Op, Product[Op]] = {}
 
     def of(self, op: Op) -> Product[Op]:
-        """The factors of an op."""
+        """Return the factors of an op."""
         if op not in self._known:
             self._known[op] = taken_apart(op, self.whole)
         return self._known[op]
 
     def forget(self, whole: Op) -> None:
-        """Take products apart anew in which that op may be, since it stays whole."""
+        """Drop cached products that may contain that op, since it stays whole from now on."""
         known = self._known.items()
         self._known = {op: one for op, one in known if op.serial < whole.serial}
 
     def op(self, product: Product[Op]) -> Op:
-        """The op of a product: the number first, what divides last."""
+        """Return the op of a product: the number first, divisors last."""
         make, const = self.make, self.program.const
         minus = not isinstance(product.number, complex) and product.number < 0
         factor = const(-product.number if minus else product.number)
@@ -153,7 +153,7 @@ class Products:
         return make.neg(made) if minus else made
 
     def op_times(self, outer: Product[Op], inner: Op) -> Op:
-        """The op of a product times another op; what divides comes last."""
+        """Return the op of a product times another op, divisors last."""
         above = self.op(outer._replace(below=(), static_below=()))
         made = inner if is_number(above, 1) else self.make.mul(above, inner)
         for divisor in outer.below:
@@ -169,7 +169,7 @@ def taken_apart(
     *,
     every: bool = False,
 ) -> Product[Op]:
-    """The factors of an op; with `every` also those of `x / (y / z)` and `x.square()`, which the backward keeps as they are, and Python values whole."""
+    """Return the factors of an op; with `every`, also of `x / (y / z)` and `x.square()`, kept whole in the backward, but Python values whole."""
     found = _Factors(whole, every)
     found.take(op, False)
     (tensors, below), (statics, static_below) = found.tensor, found.static
@@ -183,7 +183,7 @@ def _counted(ops: tuple[Op, ...]) -> list[tuple[Op, int]]:
 
 
 class _Factors:
-    """The factors found so far, above and below the line."""
+    """The factors found so far, in numerator and denominator."""
 
     def __init__(self, whole: Callable[[Op], bool], every: bool) -> None:
         self.whole, self.every = whole, every

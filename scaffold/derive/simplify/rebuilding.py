@@ -1,7 +1,7 @@
-"""A graph made anew, for passes over whole gradients: what each op becomes, of what its arguments have become.
+"""Rebuilding of a graph, for passes over whole gradients: each op is replaced given its replaced arguments.
 
-In: the roots, which ops stay as they are, what a pass makes of any other op. Out: for each op below the roots the op in its place.
-Invariant: an op is asked of once; what of it stays the same is the same object.
+In: the roots, the ops to keep, a pass's replacement of any other op. Out: the replacement of each op below the roots.
+Invariant: each op is replaced once; an unchanged op is the same object.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -10,17 +10,17 @@ from scaffold.derive.graph.conditions import told_by
 from scaffold.derive.graph.op import Op, Test
 from scaffold.derive.simplify.constructors import Maker
 
-# To add a negated term is to subtract it, and the reverse.
+# Adding a negated term is subtracting it, and the reverse.
 TURNED = {"add": "sub", "sub": "add"}
-Renewal = Callable[[Op], Op]  # what an op becomes
+Renewal = Callable[[Op], Op]  # returns an op's replacement
 
 
 def renewed(
     roots: Iterable[Op], kept: Collection[Op], change: Callable[[Op, Renewal], Op]
 ) -> dict[Op, Op]:
-    """What each op below the roots becomes, asked of once; what is `kept` stays as it is, and so does what only that reads.
+    """Return the replacement of each op below the roots; ops in `kept` stay, and so do ops read only by them.
 
-    `change` gets an op and what it asks for the renewed arguments.
+    `change` gets an op, and the function to get its renewed arguments.
     """
     known: dict[Op, Op] = {}
 
@@ -35,7 +35,7 @@ def renewed(
 
 
 def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
-    """The op over what its arguments have become; the op itself where they are the same."""
+    """Return the op over its replaced arguments; the op itself if they are the same."""
     args = tuple(map(of, op.args))
     if args == op.args:
         return op
@@ -50,7 +50,7 @@ def rebuilt(make: Maker, op: Op, of: Renewal) -> Op:
 
 
 def chosen(make: Maker, op: Op, test: Op, body: Op, orelse: Op) -> Op:
-    """A choice between these two values in the place of an op; the one value where both are the same."""
+    """Return a choice between these two values in place of an op; only one value if both are the same."""
     if body is orelse:
         return body
     same = orelse.rule == "cond" and orelse.args[0] is body

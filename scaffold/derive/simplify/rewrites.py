@@ -1,6 +1,6 @@
 """Rewrites of single primitives in the backward: transposes, squeezes, quotients, reductions and scatters, each under its condition.
 
-In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; what a forward local holds stays whole.
+In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; a value with a name in the forward stays whole.
 """
 
 from scaffold.derive.graph import shapes
@@ -13,12 +13,12 @@ from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import taken_apart
 
-# --- What is known of values without computing them: true in exact arithmetic wherever the values are finite. What is not
-# known is not true.
+# --- Facts about values without computing them: true in exact arithmetic if the values are finite. An unknown fact
+# is False.
 
 
 def along(op: Op) -> Axes | None:
-    """The dims of a reduction that keeps them, where they are written out."""
+    """Return the dims of a reduction with keepdim, if they are written out; None otherwise."""
     _, *rest = op.args
     if len(rest) < 2 or literal(rest[1]) is not True:
         return None
@@ -26,12 +26,12 @@ def along(op: Op) -> Axes | None:
 
 
 def is_constant_along(op: Op, left: Shape) -> bool:
-    """Whether a value is the same along the dims that are 1 in a shape."""
+    """Return whether a value is constant along the dims of size 1 in a shape."""
     return not op.is_tensor or shapes.fits(op.shape, left)
 
 
 def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
-    """Whether its sum along the dims is zero: it is centred there, or a multiple or a sum of such."""
+    """Return whether its sum along the dims is zero: it is centred there, or a multiple or a sum of such values."""
     if op.rule == "neg":
         return sums_to_zero(make, op.args[0], dims)
     operator = op.facts.operator
@@ -55,7 +55,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
 
 
 def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
-    """Whether two ways to say dims mean the same ones."""
+    """Return whether two specifications of dims are the same."""
     if not one or not two or one == two:
         return one == two and bool(one)
     places = [{shapes.position(shape, dim) for dim in dims} for dims in (one, two)]
@@ -63,7 +63,7 @@ def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
 
 
 def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
-    """Whether it is the mean along the dims, as `x - mean` has it: kept, or of the first dims, for which it is broadcast."""
+    """Return whether it is the mean of x along the dims, as in `x - mean`: with keepdim, or over the first dims, so that it broadcasts."""
     if op.rule != "mean" or len(op.args) != 3 or op.args[0] is not x:
         return False
     if not _same_dims(x.shape, dims_of(op.args[1]), dims):
@@ -73,7 +73,7 @@ def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
 
 
 def _is_distribution(op: Op, dims: Axes) -> bool:
-    """Whether its values along the dims sum to 1: a softmax, or what a log_softmax is the logarithm of."""
+    """Return whether its values along the dims sum to 1: a softmax, or the exponential of a log_softmax."""
     flag = "distribution"
     if op.rule == "exp":
         op, flag = op.args[0], "log_distribution"
@@ -88,7 +88,7 @@ REWRITES = Registry()
 
 @REWRITES.on("mT")
 def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
-    """The product of `x` and `y` over all their lines, transposed: that of `y` and `x`. Of 11 in 661 known ops, each with a linear layer."""
+    """Return the product of `y` and `x` over all lines for the transposed one of `x` and `y`. In 11 of 661 known ops, each with a linear layer."""
     if not make.is_(a, "contracted"):
         return None
     x, y, *dims = a.args
@@ -98,7 +98,7 @@ def _transpose_of_sum_over_lines(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("mT")
 def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
-    """`g.sum_to_size(n, m).mT` as `g.mT.sum_to_size(m, n)`, where the shape is no input's; so for what is spread first."""
+    """Return `g.mT.sum_to_size(m, n)` for `g.sum_to_size(n, m).mT`, unless an input has the shape; also for `fitted_to`."""
     if make.opaque(a) or not isinstance(a.data, SummedTo) or a.data.like is not None:
         return None
     shape = shapes.transposed(a.data.shape, -2, -1)
@@ -110,7 +110,7 @@ def _transpose_inside_sum(make: Maker, a: Op) -> Op | None:
 
 @REWRITES.on("squeeze")
 def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.sum(-1, keepdim=True).squeeze(-1)` as `x.sum(-1)`."""
+    """Return `x.sum(-1)` for `x.sum(-1, keepdim=True).squeeze(-1)`."""
     if make.is_(a, "summed_to"):
         return _squeezed_sum_to(make, a, dim)
     if a.facts.category != "reduction" or len(a.args) != 3 or make.opaque(a):
@@ -124,7 +124,7 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)` as `g.sum(-1).sum_to_size(w.shape)`."""
+    """Return `g.sum(-1).sum_to_size(w.shape)` for `g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)`."""
     at = dim_of(dim)
     if isinstance(at, int) and at >= 0 and a.shape.rank is not None:
         at -= a.shape.rank  # from the end, as dims of both are counted
@@ -142,7 +142,7 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("squeeze")
 def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.unsqueeze(1).squeeze(-1)` as `x`, of a matrix; or of a column, whose last dim is 1 as well."""
+    """Return `x` for `x.unsqueeze(1).squeeze(-1)` of a vector, or of a column, whose last dim is 1 as well."""
     if not make.is_(a, "unsqueeze"):
         return None
     undone = _same_dim(a, a.args[1], dim) or _ones_between(a, a.args[1], dim)
@@ -150,7 +150,7 @@ def _unsqueeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
 
 
 def _ones_between(a: Op, one: Op, two: Op) -> bool:
-    """Whether two dims are 1, and all between them, as of `weight[:, None, None]` of a norm: it does not matter which of them is left out."""
+    """Return whether two dims and all between them are 1, as in `weight[:, None, None]` of a norm: removing either is the same."""
     places = [shapes.position(a.shape, dim_of(dim)) for dim in (one, two)]
     known = [at for at in places if at is not None]
     if len(known) < len(places) or a.shape.dims is None:
@@ -164,9 +164,9 @@ def _same_dim(a: Op, one: Op, two: Op) -> bool:
 
 @REWRITES.on("squeeze")
 def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.sum((-2, -1), keepdim=True).squeeze(-2)` as `x.sum((-2, -1)).unsqueeze(-1)`.
+    """Return `x.sum((-2, -1)).unsqueeze(-1)` for `x.sum((-2, -1), keepdim=True).squeeze(-2)`.
 
-    For scales of a whole channel, `x * gamma[..., None, None]`, of 12 in 661 known ops: the next squeeze takes the last dim away as well.
+    For scales of a whole channel, `x * gamma[..., None, None]`, in 12 of 661 known ops: the next squeeze removes the last dim as well.
     """
     if a.rule != "sum" or make.opaque(a) or len(dims_of(a.args[1]) or ()) < 2:
         return None
@@ -187,7 +187,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("unsqueeze")
 def _unsqueezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.sum(-1).unsqueeze(-1)` as `x.sum(-1, keepdim=True)`: then a mean by hand is seen, as of a batch norm."""
+    """Return `x.sum(-1, keepdim=True)` for `x.sum(-1).unsqueeze(-1)`: then a mean computed by hand is recognised, as in a batch norm."""
     if a.rule != "sum" or make.opaque(a):
         return None
     x, dims, keepdim = a.args
@@ -198,7 +198,7 @@ def _unsqueezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
 
 @REWRITES.on("unsqueeze")
 def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
-    """`x.squeeze(1).unsqueeze(1)` as `x`; a scalar that is expanded is expanded further."""
+    """Return `x` for `x.squeeze(1).unsqueeze(1)`; an expanded scalar is expanded further."""
     wide = shapes.unsqueezed(a.shape, dim_of(dim))
     if make.is_(a, "squeeze") and a.args[0].shape == wide:
         return a.args[0]
@@ -207,8 +207,8 @@ def _squeeze_undone(make: Maker, a: Op, dim: Op) -> Op | None:
     return None
 
 
-# --- Parts of what another part has been put into: `R[:, 0, 0] = a` and then `R[:, 0, 1] = b`, as rotation matrices are built.
-# Of 1 in 661 known ops, the covariance of Gaussian splats, whose backward is more than twice as long without it.
+# --- Parts of a tensor after another part was replaced: `R[:, 0, 0] = a` and then `R[:, 0, 1] = b`, as rotation matrices are built.
+# In 1 of 661 known ops, the covariance of Gaussian splats, with a backward more than twice as long without it.
 
 
 PUT = "select_scatter"
@@ -216,7 +216,7 @@ PUT = "select_scatter"
 
 @REWRITES.on("select")
 def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
-    """`y.select_scatter(b, 1, 1)[:, 0]` as `y[:, 0]`."""
+    """Return `y[:, 0]` for `y.select_scatter(b, 1, 1)[:, 0]`."""
     whole = a
     while make.is_(whole, PUT) and whole.args[2] is dim:
         if not _are_apart(literal(index), literal(whole.args[3])):
@@ -226,7 +226,7 @@ def _part_elsewhere(make: Maker, a: Op, dim: Op, index: Op) -> Op | None:
 
 
 def _are_apart(one: object, two: object) -> bool:
-    """Whether two indices are surely not the same: numbers counted from the same end."""
+    """Return whether two indices certainly differ: numbers counted from the same end."""
     if type(one) is not int or type(two) is not int:
         return False
     return one != two and (one < 0) == (two < 0)
@@ -234,7 +234,7 @@ def _are_apart(one: object, two: object) -> bool:
 
 @REWRITES.on("add")
 def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
-    """`y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)` as `y.select_scatter(b, 1, 0)`."""
+    """Return `y.select_scatter(b, 1, 0)` for `y.select_scatter(zeros, 1, 0) + zeros.select_scatter(b, 1, 0)`."""
     if not (make.is_(a, PUT) and make.is_(b, PUT)):
         return None
     for one, two in ((a, b), (b, a)):
@@ -250,23 +250,23 @@ def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on("select_scatter")
 def _put_into_one_place(make: Maker, a: Op, part: Op, dim: Op, index: Op) -> Op | None:
-    """`zeros(n, 1).select_scatter(g, 1, 0)` as `g.unsqueeze(1)`: there is no other place. Of a loss of `x.gather(1, labels[:, None])[:, 0]`."""
+    """Return `g.unsqueeze(1)` for `zeros(n, 1).select_scatter(g, 1, 0)`, the only index. For a loss of `x.gather(1, labels[:, None])[:, 0]`."""
     at = shapes.position(a.shape, dim_of(dim))
     if a.rule != "zeros" or at is None or a.shape.dims is None:
         return None
     return make("unsqueeze", part, dim) if a.shape.dims[at] == 1 else None
 
 
-# What is linear in a cotangent.
+# Ops linear in a cotangent.
 ARITHMETIC = frozenset({"mul", "div", "add", "sub", "where"})
 LINEAR = ARITHMETIC | {"real", "conj"}
 
 
 @REWRITES.on("div")
 def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
-    """`g * onehot / y` as `g / y.gather(...) * onehot`: what `y` is elsewhere, zero maybe, is not divided by.
+    """Return `g / y.gather(...) * onehot` for `g * onehot / y`: other elements of `y`, maybe zero, are not divided by.
 
-    No known op has it; second derivatives would be no numbers where autograd has some.
+    No known op has it; second derivatives would be nan where autograd's are numbers.
     """
     if not (make.is_(a, "mul") and b.is_tensor and b.shape == a.shape):
         return None
@@ -279,7 +279,7 @@ def _divided_apart(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on("div")
 def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
-    """`sum(x, dim) / n` as `mean(x, dim)`, where n is how many it takes."""
+    """Return `mean(x, dim)` for `sum(x, dim) / n`, if n is the number of elements summed."""
     product = make.products.of(a)
     for at, factor in enumerate(product.tensors):
         if factor.rule == "sum" and not make.opaque(factor):
@@ -294,7 +294,7 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """`sum(x / n)` as `sum(x) / n`; not by a size that may be 0 with nothing to sum, which would be 0 / 0."""
+    """Return `sum(x) / n` for `sum(x / n)`; not for an n that may be 0 with nothing to sum, which would be 0 / 0."""
     if not make.is_(a, "div") or a.args[1].kind != "static":
         return None
     kept = len(rest) > 1 and literal(rest[1]) is True
@@ -305,7 +305,7 @@ def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("diagonal_scatter")
 def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
-    """A diagonal in square matrices of zeros, `torch.diag_embed(line)`: of 12 in 661 known ops, most of them contrastive losses."""
+    """Return `torch.diag_embed(line)` for a diagonal put into square zeros: in 12 of 661 known ops, most of them contrastive losses."""
     dims, (offset, *pair) = a.shape.dims or (), rest or (make.const(0),)
     places = {shapes.position(a.shape, dim_of(dim)) for dim in pair} or {0, 1}
     square = len(dims) > 1 and dims[-1] == dims[-2]
@@ -317,9 +317,9 @@ def _square_of_zeros(make: Maker, a: Op, line: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """`((g @ v.mT) * p).sum(-1, keepdim=True)` as `(g * out).sum(-1, keepdim=True)`, where `out = p @ v` is what the op returns.
+    """Return `(g * out).sum(-1, keepdim=True)` for `((g @ v.mT) * p).sum(-1, keepdim=True)`, with the op's result `out = p @ v`.
 
-    Of attention, 8 of 661 known ops: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values
+    For attention, 8 of 661 known ops: FlashAttention's backward has it too (Dao et al., 2022, appendix B). It reads a line of values
     instead of one of scores.
     """
     if len(rest) < 2 or literal(rest[1]) is not True or dims_of(rest[0]) != (-1,):
@@ -340,7 +340,7 @@ def _sum_over_values(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 @REWRITES.on("sum")
 def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """The sum of each line of a one-hot, or of a softmax, is 1: of 6 in 661 known ops, each a loss over classes."""
+    """Return 1 for the sum of each line of a one-hot or of a softmax: in 6 of 661 known ops, each a loss over classes."""
     dims = dims_of(rest[0]) if len(rest) > 1 and literal(rest[1]) is True else None
     if not dims:
         return None
@@ -349,13 +349,13 @@ def _sum_of_distribution(make: Maker, a: Op, *rest: Op) -> Op | None:
 
 
 def is_one_hot(op: Op) -> bool:
-    """Whether it is zeros with a 1 in each line."""
+    """Return whether it is zeros with a 1 in each line."""
     ones = op.rule == "scatter" and is_number(op.args[3], 1)
     return ones and op.args[0].rule == "zeros"
 
 
 def _has_one(op: Op, dims: Axes) -> bool:
-    """Whether it is zeros with one 1 along a dim; as many as are chosen are not one."""
+    """Return whether it is zeros with a single 1 along a dim; several chosen indices are several ones."""
     if not is_one_hot(op) or not _same_dims(op.shape, dims, dims_of(op.args[1])):
         return False
     index = op.args[2].shape
@@ -365,7 +365,7 @@ def _has_one(op: Op, dims: Axes) -> bool:
 
 @REWRITES.on("scatter_add")
 def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
-    """One value a line goes to where a one-hot is 1: of 10 in 661 known ops, most of them losses over classes."""
+    """Return `source` times a one-hot for a scatter of one value per line: in 10 of 661 known ops, most of them losses over classes."""
     at = shapes.position(index.shape, dim_of(dim))
     if a.rule != "zeros" or at is None or not a.shape.dims:
         return None
@@ -385,7 +385,7 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
 
 @REWRITES.on_each("sum", "mean")
 def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | None:
-    """`sum(x * m)` as `m * sum(x)` where `m` is the same along the dims; a part that sums to zero goes."""
+    """Return `m * sum(x)` for `sum(x * m)`, if `m` is constant along the dims; an addend with a sum of zero is dropped."""
     if len(args) < 3 or literal(args[2]) is not True:
         return None
     a, dim, keepdim = args
@@ -424,7 +424,7 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
 
 
 def has_poles(op: Op) -> bool:
-    """Whether it is divided by what may be zero, seen through what is linear."""
+    """Return whether it contains a division by something possibly zero, within linear ops."""
     if op.rule == "div" and op.args[1].is_tensor or "pole" in op.facts.flags:
         return True
     return op.rule in LINEAR and any(map(has_poles, op.args))

@@ -1,7 +1,7 @@
-"""Choices that are settled where a gradient is computed: `g if bias is not None else 0` is `g` in the branch of `bias`.
+"""Choices settled by the branch of a gradient: `g if bias is not None else 0` is `g` in the branch of `bias`.
 
-In: the graph of the gradient of an optional input, which is computed only where that input is given. Out: for each op of the graph the op
-in its place. Invariant: equal wherever the input is given; a value that other gradients read as well stays as it is, since it would be
+In: the graph of the gradient of an optional input, computed only if that input is given. Out: the replacement of each op of the
+graph. Invariant: equal whenever the input is given; a value also read by other gradients stays, since it would be
 computed twice.
 """
 
@@ -14,7 +14,7 @@ from scaffold.derive.simplify.rebuilding import Renewal, chosen, rebuilt, renewe
 
 
 def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, Op]:
-    """What each value below becomes where the input of that name is not None; what is `kept` stays as it is."""
+    """Return the replacement of each value below, given that the named input is not None; ops in `kept` stay."""
 
     def settled(op: Op, of: Renewal) -> Op:
         if op.rule != "cond":
@@ -28,7 +28,7 @@ def present(make: Maker, root: Op, name: str, kept: Collection[Op]) -> dict[Op, 
 
 
 def _with_input(program: Program, name: str, test: Op) -> int | Op:
-    """The branch that a test takes where the input of that name is not None, 0 or 1; or the test that is left of it."""
+    """Return the branch a test takes if that input is not None, 0 or 1; or the remaining test."""
     if is_presence(test, name):
         return 0
     if not test.is_python("boolean"):
