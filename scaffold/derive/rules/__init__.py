@@ -1,1 +1,1 @@
-"""The rules of differentiation: the table read into formulas, its check, and the gradients that are code."""
+"""The rules of differentiation: the table parsed into formulas, its checks, and gradients written as code."""

@@ -17,9 +17,9 @@ Value = TypeVar("Value")
 
 
 class Parameter(NamedTuple):
-    """A parameter of a primitive; a starred one takes all positional arguments that are left, or one tuple.
+    """A parameter of a primitive; a starred one takes all remaining positional arguments, or one tuple.
 
-    What has a default, or is `keyword`, is given by keyword where a call is printed.
+    With a default, or as `keyword`, it is printed as a keyword argument.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Spelling(NamedTuple):
 
 
 def spelling(head: str, call: str, graph: Graph) -> Spelling | None:
-    """Read one entry of `also`, or `call` itself."""
+    """Read one entry of `also`, or `call` itself; None if it is no spelling."""
     key = key_of(head, call)
     whole = call if is_bare(head) and head != call else head
     parameters = _parameters(whole, graph)
@@ -73,7 +73,7 @@ def _parameters(call: str, graph: Graph) -> tuple[Parameter, ...] | None:
 
 
 def _hangs_on(function: ast.expr) -> list[ast.expr]:
-    """The tensor that a method is called on."""
+    """Return the tensor a method is called on, as a list; empty for functions."""
     match function:
         case ast.Attribute(ast.Name(name) as value) if name not in ROOTS:
             return [value]
@@ -105,10 +105,10 @@ def bind(
     keywords: Mapping[str, Value],
     collect: Callable[[Sequence[Value]], Value],
 ) -> dict[str, Value] | None:
-    """The arguments that a call gives, by parameter; None if it does not fit.
+    """Return a call's arguments by parameter; None if it does not fit.
 
-    Of a method and an attribute the first argument is what it hangs on. `collect` makes one value of what a starred
-    parameter takes. Parameters that are left to their defaults are not in the answer.
+    The first argument of a method or an attribute is its receiver. `collect` makes one value of a starred parameter's
+    arguments. Parameters left to their defaults are omitted.
     """
     bound: dict[str, Value] = {}
     at, count = 0, len(positional)

@@ -1,7 +1,7 @@
-"""Gradients that depend on ranks, equations or indices, and so are code rather than formulas.
+"""Gradients that depend on ranks, equations or indices, written as code rather than formulas.
 
-In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, which the caller sums to the
-argument's shape. Invariant: what cannot be told from the shapes falls back on autograd of the one call.
+In: an op and the cotangent of its result. Out: pairs of an argument and its gradient, to be summed to the
+argument's shape by the caller. Invariant: if the shapes are not known well enough, the call falls back on autograd.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ from scaffold.formula import UNKNOWN
 
 Pairs = list[tuple[Op, Op]]
 Coded = Callable[[Maker, Op, Op], Pairs | None]
-CODED: dict[str, Coded] = {}  # a primitive -> its gradients; None: none is known
+CODED: dict[str, Coded] = {}  # a primitive -> its gradients; None: unknown
 
 
 def coded(*names: str) -> Callable[[Coded], Coded]:
-    """A decorator: the function has the gradients of the primitives whose sections say `code`."""
+    """Register a function as the gradients of these primitives, whose sections say `code`."""
 
     def register(function: Coded) -> Coded:
         CODED.update(dict.fromkeys(names, function))
@@ -40,7 +40,7 @@ def coded(*names: str) -> Callable[[Coded], Coded]:
     return register
 
 
-# --- The gradient of `F.scaled_dot_product_attention`, whose probabilities are computed again.
+# --- The gradient of `F.scaled_dot_product_attention`, with recomputed probabilities.
 #
 # In: an op and the cotangent of its result. Out: pairs of an argument and its gradient. Invariant: a row without anything to attend to
 # has no gradient, as in PyTorch.
@@ -48,8 +48,8 @@ def coded(*names: str) -> Callable[[Coded], Coded]:
 
 @coded("scaled_dot_product_attention")
 def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of query, key, value and a mask that is added: with `p = softmax(scale * q @ k.mT)`, that of `v` is `p.mT @ g`, and that of the
-    scores `p * (g @ v.mT - sum(g @ v.mT * p))`, by which `k` and `q` are multiplied.
+    """Return the gradients of query, key, value and an additive mask: with `p = softmax(scale * q @ k.mT)`, the one of `v` is `p.mT @ g`, and
+    the one of the scores `p * (g @ v.mT - sum(g @ v.mT * p))`, multiplied by `k` and `q`.
     """
     query, key, value, mask, _, causal, scale = op.args
     minus = make.const(-1)
@@ -87,7 +87,7 @@ def attention(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _scale(make: Maker, query: Op, scale: Op) -> Op:
-    """The factor of the scores."""
+    """Return the factor of the scores."""
     last = make.program.op("size", (make.const(-1),), OfShape(query.shape))
     usual = make("pow", last, make.const(-0.5))
     if literal(scale) is None:
@@ -104,13 +104,13 @@ def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:
 
 # --- The gradient of `torch.einsum`: another einsum, of the cotangent and the other operands.
 #
-# In: an op and the cotangent of its result. Out: pairs of an operand and its gradient; None where an operand is read along a
+# In: an op and the cotangent of its result. Out: pairs of an operand and its gradient; None for an operand read along an unsupported
 # diagonal. Invariant: each gradient has its operand's dims, though one of size 1 may have been broadcast.
 
 
 @coded("einsum")
 def einsum(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `einsum("ij,jk->ik", x, y)`: `einsum("ik,jk->ij", g, y)` for `x`, and so for each operand."""
+    """Return for each operand an einsum of the others: of `einsum("ij,jk->ik", x, y)`, `einsum("ik,jk->ij", g, y)` for `x`."""
     equation, operands = op.args
     text = literal(equation)
     if not isinstance(text, str) or operands.rule != "list":
@@ -165,16 +165,16 @@ def _of_operand(
 
 
 def _dots_fit(letters: str, others: list[str]) -> bool:
-    """Whether the leading dims of an operand are those of the result as well: behind a letter they may be fewer."""
+    """Return whether an operand's leading dims are also the result's: behind a letter they may be fewer."""
     return "..." not in letters or letters[0] == "." and "..." in others[0]
 
 
 def _is_as_long(
     letters: str, operand: Op, others: list[str], factors: list[Op]
 ) -> bool:
-    """Whether the product of the others is sure to be as long as the operand in each letter that is summed over.
+    """Return whether the product of the others certainly has the operand's size in each summed letter.
 
-    A size of 1 is broadcast: where the others have it, the operand may be longer.
+    A size of 1 is broadcast: if the others have it, the operand may be longer.
     """
     sizes = _sizes(letters, operand)
     pairs = list(zip(others, factors, strict=True))
@@ -192,7 +192,7 @@ def _is_as_long(
 def _is_no_longer(
     letters: str, sizes: dict[str, object], pairs: list[tuple[str, Op]]
 ) -> bool:
-    """Whether the others are no longer than the operand in any of its letters."""
+    """Return whether the others are no longer than the operand in any of its letters."""
     return all(
         letter not in letters or size == sizes.get(letter)
         for item, factor in pairs
@@ -201,13 +201,13 @@ def _is_no_longer(
 
 
 def _all_sizes(letters: str, operand: Op) -> list[tuple[str, object]]:
-    """The size of each letter, None where it is not known."""
+    """Return the size of each letter, None if unknown."""
     known = _sizes(letters, operand)
     return [(letter, known.get(letter)) for letter in letters if letter != "."]
 
 
 def _sizes(letters: str, operand: Op) -> dict[str, object]:
-    """The size of each letter of an operand that is known."""
+    """Return the known sizes of an operand's letters."""
     before, _, after = letters.partition("...")
     dims, lead = operand.shape.dims, operand.shape.lead
     if dims is None:
@@ -223,7 +223,7 @@ def _sizes(letters: str, operand: Op) -> dict[str, object]:
 def _of_diagonal(
     make: Maker, operand: Op, letters: str, others: list[str], factors: list[Op]
 ) -> Op | None:
-    """Of an operand that is read along the diagonal of its last two dims."""
+    """Return the gradient of an operand read along the diagonal of its last two dims."""
     dims = operand.shape.dims
     if dims is not None and letters[0] != "." and operand.shape.rank != len(letters):
         return None
@@ -238,7 +238,7 @@ def _of_diagonal(
 
 
 def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
-    """The product; its shape is the operand's where no size is 1."""
+    """Return the einsum, with the operand's shape unless a size may be 1."""
     rule = make.applier.table.of_op("einsum")
     assert rule is not None
     plain = make.applier.apply(
@@ -260,7 +260,7 @@ def _einsum(make: Maker, equation: str, factors: Op, operand: Op | None) -> Op:
 
 
 def _agree(equation: str, operand: Op, factors: Op) -> bool:
-    """Whether each letter of the operand has one size: of two, one may be 1."""
+    """Return whether each letter of the operand has one size: of two sizes, one may be 1."""
     letters, _, kept = equation.partition("->")
     sizes = dict(zip(kept, operand.shape.dims or (), strict=False))
     return all(
@@ -270,15 +270,15 @@ def _agree(equation: str, operand: Op, factors: Op) -> bool:
     )
 
 
-# --- The gradients of indexing: what was picked goes back to its place in a tensor of zeros.
+# --- The gradients of indexing: the cotangent is put into zeros at the index.
 #
-# In: an op and the cotangent of its result. Out: pairs of an argument and its gradient; None for an index that is not one of those
-# here. Invariant: what is picked twice is summed.
+# In: an op and the cotangent of its result. Out: pairs of an argument and its gradient; None for an unsupported
+# index. Invariant: the gradients of an element picked twice are summed.
 
 
 @coded("narrow", "slice", "select", "index")
 def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x[1:3]` and `x[2]`: zeros in the shape of `x` with `g` in that place; of other indices see below."""
+    """Return zeros like `x` with `g` in place of `x[1:3]` or `x[2]`; other indices are handled below."""
     x = op.args[0]
     program = make.program
     if op.rule == "narrow":
@@ -303,7 +303,7 @@ def getitem(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of an index with tensors or lists in it."""
+    """Return the gradient of an index with tensors or lists in it."""
     x, *parts = op.args
     program = make.program
     if any(not part.is_tensor for part in parts):
@@ -321,7 +321,7 @@ def _of_index(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
-    """Of `x[mask].sum()`: the one number where the mask holds, without the tensor of what was picked."""
+    """Return the gradient of `x[mask].sum()`: the scalar gradient under the mask, without a tensor of picked elements."""
     if g.facts.operator == "-" and len(g.args) == 1:
         whole = _of_mask(make, x, mask, g.args[0])
         return None if whole is None else make.neg(whole)
@@ -336,17 +336,17 @@ def _of_mask(make: Maker, x: Op, mask: Op, g: Op) -> Op | None:
 
 
 def _is_list_of_lines(make: Maker, index: Op) -> bool:
-    """Whether it is a vector of indices that count from the start, as `index_add` wants them."""
+    """Return whether it is a vector of indices counted from the start, as `index_add` requires."""
     return index.shape.rank == 1 and _counts_from_start(make, index)
 
 
 def _counts_from_start(make: Maker, index: Op) -> bool:
-    """Whether it surely has no number below zero, which counts from the end."""
+    """Return whether it certainly has no negative number, which would count from the end."""
     return is_nonnegative(index, make.program.declared.bounded)
 
 
 def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x[:, :, index]`, with whole dims before and behind."""
+    """Return the gradient of `x[:, :, index]`, with complete dims before and behind."""
     x, *parts = op.args
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     if len(places) != 1 or not all(
@@ -375,7 +375,7 @@ def _of_one_part(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x[:, i, j]`, whose last dims are all picked together: these go first, as `index_put` wants them."""
+    """Return the gradient of `x[:, i, j]`, with all last dims picked together: they are moved first, as `index_put` requires."""
     x, *parts = op.args
     before = [part for part in parts if part.rule == "range"]
     indices, count = parts[len(before) :], len(before)
@@ -397,7 +397,7 @@ def _of_last_parts(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _as_tensor(make: Maker, part: Op, g: Op) -> Op | None:
-    """The tensor that an index is."""
+    """Return an index as a tensor; None if it is neither a tensor nor a tuple of integers."""
     if part.is_tensor:
         return part
     values = literal(part)
@@ -406,12 +406,12 @@ def _as_tensor(make: Maker, part: Op, g: Op) -> Op | None:
     return make.program.op("indices", (part, g), None, kind="int")
 
 
-# --- Products of matrices, tensors that are joined, and what is put or taken along a dim.
+# --- Products of matrices, joined tensors, and values put or taken along a dim.
 
 
 @coded("matmul")
 def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x @ y`: `g @ y.mH` and `x.mH @ g`; a vector is a matrix of one row or column, as far as ranks are known."""
+    """Return `g @ y.mH` and `x.mH @ g` for `x @ y`; a vector is a matrix of one row or column, as far as ranks are known."""
     x, y = op.args
     if y.shape.rank == 1:
         return _by_vector(make, x, y, g)
@@ -431,7 +431,7 @@ def matmul(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
-    """Of the product with a vector."""
+    """Return the gradients of a product with a vector."""
     if x.shape.rank == 1:
         of_x, of_y = make.conj(y), make.conj(x)
         return [(x, make.mul(g, of_x)), (y, make.mul(g, of_y))]
@@ -444,7 +444,7 @@ def _by_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
 
 
 def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
-    """Of the product of a vector with matrices."""
+    """Return the gradients of a product of a vector with matrices."""
     minus, turned = make.const(-1), make.conj(y)
     column = make.unsqueeze(make.conj(x), minus)
     row = make.unsqueeze(g, make.const(-2))
@@ -457,7 +457,7 @@ def _of_vector(make: Maker, x: Op, y: Op, g: Op) -> Pairs:
 
 
 def _contracted(make: Maker, x: Op, g: Op) -> Op:
-    """The product of two tensors over all dims but their last."""
+    """Return the product of two tensors over all dims but their last."""
     program = make.program
     kind: Kind = "complex" if "complex" in (x.kind, g.kind) else "real"
     shape = None
@@ -468,7 +468,7 @@ def _contracted(make: Maker, x: Op, g: Op) -> Op:
 
 
 def _of_ones(shape: Shape) -> Shape:
-    """A shape of as many dims, whatever their sizes."""
+    """Return a shape with as many dims, ignoring their sizes."""
     if shape.dims is None:
         return shape
     return Shape(tuple(dim if is_lead(dim) else 1 for dim in shape.dims))
@@ -476,7 +476,7 @@ def _of_ones(shape: Shape) -> Shape:
 
 @coded("tensordot")
 def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of the product of two tensors over all dims but their last, as the gradient of a weight is one: `y @ g.mT` and `x @ g`."""
+    """Return `y @ g.mT` and `x @ g` for the product of two tensors over all dims but their last, as in the gradient of a weight."""
     x, y, dims = op.args
     if dims.rule != "list" or len({*dims.args}) != 1:
         return None
@@ -493,7 +493,7 @@ def tensordot(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("linear")
 def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x @ weight.t() + bias`: `g @ weight`, `g.mT @ x` summed over all lines, and `g`; of a weight of one dim as of `x @ weight`."""
+    """Return `g @ weight`, `g.mT @ x` summed over all lines, and `g` for `x @ weight.t() + bias`; a weight of one dim is a vector."""
     x, weight, bias = op.args
     if weight.shape.rank == 1:
         pairs = _by_vector(make, x, weight, g)
@@ -509,7 +509,7 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
     else:
         of_weight = _contracted(make, g, make.conj(x))
     if weight.shape.rank is None:
-        # A product with a vector would be another one, without an error; of a vector there is no `mT`.
+        # For a vector, `matmul` would compute another product without an error, and `mT` does not exist.
         of_x = make(op.rule, g, make.mT(make.conj(weight)), make.const(None))
     else:
         of_x = make.matmul(g, make.conj(weight))
@@ -519,7 +519,7 @@ def linear(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("cat")
 def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `torch.cat((x, y), dim)`: the slices of `g` that lie where `x` and `y` do."""
+    """Return the slices of `g` in the places of `x` and `y` in `torch.cat((x, y), dim)`."""
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list":
@@ -527,7 +527,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
     none = make.const(None)
     start, pairs = none, []
     each = _equal_share(make, parts, g, dim)
-    # Inputs of any shape: PyTorch skips an empty one of one dim beside others of more.
+    # With inputs of any shape: PyTorch skips an empty one of one dim beside others of more.
     several = len({part.shape for part in parts.args}) > 1 and at in (0, -1, UNKNOWN)
     inputs = (op.shape for op in make.program.ops if op.rule == "input")
     skipped = {shape for shape in inputs if several and shape.dims is None}
@@ -540,7 +540,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
             if isinstance(at, int):
                 bounds = (start, none if last else end, none)
                 piece = indexing.sliced(make.applier, g, at, bounds, known)
-            else:  # only the call tells
+            else:  # the dim is known only in the call
                 first = make.const(0) if start is none else start
                 piece = make.narrow(g, dim, first, taken)
                 piece = make.program.shaped(piece, known) if known else piece
@@ -550,7 +550,7 @@ def cat(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
-    """The size of each part, where they have one shape that no tensor tells: a half, a third of the whole."""
+    """Return the size of each part if all have one shape no tensor has: a half, a third of the whole; None otherwise."""
     program, first = make.program, parts.args[0].shape
     told = {op.shape for op in program.ops if op.rule == "input" or make.opaque(op)}
     if first.dims is not None or first in told:
@@ -563,7 +563,7 @@ def _equal_share(make: Maker, parts: Op, g: Op, dim: Op) -> Op | None:
 
 @coded("stack")
 def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `torch.stack((x, y), dim)`: `g.select(dim, 0)` and `g.select(dim, 1)`."""
+    """Return `g.select(dim, 0)` and `g.select(dim, 1)` for `torch.stack((x, y), dim)`."""
     parts, dim = op.args
     at = literal(dim)
     if parts.rule != "list":
@@ -580,7 +580,7 @@ def stack(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("flatten")
 def flatten(make: Maker, op: Op, g: Op) -> Pairs:
-    """The gradient in the shape of before; where the elements of several were interleaved, `torch.stack((x, y), -1).flatten(-2)`, `g[..., ::2]` and `g[..., 1::2]`."""
+    """Return `g` in the old shape; for interleaved parts, `torch.stack((x, y), -1).flatten(-2)`, a stack of `g[..., ::2]` and `g[..., 1::2]`."""
     x, *ends = op.args
     if x.rule != "stack" or x.args[0].rule != "list":
         return [(x, reshape_as(make, g, x))]
@@ -599,14 +599,14 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
 
 
 def from_the_end(dim: object, rank: int | None) -> int | None:
-    """A dim, counted from the end."""
+    """Return a dim counted from the end; None if that is unknown."""
     if not isinstance(dim, int) or dim < 0 or rank is None:
         return dim if isinstance(dim, int) and dim < 0 else None
     return dim - rank
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
-    """One part of a stack's gradient; the same for all where that was spread over them. The dim may be one that only the call tells."""
+    """Return one part of a stack's gradient; an expanded gradient has equal parts. The dim may be known only in the call."""
     if not isinstance(at, int):
         taken = item_at(make, make("unbind", g, at), position)
         return make.program.shaped(taken, part.shape)
@@ -621,7 +621,7 @@ def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
 
 @coded("slice_scatter")
 def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x` with `src` in its place: `g` with zeros in that place, and the slice of `g` there."""
+    """Return `g` with zeros in place of `src`, and the slice of `g` there, for `x` with `src` put into it."""
     x, src, dim, start, end, step = op.args
     at = literal(dim)
     if not isinstance(at, int):
@@ -635,10 +635,10 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 @coded("take_along_dim")
 def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x.take_along_dim(index, dim)`: zeros to which `g` is added at `index`."""
+    """Return zeros like `x` with `g` added at `index`, for `x.take_along_dim(index, dim)`."""
     x, index, dim = op.args
     at = shapes.position(x.shape, dim_of(dim))
-    # One of several results, of `topk` or `sort`, is positions too.
+    # An item of several results, as of `topk` or `sort`, is positions too.
     counted = index.rule == "item" or "positions" in index.facts.flags
     counted = counted or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
@@ -656,7 +656,7 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
 
 
 def _differ_along(x: Shape, index: Shape, at: int | None) -> bool:
-    """Whether two shapes are the same but for one dim."""
+    """Return whether two shapes are equal except for one dim."""
     if at is None or x.dims is None or index.dims is None:
         return False
     one, two = ((*dims[:at], *dims[at + 1 :]) for dims in (x.dims, index.dims))
@@ -665,7 +665,7 @@ def _differ_along(x: Shape, index: Shape, at: int | None) -> bool:
 
 @coded("solve")
 def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
-    """Of `x = solve(a, b)`: `g_b = solve(a.mH, g)`, and `-g_b @ x.mH` for `a`."""
+    """Return `g_b = solve(a.mH, g)` for `b`, and `-g_b @ x.mH` for `a`, of `x = solve(a, b)`."""
     a, b = op.args
     vector = a.shape.rank == 2 and b.shape.rank == 1
     if not vector and not as_many_dims(a.shape, b.shape):

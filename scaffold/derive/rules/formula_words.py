@@ -1,7 +1,7 @@
-"""The words of rule formulas that depend on shapes, as `sum_to`, which undoes a broadcast, expanded with what is known of them.
+"""Words of rule formulas that depend on shapes, as `sum_to`, which undoes a broadcast, expanded by the known shapes.
 
-In: a maker and the arguments. Out: the op. Invariant: it is what `REFERENCE` in `verify/child/rule_values.py` computes for the word; where a shape is not known, code
-that holds for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; of shapes that nobody declared it is
+In: a maker and the arguments. Out: the op. Invariant: it equals the word's `REFERENCE` in `verify/child/rule_values.py`; for an unknown shape, the code
+works for any. `sum_to(g, x)` of a `g[B, N]` and an `x[N]` is `g.sum(0)`; for undeclared shapes it is
 `g.sum_to_size(x.shape)`.
 
     @word
@@ -27,21 +27,21 @@ from scaffold.derive.lower.indexing import sliced
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.formula import UNKNOWN
 
-# --- Code for tensors whose rank nobody declared.
+# --- Code for tensors of undeclared rank.
 #
-# In: a value, and the operand on whose rank it depends. Out: an op that is right for any. Invariant: where the rank is known, or is
-# known to be large enough, nothing is asked of it.
+# In: a value, and the operand whose rank it depends on. Out: an op right for any rank. Invariant: if the rank is known, or
+# known to be large enough, it is not tested.
 
 
 def unless_vector(program: Program, value: Op, other: Op, operand: Op) -> Op:
-    """A value, and another where an operand of a product is a vector."""
+    """Return a value, or another one if an operand of a product is a vector."""
     args = (value, other, program.op("rank", (), OfShape(operand.shape)))
     shape = shapes.unknown(shapes.Matrix(value.shape, other.shape, operand.shape))
     return program.op("unless_vector", args, kind=value.kind, shape=shape)
 
 
 def as_matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
-    """A value with a dim more where an operand of a product is a vector."""
+    """Return a value with a new dim if an operand of a product is a vector."""
     if operand.shape.least > 1:
         return value
     program = make.program
@@ -52,7 +52,7 @@ def as_matrix(make: Maker, value: Op, operand: Op, dim: int) -> Op:
 
 
 def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
-    """The cotangent of a reduction with the dim that it took; a scalar has none, whatever dim is named."""
+    """Return the cotangent of a reduction with the reduced dim restored; a scalar has none, whatever dim is given."""
     wide = make.unsqueeze(g, dim)
     if wide.rule == "neg" and g.rule == "neg":
         return make.neg(restored(make, g.args[0], x, dim))
@@ -65,7 +65,7 @@ def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
 
 
 def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
-    """The size along a dim; a scalar is one element, whatever dim is named."""
+    """Return the size along a dim; a scalar is one element, whatever dim is given."""
     if not may_be_scalar(x.shape, dim):
         return size
     ndim = program.op("rank", (), OfShape(x.shape))
@@ -73,7 +73,7 @@ def length(program: Program, size: Op, x: Op, dim: Op) -> Op:
 
 
 def may_be_scalar(shape: Shape, dim: Op) -> bool:
-    """Whether an input as nobody declared it, or a value of its shape, may be without dims."""
+    """Return whether an input of undeclared shape, or a value of its shape, may be a scalar."""
     return literal(dim) in (0, -1, UNKNOWN) and shape != SCALAR and _is_open(shape)
 
 
@@ -92,7 +92,7 @@ def _is_open(shape: Shape) -> bool:
     return False
 
 
-# --- The words of rule formulas that depend on shapes, expanded with what is known of them.
+# --- The words of rule formulas that depend on shapes, expanded by the known shapes.
 
 
 Word = Callable[..., Op]
@@ -100,7 +100,7 @@ WORDS: dict[str, Word] = {}  # each expands into ops of a maker
 
 
 def word(function: Word) -> Word:
-    """A decorator: formulas may say the function by its name."""
+    """Register a function as a word of formulas, by its name."""
     WORDS[function.__name__] = function
     return function
 
@@ -137,13 +137,13 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
 
 
 def _kept(make: Maker, x: Op, dim: Op) -> Op:
-    """A reduction to the dims that are left, for its shape."""
+    """Return a reduction with kept dims, for its shape."""
     return make.applier.named("sum", x, dim, make.const(True))
 
 
 @word
 def sum_to(make: Maker, g: Op, x: Op) -> Op:
-    """Sum what was broadcast; a value that is smaller than `x` is expanded."""
+    """Return `g` summed to the shape of `x`, which was broadcast; a smaller `g` is expanded."""
     if g.kind == "complex" and x.kind != "complex":
         make.take_for_real((x,))
         g = make.real(g)
@@ -196,7 +196,7 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
 def _dims_to_sum(
     large: Shape, small: Shape
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The first dims to sum away, and those to sum to size 1, where they can be told."""
+    """Return the leading dims to sum away, and the dims to sum to size 1; None if unknown."""
     if isinstance(small.origin, shapes.Kept):
         dims = small.origin.axes or ()
         plain = tuple(at for at in dims if isinstance(at, int))
@@ -222,7 +222,7 @@ def _dims_to_sum(
 
 @word
 def fit_to(make: Maker, g: Op, x: Op) -> Op:
-    """Sum what was broadcast, and spread what was summed over a dim in which `g` has size 1."""
+    """Return `g` summed to the shape of `x`, which was broadcast, and expanded where `g` has size 1."""
     if not g.is_tensor or shapes.fits(x.shape, g.shape):
         return sum_to(make, g, x)
     if g.kind == "complex" and x.kind != "complex":
@@ -295,7 +295,7 @@ def whole(make: Maker, x: Op) -> Op:
 
 @word
 def excludes(make: Maker, x: Op, value: Op) -> Op:
-    """Whether no element surely is that number, as none of `torch.arange(n)` is below zero."""
+    """Return whether no element can be that number, as in `torch.arange(n)` none is below zero."""
     number = literal(value)
     return make.const(is_nonnegative(x) and isinstance(number, int) and number < 0)
 
@@ -353,7 +353,7 @@ def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
 
 
 def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
-    """A tensor one step along a dim, a 1 where nothing came."""
+    """Return a tensor shifted one step along a dim, filled with a 1."""
     at, one, none = literal(dim), make.const(1), make.const(None)
     minus, zero = make.const(-1), make.const(0)
     if not isinstance(at, int) or at < 0 or x.shape.rank is not None:
@@ -384,7 +384,7 @@ def trailing(make: Maker, sizes: Op) -> Op:
 
 
 def _length_of(sizes: Op) -> int | None:
-    """How many sizes there are, where that is known before the call: two of `x.shape[-2:]`."""
+    """Return the number of sizes, two for `x.shape[-2:]`; None if unknown before the call."""
     if sizes.rule == "list":
         starred = any(item.rule == "starred" for item in sizes.args)
         return None if starred else len(sizes.args)
@@ -401,13 +401,13 @@ def _length_of(sizes: Op) -> int | None:
 
 
 def _is_absent(op: Op) -> bool:
-    """Whether a bound of a slice is left out."""
+    """Return whether a slice's bound is omitted."""
     return op.rule == "static" and op.expression.kind == "absent"
 
 
 @word
 def asked(make: Maker, length: Op) -> Op:
-    """How long a dim of a Fourier transform is to be; None for -1, by which it stays as it is."""
+    """Return the requested length of a dim of a Fourier transform; None for -1, which keeps it."""
     return make.const(None) if literal(length) == -1 else length
 
 
@@ -417,7 +417,7 @@ def leading(make: Maker, x: Op) -> Op:
 
 
 def in_shape(make: Maker, x: Op, shape: Op) -> Op:
-    """A tensor in a shape, or in one of these sizes."""
+    """Return a tensor reshaped to a shape, or to these sizes."""
     return make("reshape", x, shape)
 
 
@@ -530,7 +530,7 @@ def batched(make: Maker, x: Op, rank: Op) -> Op:
     ndim = program.op("rank", (), OfShape(x.shape))
     several = program.python("compare", ">", ndim, rank)
     first, *last = (size(make, x, make.const(at)) for at in (0, *range(-count, 0)))
-    # Not -1, which is ambiguous where there are no elements.
+    # Not -1, which is ambiguous for an empty tensor.
     number = program.python("conditional", "", several, first, make.const(1))
     return in_shape(make, x, program.op("list", (number, *last)))
 
@@ -547,12 +547,12 @@ def columns(make: Maker, tensors: Op) -> Op:
 
 
 def _at_least(make: Maker, x: Op, count: int) -> Op:
-    """A tensor with dims of size 1 before it, and from the third on behind it."""
+    """Return a tensor with dims of size 1 added in front, the third one behind."""
     if x.shape.least >= count:
         return x
     if x.shape.rank is None:
         return make(f"atleast_{count}d", x)
-    places = ((), (0,), (0, 0), (0, 0, -1))[count]  # of a tensor without dims
+    places = ((), (0,), (0, 0), (0, 0, -1))[count]  # for a tensor without dims
     for at in places[x.shape.rank :]:
         x = make.unsqueeze(x, make.const(at))
     return x
@@ -608,7 +608,7 @@ def grids(make: Maker, tensors: Op, indexing: Op) -> Op:
 
 
 def _along(make: Maker, x: Op, at: int, count: int) -> Op:
-    """A vector as the dim of a grid that it tells."""
+    """Return a vector as one dim of a grid."""
     for _ in range(count - at - 1):
         x = make.unsqueeze(x, make.const(-1))
     return x
@@ -642,7 +642,7 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
 
 
 def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
-    """The sum over the copies along the last dims of `g`, whose sizes it has; of `tile` it may have other dims before them."""
+    """Return the sum over copies along the last dims of `g`, sized by `g`; with `tile`, there may be other dims before them."""
     program = make.program
     sizes, dims = list[Op](), list[int]()
     for at, count in enumerate(times, -len(times)):
@@ -670,7 +670,7 @@ def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
 
 
 def _is_one_tensor(op: Op) -> bool:
-    """Whether a choice is between tensors of one shape, so that what is done to it may be done once."""
+    """Return whether a choice is between tensors of one shape, so that an op on it may be done once."""
     if op.rule != "cond":
         return op.is_tensor
     return all(arg.shape == op.shape and _is_one_tensor(arg) for arg in op.args)

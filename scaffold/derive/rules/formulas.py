@@ -1,7 +1,7 @@
 """The formula of a rule, `grad * y`, evaluated into ops of the graph.
 
 In: a formula's node, and the op of each name in it. Out: the op of its value. Invariant: all primitives are made by the
-smart constructors; a test of arguments that are written out is settled here.
+smart constructors; a test of literal arguments is decided here.
 """
 
 from collections.abc import Mapping
@@ -26,27 +26,27 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "@": "matmul"}
 
 
 def value_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
-    """What a rule of a table computes, as primitives that have gradients."""
+    """Return the value of a rule as primitives with gradients."""
     formula, env, table = table.value(rule), dict(args), table.home(rule)
     if "takes_complex" in rule.facts.flags:
         make.program.real_in_calls.update(tensors(args.values()))
     evaluator = FormulaEvaluator(make, env, table)
     for step in formula.statements:
-        assert isinstance(step, Assign)  # what `check` lets through
+        assert isinstance(step, Assign)  # guaranteed by the checks of tables
         env[step.target.label] = evaluator.value(step.value)
     assert formula.result is not None
     return evaluator.value(formula.result)
 
 
 def condition_of(make: Maker, table: Table, rule: Rule, args: Mapping[str, Op]) -> Op:
-    """The test of a rule's `when`, over the arguments of a call."""
+    """Return the test of a rule's `when`, over the arguments of a call."""
     test = table.condition(rule)
     assert test is not None, rule.name
     return FormulaEvaluator(make, args, table.home(rule)).value(test)
 
 
 class FormulaEvaluator(Evaluator):
-    """Evaluates the formulas of one rule application."""
+    """An evaluator of the formulas of one rule application."""
 
     def __init__(
         self,
@@ -57,23 +57,23 @@ class FormulaEvaluator(Evaluator):
     ) -> None:
         super().__init__(make.applier, env)
         self.make = make
-        self.table = table  # in which the rule stands
-        # `x - x` simplifies to the number 0, which has no shape to be asked for.
+        self.table = table  # the rule's table
+        # `x - x` simplifies to the number 0, which has no shape.
         self.for_shape = for_shape
 
     def attribute(self, node: Node) -> Op:
-        """A constant of `math`."""
+        """Return a constant of `math`; raise UnsupportedError for other attributes."""
         if dotted(node) is None or not str(dotted(node)).startswith("math."):
             raise UnsupportedError(f".{node.label} in a formula")
         return self.program.static(self._copied(node))
 
     def _copied(self, node: Node) -> Node:
-        """A node of the table's graph in the program's."""
+        """Return a node of the table's graph, copied into the program's."""
         args = tuple(map(self._copied, node.args))
         return self.program.graph.node(node.kind, node.label, args, node.keywords)
 
     def operator(self, node: Node, *values: Op) -> Op:
-        """What an operator makes of tensors, or of Python values, where arithmetic is folded and a comparison settled."""
+        """Return an operator applied to tensors, or to Python values, with arithmetic folded and comparisons decided."""
         if node.kind == "compare":
             return self._compare(node.label, *values)
         if node.label == "not":
@@ -100,7 +100,7 @@ class FormulaEvaluator(Evaluator):
         return self.program.python("compare", label, left, right)
 
     def _presence(self, label: str, tensor: Op) -> Op:
-        """Whether an argument is there, which only the call decides of what may be None."""
+        """Return whether an argument is given, as a constant, or as a test if it may be None."""
         there = given(self.program, tensor)
         if literal(there) is not UNKNOWN:
             return self.make.const((label == "is not") == literal(there))
@@ -115,7 +115,7 @@ class FormulaEvaluator(Evaluator):
         return compared(label, one, two)
 
     def other(self, node: Node) -> Op:
-        """All or any of several tests."""
+        """Return `and` or `or` of several tests, simplified."""
         if node.kind != "boolean":
             raise UnsupportedError(f"{node.kind} in a formula")
         values = [self.value(arg) for arg in node.args]
@@ -134,17 +134,17 @@ class FormulaEvaluator(Evaluator):
         return self.program.python("boolean", node.label, *rest)
 
     def test(self, node: Node) -> Op | bool:
-        """A test that is fixed for a call; whether it holds, where that is known."""
+        """Return a test fixed in each call, or its outcome if known."""
         told = self.value(node)
         plain = literal(told)
         return told if plain is UNKNOWN else bool(plain)
 
     def item(self, op: Op, position: int) -> Op:
-        """One of several results, whether the forward takes it or not."""
+        """Return one of several results, even if unused by the forward."""
         return item_at(self.make, op, position)
 
     def call(self, node: Node) -> Op:
-        """A primitive by its name, a word of formulas, or a function of Python values."""
+        """Return a call of a primitive by its name, a word of formulas, or a function of Python values."""
         callee, *args = node.args
         if not self.for_shape and _reads_metadata(callee):
             make, env, table = self.make, self.env, self.table
@@ -167,7 +167,7 @@ class FormulaEvaluator(Evaluator):
         return self.make(rule.op, *given)
 
     def _whole_call(self, rule: Rule, values: list[Op]) -> dict[str, Op]:
-        """The argument of each parameter."""
+        """Return the argument of each parameter."""
         names = (item.name for item in rule.parameters)
         given = dict(zip(names, values, strict=False))
         whole = self.make.applier.completed(rule, given)
@@ -175,7 +175,7 @@ class FormulaEvaluator(Evaluator):
         return whole
 
     def _in_order(self, rule: Rule, values: list[Op], named: dict[str, Op]) -> list[Op]:
-        """Keyword arguments in their places, defaults between them filled in."""
+        """Return the arguments with keywords in their places, and defaults between them."""
         if not named:
             return values
         rest = rule.parameters[len(values) :]
@@ -201,5 +201,5 @@ class FormulaEvaluator(Evaluator):
 
 
 def _reads_metadata(callee: Node) -> bool:
-    """Whether it is a word for a Python value: `count(x, dim)`, which reads no element of x."""
+    """Return whether it is a word for a Python value: `count(x, dim)`, which reads no element of x."""
     return callee.label in BUILDERS and not BUILDERS[callee.label].tensor

@@ -1,6 +1,6 @@
-"""The samples and domains of the rule table: calls to check a rule on, and where their values lie.
+"""Samples and domains of the rule table: calls to check a rule with, and the range of their values.
 
-In: their text. Out: a `Sample` by parameter, a `Domain`; None for what cannot be read. Invariant: no value is made up here:
+In: their text. Out: a `Sample` by parameter, a `Domain`; None for unreadable text. Invariant: no value is drawn here:
 that takes torch.
 """
 
@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
 
 
 class Several(NamedTuple):
-    """A tuple in a sample, with tensors in it."""
+    """A tuple of tensors in a sample."""
 
     items: tuple["Argument", ...]
 
@@ -39,7 +39,7 @@ Sample = dict[str, Argument]
 
 
 class Domain(NamedTuple):
-    """Where test values lie: a word of `NAMED`, "index" or "interval", its bounds, and what to stay away from."""
+    """The range of test values: a word of `NAMED`, "index" or "interval", its bounds, and values to avoid."""
 
     within: str = "any"
     bounds: tuple[float, float] = (0, 0)
@@ -47,7 +47,7 @@ class Domain(NamedTuple):
 
 
 def read_sample(text: str, spelled: Spelling, graph: Graph) -> Sample | None:
-    """The arguments of one call, by parameter."""
+    """Parse the arguments of one call, by parameter; None if they do not fit."""
     try:
         tree = ast.parse(f"f({text})", mode="eval").body
         if not isinstance(tree, ast.Call):
@@ -76,12 +76,12 @@ def _argument(item: ast.expr, graph: Graph) -> Argument:
 
 
 def _collected(items: Sequence[Argument]) -> Argument:
-    """What a starred parameter takes: one tuple, or the arguments themselves."""
+    """Return the value of a starred parameter: one tuple, or the arguments themselves."""
     return items[0] if len(items) == 1 else Several(tuple(items))
 
 
 def read_domain(text: str, names: frozenset[str], graph: Graph) -> Domain | None:
-    """A domain; its kinks are expressions over the parameters `names`."""
+    """Parse a domain, with kinks as expressions over the parameters `names`; None if it is invalid."""
     first, *rest = (part.strip() for part in text.split(";"))
     kinks = []
     for part in rest:

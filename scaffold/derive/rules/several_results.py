@@ -1,7 +1,7 @@
-"""The gradient of a call with several results, from a cotangent for each: of parts (`x.split(2)`), and of fields (`x.max(0).values`).
+"""Gradients of calls with several results, by a cotangent for each: of parts (`x.split(2)`), and of fields (`x.max(0).values`).
 
-In: an op and the cotangents of those of its results that have one, by position. Out: what a formula reads, or the gradient of what the
-parts were taken of. Invariant: what has no cotangent counts as zeros.
+In: an op and the cotangents of some of its results, by position. Out: the cotangents read by formulas, or the gradient of the
+tensor split into parts. Invariant: a missing cotangent counts as zeros.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ from scaffold.derive.simplify.joined_terms import joined_parts
 
 
 def are_all_taken(applier: Applier, op: Op, arrived: Mapping[int, Op]) -> bool:
-    """Whether all parts are known: the gradient of each has arrived, or the forward takes every one."""
-    if any(at < 0 for at in arrived):  # the last one, of nobody knows how many
+    """Return whether all parts are known: each has a cotangent, or the forward unpacks all of them."""
+    if any(at < 0 for at in arrived):  # the last one of an unknown number
         return False
     every = "shares" in op.facts.flags and literal(op.args[1]) == len(arrived)
     if (
         op.args[1].rule == "list"
-    ):  # the size of each is said, or where each ends but the last
+    ):  # the sizes of all parts are given, or all the split points
         count = len(op.args[1].args) + ("sized" not in op.facts.flags)
         every = count == len(arrived)
     return every or applier.program.is_unpacked(op)
 
 
 def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[Op, Op]:
-    """The tensor that parts were taken of, and its gradient by those that have one."""
+    """Return the tensor split into parts, and its gradient by the parts with a cotangent; raise UnsupportedError if a part's place is unknown."""
     pieces = [_of_part(make, op, at, g) for at, g in sorted(arrived.items())]
     found = [piece for piece in pieces if piece]
     if len(found) < len(pieces):
@@ -40,7 +40,7 @@ def gradient_by_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> tuple[O
 
 
 def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
-    """A gradient for every part that the forward takes: zeros where none has arrived."""
+    """Return the cotangents of all parts unpacked by the forward, with zeros for missing ones."""
     items = make.program.items_of(op)
     parts = [
         arrived.get(at) or make.zeros(items[at], items[at].shape)
@@ -50,7 +50,7 @@ def gradients_of_parts(make: Maker, op: Op, arrived: Mapping[int, Op]) -> Op:
 
 
 def item_at(make: Maker, op: Op, position: int) -> Op:
-    """One of several results, whether the forward takes it or not."""
+    """Return one of several results, even if unused by the forward."""
     known = make.program.items_of(op).get(position)
     if known is not None:
         return known
@@ -61,7 +61,7 @@ def item_at(make: Maker, op: Op, position: int) -> Op:
 
 
 def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
-    """What arrives of several results on one side of a test, but what is 0 there."""
+    """Return the cotangents on one side of a test, without those equal to 0 there."""
     chosen = {
         at: g.args[side] if g.rule == "cond" and g.test is test else g
         for at, g in arrived.items()
@@ -70,7 +70,7 @@ def of_side(arrived: Mapping[int, Op], test: Op, side: int) -> dict[int, Op]:
 
 
 def _of_part(make: Maker, op: Op, at: int, g: Op) -> Op | None:
-    """Of one part of what `unbind`, `split` and `chunk` take apart, by its number; -1 is the last one."""
+    """Return the gradient by one part of an `unbind`, `split` or `chunk`, given its index; -1 is the last one; None if its place is unknown."""
     x, none = op.args[0], make.const(None)
     if are_single(op):
         into = make.zeros(g, x.shape)

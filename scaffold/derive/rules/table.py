@@ -1,8 +1,7 @@
-"""The rule table: what each primitive is called, and the formula of each of its gradients.
+"""The rule table: the spellings of each primitive, and the formulas of its gradients.
 
 In: the text of `rules.toml`, or of a team's own table (its grammar is the header of `rules.toml`). Out: a `Table` that
-finds a `Rule` by how it is spelled. Invariant: what nobody asks for is not parsed; a derivation reads a few rules of two
-hundred.
+finds a `Rule` by its spelling. Invariant: only used sections are parsed; a derivation reads a few rules of hundreds.
 """
 
 import re
@@ -39,17 +38,17 @@ class Rule(NamedTuple):
     formulas: Mapping[str, tuple[str, ...]]  # parameter -> variants of equal value
     domain: Mapping[str, str] = {}
     samples: tuple[str, ...] = ()
-    # A test of what is fixed for a call: the rule is for calls where it holds.
+    # A test fixed in each call: the rule is only for calls that pass it.
     when: str | None = None
-    code: str | None = None  # the function of the engine that has the gradients
+    code: str | None = None  # the engine's function with the gradients
     fused: Mapping[str, str] = {}  # parameter -> its gradient in one call of ATen's
-    module: str | None = None  # of a function that is not PyTorch's
-    op: str = ""  # what its ops are called: no word of the engine's for a team's rule
+    module: str | None = None  # for a function outside PyTorch
+    op: str = ""  # the name of its ops: unknown to the engine for a team's rule
     simpler: tuple[str, ...] = ()  # identities: `-(-x) -> x`
-    operands: tuple[str, ...] = ()  # the shapes that PyTorch takes, else it raises
-    # What it computes, of primitives: instead of gradients of its own.
+    operands: tuple[str, ...] = ()  # the shapes accepted by PyTorch
+    # Its value as primitives, instead of gradients of its own.
     value: str | None = None
-    tangents: Mapping[str, str] = {}  # parameter -> what its tangent gives the result's
+    tangents: Mapping[str, str] = {}  # parameter -> its part of the tangent
 
     @property
     def category(self) -> str:
@@ -65,44 +64,44 @@ class Rule(NamedTuple):
 
     @property
     def tensors(self) -> frozenset[str]:
-        """The parameters that may be tensors; any other is fixed for a call."""
+        """Return the parameters that may be tensors; any other is fixed in each call."""
         return frozenset(self.facts.differentiable) | frozenset(self.facts.nondiff)
 
     @property
     def ends_derivatives(self) -> bool:
-        """Whether PyTorch does not differentiate a call of it in a backward."""
+        """Return whether PyTorch does not differentiate a call of it in a backward."""
         return "once" in self.facts.flags or self.undifferentiated
 
     @property
     def undifferentiated(self) -> bool:
-        """Whether autograd has no gradient of it, and takes its result for a constant: `torch.special.bessel_j0`."""
+        """Return whether autograd has no gradient of it, and treats its result as a constant: `torch.special.bessel_j0`."""
         word = self.spelled.name.rpartition(".")[2]
         known = self.module is None and may_be(word, "undifferentiated")
         return known or "undifferentiated" in self.facts.flags
 
     @property
     def cotangents(self) -> tuple[str, ...]:
-        """What the formulas call the gradients of the results."""
+        """Return the names of the results' gradients in formulas."""
         if self.results == ("result",):
             return ("grad",)
         return tuple(f"grad_{name.lstrip('*')}" for name in self.results)
 
 
 class Found(NamedTuple):
-    """A rule, and the spelling that it was found by."""
+    """A rule, and the spelling it was found by."""
 
     rule: Rule
     spelled: Spelling
 
 
 class Table:
-    """Finds rules by name and by spelling; reads each when it is first asked for."""
+    """A finder of rules by name and by spelling; each is parsed on first use."""
 
     def __init__(self, primitives: Primitives, base: "Table | None" = None) -> None:
         self.primitives, self.base = primitives, base
         self.graph: Graph = base.graph if base else Graph()
         self._rules: dict[str, Rule] = {}
-        self._of_ops: dict[str, Rule | None] = {}  # asked of every op that is made
+        self._of_ops: dict[str, Rule | None] = {}  # asked for each op that is made
         self._spellings: dict[tuple[str, str], Spelling] = {}
         self._finds: dict[tuple[str, str], tuple[Found, ...]] = {}
         self._gradients: dict[tuple[str, str], tuple[Node, ...]] = {}
@@ -111,14 +110,14 @@ class Table:
 
     @property
     def heads(self) -> Mapping[str, tuple[str, ...]]:
-        """The spellings of each rule of this table, without those of the base."""
+        """Return the spellings of each rule of this table, without the base's."""
         return self.primitives.heads
 
     def find(self, kind: str, name: str) -> tuple[Found, ...]:
-        """The rules that are spelled so, in the order of the table: the first whose parameters fit is meant.
+        """Return the rules with this spelling, in the order of the table: the first one with fitting parameters applies.
 
         `kind` and `name`: ("function", "torch.exp"), ("method", "sum"), ("attribute", "mT"), ("operator", "+"),
-        ("subscript", "[]"). A parameter that is not in `Rule.tensors` does not take a tensor, and `dim` no bool (the
+        ("subscript", "[]"). A parameter outside `Rule.tensors` does not take a tensor, and `dim` no bool (the
         one argument of `x.var(False)` is `unbiased`); then `condition` must hold.
         """
         key = (kind, name)
@@ -135,7 +134,7 @@ class Table:
         return Found(self.rule(name), self._spellings[name, head])
 
     def spelled(self) -> frozenset[tuple[str, str]]:
-        """What `find` has an answer for."""
+        """Return all keys `find` has rules for."""
         return self.primitives.spelled() | (
             self.base.spelled() if self.base else frozenset()
         )
@@ -144,11 +143,11 @@ class Table:
         return name in self.primitives or (self.base is not None and name in self.base)
 
     def names(self) -> tuple[str, ...]:
-        """The names of all rules, those of the base first."""
+        """Return the names of all rules, the base's first."""
         return (self.base.names() if self.base else ()) + tuple(self.heads)
 
     def rule(self, name: str) -> Rule:
-        """The rule of a name."""
+        """Return the rule of a name."""
         if name not in self.heads and self.base:
             return self.base.rule(name)
         if name not in self._rules:
@@ -158,13 +157,13 @@ class Table:
         return self._rules[name]
 
     def facts(self, op: str) -> Facts | None:
-        """What is known of ops that are called so; None of what is no primitive of a table."""
+        """Return the facts about ops of that name; None for ops outside the tables."""
         if op in self._ops:
             return self._facts(self._ops[op])
         return self.base.facts(op) if self.base else None
 
     def _facts(self, name: str) -> Facts:
-        """A rule in the place of another one, which is for the same call, has its facts as well."""
+        """Return a rule's facts, including those of the rule it replaces for the same call."""
         if self.base is None or self._op_of(name).endswith("_"):
             return self.primitives.facts(name)
         return facts_of(self._section(name))
@@ -178,29 +177,29 @@ class Table:
         return below if own is None else inheriting(own, below)
 
     def of_op(self, op: str) -> Rule | None:
-        """The rule whose ops are called so; None of what is no primitive of a table."""
+        """Return the rule with ops of that name; None for ops outside the tables."""
         if op not in self._of_ops:
             below = self.base.of_op(op) if self.base and op not in self._ops else None
             self._of_ops[op] = self.rule(self._ops[op]) if op in self._ops else below
         return self._of_ops[op]
 
     def home(self, rule: Rule) -> "Table":
-        """The table that a rule stands in: what its formulas call is looked up there."""
+        """Return the table of a rule, used to resolve names in its formulas."""
         if self._rules.get(rule.name) is rule or self.base is None:
             return self
         return self.base.home(rule)
 
     def op_of(self, name: str) -> str:
-        """What the ops of the rule that formulas of this table mean by a name are called."""
+        """Return the op name of the rule that a name means in formulas of this table."""
         if self.base is None or name in self.heads:
             return self._op_of(name)
         return self.base.op_of(name)
 
     def _op_of(self, name: str) -> str:
-        """What the ops of a rule of this table are called.
+        """Return the op name of a rule of this table.
 
-        A team's rule for the call that the built-in one of that name is for takes its place. Any other is a primitive that the
-        engine knows nothing of, whatever its name.
+        A team's rule for the same call as the built-in one of that name replaces it. Any other is a primitive unknown to the
+        engine, whatever its name.
         """
         if self.base is None:
             return name
@@ -210,13 +209,13 @@ class Table:
         return self.base.rule(name).op + "_" * (not same)
 
     def head(self, name: str) -> str:
-        """How a rule is printed."""
+        """Return a rule's printed spelling."""
         if name not in self.heads and self.base:
             return self.base.head(name)
         return self.heads[name][0]
 
     def gradients(self, rule: Rule, parameter: str) -> tuple[Node, ...]:
-        """The formulas of a parameter's gradient, each of the same value."""
+        """Return the formulas of a parameter's gradient, all of the same value."""
         key = (rule.op, parameter)
         if key not in self._gradients:
             scope = Scope(self.scope(rule))
@@ -226,7 +225,7 @@ class Table:
         return self._gradients[key]
 
     def fused(self, rule: Rule, parameter: str) -> Node | None:
-        """The formula of a parameter's gradient in one call, if there is one."""
+        """Return the formula of a parameter's gradient in one call; None without one."""
         key = (rule.op, f"{parameter} fused")
         if parameter not in rule.fused:
             return None
@@ -236,7 +235,7 @@ class Table:
         return self._gradients[key][0]
 
     def tangent(self, rule: Rule, parameter: str) -> Node:
-        """The formula of what a parameter's tangent contributes to that of the result."""
+        """Return the formula of the contribution of a parameter's tangent to the result's."""
         key = (rule.op, f"{parameter} tangent")
         if key not in self._gradients:
             scope = Scope(self.scope(rule) | {"tangent"})
@@ -246,7 +245,7 @@ class Table:
         return self._gradients[key][0]
 
     def composed(self) -> tuple[tuple["Table", str, str], ...]:
-        """Each way to compute what a rule does: the table and the name of the rule, and the formula as text."""
+        """Return all compositions of primitives equal to a rule: the table and the name of the rule, and the formula as text."""
         own = tuple(
             (self, name, text)
             for name, texts in self.primitives.composed.items()
@@ -255,7 +254,7 @@ class Table:
         return own + (self.base.composed() if self.base else ())
 
     def value(self, rule: Rule) -> Formula:
-        """What a rule computes, over its parameters: steps, and the result."""
+        """Return a rule's value over its parameters: steps, and the result."""
         assert rule.value is not None
         if rule.op not in self._values:
             text = Text(rule.value, Location(f"rule {rule.name}"))
@@ -263,13 +262,13 @@ class Table:
         return self._values[rule.op]
 
     def condition(self, rule: Rule) -> Node | None:
-        """The test under which a rule holds, over its parameters."""
+        """Return the test of a rule's `when`, over its parameters; None without one."""
         if rule.when is None:
             return None
         return self._parsed(rule.when, Scope(self.scope(rule)), rule)
 
     def scope(self, rule: Rule) -> frozenset[str]:
-        """The names that the formulas of a rule may read."""
+        """Return the names the formulas of a rule may read."""
         own = {item.name for item in rule.parameters}
         results = {name.lstrip("*") for name in rule.results}
         known = own | results | set(rule.cotangents)
@@ -283,7 +282,7 @@ class Table:
 
 
 def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
-    """A rule of a table that is known to be right."""
+    """Return the rule of a valid section."""
     spelled = spelling(raw["call"], raw["call"], graph)
     assert spelled is not None, name
     formulas = {key: several(value) for key, value in raw.get("grad", {}).items()}
@@ -306,7 +305,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
 
 
 def operands(text: str) -> Wanted:
-    """The sizes of each operand of `x[N, K], y[K, M]`; nothing of what is not written so."""
+    """Parse the sizes of each operand of `x[N, K], y[K, M]`; empty for other text."""
     if not _OPERANDS.fullmatch(text):
         return {}
     return {
@@ -317,16 +316,16 @@ def operands(text: str) -> Wanted:
 
 @lru_cache(maxsize=1)
 def built_in() -> Table:
-    """The table that comes with the package."""
+    """Return the built-in table."""
     return Table(built_in_primitives())
 
 
-# --- The words of formulas that are no primitives: they say what depends on shapes. Each has a reference in torch, in
-# `scaffold/verify/child/rule_values.py`, and an expansion by what is known of the shapes, in `formula_words`.
+# --- The words of formulas that are no primitives: they depend on shapes. Each has a reference in torch, in
+# `scaffold/verify/child/rule_values.py`, and an expansion by the known shapes, in `formula_words`.
 
 
 class Builder(NamedTuple):
-    """A word of formulas: its parameters in order, and whether it is a tensor or a Python value."""
+    """A word of formulas: its parameters in order, and whether its value is a tensor or a Python value."""
 
     parameters: tuple[str, ...]
     tensor: bool

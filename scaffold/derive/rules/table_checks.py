@@ -1,6 +1,6 @@
-"""What is wrong with a table of rules, a team's own for the most part: everything at once, each at its place.
+"""Checks of a table of rules, usually a team's own: all problems at once, each with its place.
 
-In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldErrors`. Invariant: what passes can be read by
+In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldErrors`. Invariant: a table without problems can be read by
 `rules`: no formula, spelling, sample or domain of it fails later.
 """
 
@@ -90,7 +90,7 @@ EXAMPLES = {
 
 
 class Entry(NamedTuple):
-    """One section of a table, as it stands."""
+    """One section of a table, as written."""
 
     name: str
     raw: dict[str, Any]
@@ -104,7 +104,7 @@ class Entry(NamedTuple):
 
 
 def checked_table(text: str, path: str, base: Table | None = None) -> Table:
-    """Read a table whole; every problem of it is reported."""
+    """Parse and check a table; raise all of its problems."""
     data = parse_toml(text, path)
     places = Places(text, path)
     problems, entries = [], []
@@ -132,7 +132,7 @@ def _heads(entry: Entry) -> tuple[str, ...]:
 
 
 def _of_shape(entry: Entry) -> Iterator[ScaffoldError]:
-    """Keys that are not there, unknown or of the wrong type."""
+    """Yield a problem for each missing or unknown key, or value of the wrong type."""
     for key, value in entry.raw.items():
         if key not in TYPES:
             hint = did_you_mean(key, TYPES) or f"keys: {', '.join(TYPES)}"
@@ -216,7 +216,7 @@ def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldEr
 
 
 def _of_operator(entry: Entry, spelled: Spelling, key: str) -> Iterator[ScaffoldError]:
-    """A rule is of an operator, which is what a formula may name."""
+    """Yield a problem unless the rule is for an operator formulas may use."""
     said = None
     if spelled.kind in ("method", "attribute"):
         said = judged_value(spelled.name)
@@ -244,7 +244,7 @@ def _of_parameters(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
 
 
 def _of_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
-    """A tuple of any length is of parts along a dim, which the arguments say as `chunk` and `unbind` do."""
+    """Yield the problems of `results`: a tuple of any length has parts along a dim, by arguments as in `chunk` and `unbind`."""
     results = entry.raw.get("results", ())
     if "value" in entry.raw or not any(name.startswith("*") for name in results):
         return
@@ -260,7 +260,7 @@ def _of_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
 
 
 def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
-    """Shapes of parameters, in each string those of the same ones."""
+    """Yield a problem for each invalid shapes of operands; each string has to name the same parameters."""
     taken = [operands(text) for text in entry.raw.get("operands", ())]
     for text, wanted in zip(entry.raw.get("operands", ()), taken, strict=True):
         if not wanted or wanted.keys() != taken[0].keys():
@@ -278,7 +278,7 @@ def _unknown_parameter(
 
 
 def _of_gradients(entry: Entry) -> Iterator[ScaffoldError]:
-    """A constant has no formula, and anything else needs one."""
+    """Yield a problem if a constant has a formula, or another rule has no gradient."""
     formulas, category = "grad" in entry.raw, entry.raw["category"]
     if category in GRADIENTLESS and formulas:
         yield entry.problem(f"a rule of category {category} has no gradient", "grad")
@@ -344,7 +344,7 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 
 
 def _are_steps(statements: Iterable[Statement]) -> bool:
-    """Whether each gives a value a name."""
+    """Return whether each statement assigns a value to a name."""
     return all(
         isinstance(item, Assign) and item.target.kind == "name" and not item.operator
         for item in statements
@@ -352,7 +352,7 @@ def _are_steps(statements: Iterable[Statement]) -> bool:
 
 
 def _of_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
-    """Lines of `simpler` that are no identity of the primitive."""
+    """Yield a problem for each line of `simpler` that is no identity of the primitive."""
     for text in entry.raw.get("simpler", ()):
         wrong = wrong_identity(text, table.op_of(entry.name), table)
         if wrong:
@@ -363,7 +363,7 @@ def _of_identities(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
 def _of_calls(
     entry: Entry, formula: Node, table: Table, path: tuple[str, ...]
 ) -> Iterator[ScaffoldError]:
-    """Calls of what is no primitive, or with too many arguments."""
+    """Yield a problem for each call that is no primitive, or has too many arguments."""
     for node in formula.walk():
         if node.kind != "call":
             continue

@@ -1,7 +1,7 @@
-"""The tables of rules that hold for an op: the team's own over the built-in one.
+"""The tables of rules for an op: the team's own over the built-in one.
 
-In: an `OpSpec`, or a team's files. Out: a `Table`. Invariant: a team's rule goes before the built-in one of that name or
-spelling; a table that is not right is an error with its places, never left out.
+In: an `OpSpec`, or a team's files. Out: a `Table`. Invariant: a team's rule overrides the built-in one of that name or
+spelling; an invalid table is an error with its places, never left out.
 """
 
 from functools import lru_cache
@@ -11,13 +11,13 @@ from scaffold.spec import OpSpec, RuleFile
 
 
 def table_of(spec: OpSpec) -> Table:
-    """The rules for an op."""
+    """Return the rules for an op."""
     return table_with(spec.rules)
 
 
 @lru_cache(maxsize=8)
 def table_with(files: tuple[RuleFile, ...]) -> Table:
-    """The built-in table under a team's own, the last of them uppermost."""
+    """Return the built-in table overridden by a team's own, later files first."""
     table = built_in()
     if files:
         from scaffold.derive.rules.table_checks import checked_table
@@ -27,7 +27,7 @@ def table_with(files: tuple[RuleFile, ...]) -> Table:
 
 
 def ruled_imports(spec: OpSpec) -> frozenset[str]:
-    """The functions of the user's, by the names that the op has for them, that a rule is about."""
+    """Return the op's names for the user's functions with a rule."""
     if not (spec.rules and spec.imports):
         return frozenset()
     table = table_of(spec)
