@@ -1,1 +1,1 @@
-"""Questions about the statements of an op that all passes ask: what carries a gradient, shares memory, is dead, is a tensor."""
+"""Analyses of an op's statements, shared by all passes: gradients, shared memory, dead code, kinds of values."""

@@ -1,6 +1,6 @@
-"""What an expression means for the derivative: whether it carries a gradient, and whether it may be computed a second time.
+"""Activity of expressions: does one carry a gradient, and may it be recomputed?
 
-In: expressions, and the names that carry a gradient. Out: yes or no. Invariant: in doubt it carries a gradient, and a
+In: expressions, and the names with a gradient. Out: True or False. Invariant: in doubt it carries a gradient, and a
 function from outside torch is not called twice.
 """
 
@@ -26,14 +26,14 @@ NUMPY = frozenset({"numpy", "from_numpy", "as_tensor"})
 
 
 def callee(node: Node) -> str | None:
-    """The name of what is called, without its module or its tensor: `exp` of `torch.exp(x)` and of `x.exp()`; None of what is no call."""
+    """Return the name of a call's function, without its module or tensor: `exp` for `torch.exp(x)` and `x.exp()`; None for other nodes."""
     if node.kind != "call":
         return None
     return node.args[0].label or None
 
 
 def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> bool:
-    """Whether the value depends on one of the `active` names in a differentiable way; `flat`: or by steps."""
+    """Return whether the value depends differentiably on one of the `active` names; with `flat`, also through step functions."""
     seen, waiting = set[int](), [node]
     while waiting:
         item = waiting.pop()
@@ -48,14 +48,14 @@ def carries_gradient(node: Node, active: frozenset[str], flat: bool = False) -> 
 
 
 def is_undifferentiated(node: Node) -> bool:
-    """Whether it is a call that autograd has no gradient of, and takes for a constant: `torch.special.bessel_j0(x)`."""
+    """Return whether it is a call without a gradient in autograd, treated as a constant: `torch.special.bessel_j0(x)`."""
     return may_be(callee(node) or "", "undifferentiated")
 
 
 def _is_constant(node: Node) -> bool:
-    """Whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x.
+    """Return whether no gradient passes: a comparison, `sign`, `x.shape`; but `x.expand_as(y)` is x.
 
-    `torch.equal` is a bool of Python's; `torch.sgn` of a complex number has a gradient, which a forward seldom means.
+    `torch.equal` is a Python bool; `torch.sgn` of a complex number has a gradient, which a forward seldom needs.
     """
     name = callee(node)
     step = name is not None and (is_constant(name) or may_be(name, "recorded"))
@@ -67,34 +67,34 @@ def _is_constant(node: Node) -> bool:
 
 
 def calls(node: Node) -> Iterator[str]:
-    """The names of all that is called in an expression, as `callee` has them."""
+    """Yield the names of all calls in an expression, as given by `callee`."""
     return (name for item in node.walk() if (name := callee(item)))
 
 
-@lru_cache(maxsize=1024)  # asked of every line in each style and for each declaration
+@lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def leaves_torch(node: Node, imported: frozenset[str]) -> bool:
-    """Whether the expression goes through Python, NumPy or code of the user's, which no compiler sees into."""
+    """Return whether the expression runs Python, NumPy or code of the user's, hidden from compilers."""
     return leaves_autograd(node, imported) or any(
         name in READ_OUT for name in calls(node)
     )
 
 
 def leaves_autograd(node: Node, imported: frozenset[str]) -> bool:
-    """Whether the expression goes where autograd does not see: NumPy, or code of the user's."""
+    """Return whether the expression runs code hidden from autograd: NumPy, or code of the user's."""
     through = [item for item in node.walk() if callee(item) in NUMPY]
     return bool(node.names() & imported) or not all(map(_is_no_array, through))
 
 
 def _is_no_array(call: Node) -> bool:
-    """Say if `as_tensor` is given a name or a number, no call; `x.numpy()` counts in the statement where it stands."""
+    """Return whether it is `as_tensor` of arguments without a call; `x.numpy()` counts in its own statement."""
     plain = call.args[1 : len(call.args) - len(call.keywords)]
     inner = [item for one in plain for item in one.walk() if item.kind == "call"]
     return callee(call) == "as_tensor" and not inner
 
 
-@lru_cache(maxsize=1024)  # asked of every line in each style and for each declaration
+@lru_cache(maxsize=1024)  # asked for every line in each style and for each declaration
 def is_random(node: Node) -> bool:
-    """Whether the expression draws random numbers."""
+    """Return whether the expression draws random numbers."""
     return any(
         item.kind == "call"
         and (
@@ -108,24 +108,24 @@ def is_random(node: Node) -> bool:
 
 
 def _drops(call: Node) -> bool:
-    """Whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`."""
+    """Return whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`."""
     rate = keywords(call).get("dropout_p")
     return rate is not None and rate.label not in ("0", "0.0")
 
 
 def _is_off(call: Node) -> bool:
-    """Whether a call is told to drop nothing: `F.dropout(x, p, training=False)`."""
+    """Return whether a call's dropout is off: `F.dropout(x, p, training=False)`."""
     training = keywords(call).get("training")
     return training is not None and training.label == "False"
 
 
 def _of_random(call: Node) -> bool:
-    """Whether a call is of a module `random`: `np.random.standard_normal(...)`."""
+    """Return whether a call is in a module `random`: `np.random.standard_normal(...)`."""
     return any(item.label == "random" for item in call.args[0].walk())
 
 
 def calls_unknown(node: Node, names: frozenset[str]) -> bool:
-    """Whether the expression calls one of the names, or a method of it."""
+    """Return whether the expression calls one of the names, or a method of it."""
     for item in node.walk():
         if item.kind == "call":
             root = item.args[0]
@@ -139,7 +139,7 @@ def calls_unknown(node: Node, names: frozenset[str]) -> bool:
 def active_locals(
     statements: Lines, inputs: frozenset[str], flat: bool = False
 ) -> frozenset[str]:
-    """The locals that carry a gradient of one of the inputs; `flat`: even one that is 0 all over."""
+    """Return the locals with a gradient of one of the inputs; with `flat`, even one that is always 0."""
     changes = Trace(statements, sharing).changes
     active = set(inputs)
     for position, item in enumerate(statements):
@@ -152,7 +152,7 @@ def active_locals(
 
 
 def _activate(item: Statement, active: set[str], flat: bool) -> None:
-    """Add what a statement makes active; the test of an `if` carries no gradient."""
+    """Add the names a statement makes active; the test of an `if` carries no gradient."""
     if isinstance(item, If):
         for inner in (*item.body, *item.orelse):
             _activate(inner, active, flat)

@@ -1,8 +1,8 @@
-"""Which names hold the same memory, and what changes in place under several of them.
+"""Aliasing: names that share memory, and changes in place that affect several of them.
 
 In: straight-line statements. Out: for each name the memory it may hold, and every change in place.
-Invariant: memory that the statements did not make goes by the name it had outside. Which
-functions of PyTorch share memory or change it is asked of `formula.effects`, and so of the table of primitives.
+Invariant: memory from outside the statements is identified by its name there. The functions
+of PyTorch that share memory or change it are known to `formula.effects`, and so to the table of primitives.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,27 +18,27 @@ from scaffold.formula import (
     holds_several,
 )
 
-Memory = frozenset[str]  # names from outside, and `@1`, `@2` for what was made inside
+Memory = frozenset[str]  # names from outside, and `@1`, `@2` for memory made inside
 Sources = Callable[[Node], frozenset[str]]
 
 
 class Change(NamedTuple):
-    """A change in place: the name it was written with, and all names that hold what changed."""
+    """A change in place: the name it was written with, and all names holding the changed memory."""
 
     position: int
     name: str
     holders: frozenset[str]
-    outside: frozenset[str]  # the names from outside among what changed
-    memory: Memory  # what changed
+    outside: frozenset[str]  # the names from outside in the changed memory
+    memory: Memory  # the changed memory
 
 
 class Trace:
-    """Follows which memory each name may hold from statement to statement, and which changes in place there are."""
+    """A trace of the memory each name may hold, statement by statement, and of changes in place."""
 
     def __init__(self, statements: Iterable[Statement], sources: Sources) -> None:
         self.sources = sources
         self.held: dict[str, Memory] = {}
-        # With what a name held before, or holds later.
+        # With memory a name held before, or holds later.
         self.ever: dict[str, Memory] = {}
         self.groups: set[str] = set()  # names of several tensors
         self.changes: list[Change] = []
@@ -47,16 +47,16 @@ class Trace:
             self._run(item, position)
 
     def of(self, name: str) -> Memory:
-        """The memory that a name may hold."""
+        """Return the memory a name may hold."""
         return self.held.get(name, frozenset({name}))
 
     def holders_ever(self, change: Change) -> frozenset[str]:
-        """The names that hold what changed, held it before or hold it later."""
+        """Return the names that hold the changed memory now, before or later."""
         others = {name for name, memory in self.ever.items() if memory & change.memory}
         return change.holders | others
 
     def of_value(self, value: Node) -> Memory:
-        """The memory that the value of an expression may have, of all that there is so far."""
+        """Return the memory an expression's value may have, given the statements so far."""
         names = self.sources(value)
         match value:
             case Node("subscript", _, (Node("name", name), _)) if name in self.groups:
@@ -110,14 +110,14 @@ class Trace:
 
 
 def _given(target: Node) -> frozenset[str]:
-    """The names that a target gives to values, and not to parts of what they hold."""
+    """Return the names bound by a target, without those changed in part."""
     if target.kind in ("tuple", "starred"):
         return frozenset().union(*map(_given, target.args))
     return frozenset() if target.kind == "subscript" else bound(target)
 
 
 def _pairs(target: Node, value: Node) -> list[tuple[Node, Node]]:
-    """`a, b = x, y` part by part."""
+    """Return the pairs of `a, b = x, y`, part by part."""
     parts = (*target.args, *value.args)
     if (
         target.kind == value.kind == "tuple"

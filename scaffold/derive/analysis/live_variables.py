@@ -1,8 +1,8 @@
-"""Dead code elimination: statements without those that nothing needs, and without those that only check.
+"""Dead code elimination: removal of unused statements, and of statements that only check.
 
-In: the statements of a body and the names that are read after it. Out: the same without dead lines, or without `assert`, `raise` and
-the tests before them. Invariant: what has an effect beyond its names (a change in place, a random number, a call of the user's code)
-is not dead; where a forward returns at all, it returns the same without its checks.
+In: the statements of a body and the names read after it. Out: the same without dead lines, or without `assert`, `raise` and
+the tests before them. Invariant: a statement with an effect beyond its names (a change in place, a random number, a call of the user's
+code) is not dead; a forward that returns at all returns the same without its checks.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from scaffold.formula.names import fresh
 
 
 def without_checks(graph: Graph, statements: Lines) -> Lines:
-    """The statements without their checks: without `assert`, `raise` and the tests that lead to one."""
+    """Return the statements without checks: without `assert`, `raise` and the tests that lead to one."""
     return tuple(line for item in statements for line in _without_checks(graph, item))
 
 
@@ -58,7 +58,7 @@ def without_dead(
     live: frozenset[str],
     has_effect: Callable[[Node], bool],
 ) -> Lines:
-    """The statements that compute the live names, or that have an effect."""
+    """Return the statements that compute live names, or have an effect."""
     return _Pruner(graph, statements, has_effect).block(statements, live)
 
 
@@ -82,7 +82,7 @@ class _Pruner:
         if isinstance(item, If):
             return self._choice(item, live)
         if item.operator or item.target.kind in ("absent", "subscript"):
-            return item  # it changes what another name may hold
+            return item  # it changes memory another name may hold
         if not written(item) & live and not self._acts(item):
             return None
         return self._marked(item, live)
@@ -103,7 +103,7 @@ class _Pruner:
         )
 
     def _marked(self, item: Assign, live: frozenset[str]) -> Assign:
-        """`a, _b = f(x)` where only `a` is used."""
+        """Return `a, _b = f(x)` if only `a` is used."""
 
         def marked(part: Node) -> Node:
             if part.kind == "starred":

@@ -1,6 +1,6 @@
-"""Reads of a tensor that need no tensor: its shape, dtype, device, or whether it is there.
+"""Reads of a tensor's metadata: its shape, dtype, device, or its presence.
 
-In: expressions. Out: which names are read as data, which only so; and the same expressions over `ctx.x_shape`.
+In: expressions. Out: the names read as data, or only for metadata; and the same expressions over `ctx.x_shape`.
 Invariant: the rewritten expression has the value of the old one.
 """
 
@@ -18,16 +18,16 @@ TYPES |= {"ndim": "int", "presence": "bool"}  # in Python, of each facet
 
 
 class Read(NamedTuple):
-    """One read of a name: the facets of it (`shape`, `dtype`, `device`, `presence`), none for data."""
+    """One read of a name: its facets (`shape`, `dtype`, `device`, `presence`), none for data."""
 
     name: str
     facets: tuple[str, ...] = ()
     element: bool = False  # of an element of a variadic input: `tensors[i].shape`
 
 
-@lru_cache(maxsize=8192)  # the passes ask this of each expression again and again
+@lru_cache(maxsize=8192)  # a cache, since the passes repeat this for each expression
 def reads(node: Node) -> tuple[Read, ...]:
-    """Every read of a name in an expression; a shared part counts once."""
+    """Return every read of a name in an expression; a shared part counts once."""
     found, seen, waiting = list[Read](), set[int](), [node]
     while waiting:
         item = waiting.pop()
@@ -46,7 +46,7 @@ def reads(node: Node) -> tuple[Read, ...]:
 
 
 def metadata_read(node: Node) -> Read | None:
-    """What the node reads, where it is one of the forms that need no data."""
+    """Return the read of a node of a metadata form, which needs no data; None for other nodes."""
     if node.kind not in FORMS:  # before patterns, since most nodes are none
         return None
     match node:
@@ -83,7 +83,7 @@ def _of(value: Node, *facets: str) -> Read | None:
 
 
 def _besides(node: Node) -> tuple[Node, ...]:
-    """The parts of a metadata read that are read themselves: arguments, an index, a receiver."""
+    """Return the parts of a metadata read that are read as data: arguments, an index, a receiver."""
     match node:
         case Node("attribute", _, (Node("subscript", _, (_, index)),)):
             return (index,)
@@ -110,7 +110,7 @@ NameOf = Callable[[str, str], str]  # input and facet -> the name on ctx
 
 
 def kept_name(name: str, facet: str) -> str:
-    """The usual name on ctx: `x_shape`, `has_bias`, `tensors_count`."""
+    """Return the usual name on ctx: `x_shape`, `has_bias`, `tensors_count`."""
     special = {"presence": f"has_{name}", "length": f"{name}_count"}
     return special.get(facet, f"{name}_{facet}")
 
@@ -118,10 +118,10 @@ def kept_name(name: str, facet: str) -> str:
 def kept_form(
     graph: Graph, node: Node, read: Read, name_of: NameOf, gradient: str | None
 ) -> Node:
-    """The same value from what is on ctx; zeros and ones start from an output's gradient, which has the device and the vmap levels."""
+    """Return the same value read from ctx; zeros and ones start from an output's gradient, for its device and vmap levels."""
 
     def facet(name: str) -> Node:
-        """`ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
+        """Return `ctx.x_shape`, or `ctx.tensors_shape[i]` for the element of a variadic input."""
         on_ctx = graph.node("attribute", name_of(read.name, name), (graph.name("ctx"),))
         return _element(graph, on_ctx, node) if read.element else on_ctx
 
@@ -149,7 +149,7 @@ def kept_form(
 
 
 def _element(graph: Graph, on_ctx: Node, node: Node) -> Node:
-    """The entry of a list on ctx that belongs to the element that the node reads."""
+    """Return the entry of a list on ctx for the element read by a node."""
     for item in node.walk():
         if item.kind == "subscript" and item.args[0].kind == "name":
             return graph.node("subscript", "", (on_ctx, item.args[1]))

@@ -1,9 +1,9 @@
-"""What kind of value an expression of the text has: a tensor, a Python value, or a tuple of tensors.
+"""The kind of value of an expression in the text: a tensor, a Python value, or a tuple of tensors.
 
-Whether a tensor is real, complex, of integers or a mask is the `Kind` of an op, in `graph/op.py`.
+A tensor's element type (real, complex, integer or mask) is the `Kind` of an op, in `graph/op.py`.
 
-In: expressions, and the names that are no tensors. Out: a `ValueKind`. Invariant: in doubt it is a tensor, since that is
-what formulas are made of; only tensors are saved for the backward.
+In: expressions, and the names that are no tensors. Out: a `ValueKind`. Invariant: in doubt it is a tensor, since
+formulas are made of tensors; only tensors are saved for the backward.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ from scaffold.spec import OpSpec
 
 ValueKind = Literal["tensor", "scalar", "group", "array"]
 
-# Options by which a function has several results.
+# Options that give a function several results.
 OPTIONS_OF_GROUPS = frozenset(
     {"as_tuple", "return_counts", "return_indices", "return_inverse"}
 )
@@ -53,7 +53,7 @@ ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class ValueKinds:
-    """The kinds of names, filled as statements go by."""
+    """The kinds of names, updated statement by statement."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class ValueKinds:
     ) -> None:
         self.names: dict[str, ValueKind] = dict.fromkeys(scalars, "scalar")
         self.names |= dict.fromkeys(groups, "group")
-        self.numbers = set[str]()  # that hold a number, in some calls at least
+        self.numbers = set[str]()  # names that are a number in some calls
         self.arrays = frozenset(arrays)  # imports of NumPy and its like
 
     def after(self, statements: Iterable[Statement]) -> "ValueKinds":
-        """These kinds, after the statements have assigned what they assign."""
+        """Update the kinds by the statements' assignments, and return them."""
         for item in statements:
             if isinstance(item, If):
                 self._choose(item)
@@ -84,13 +84,13 @@ class ValueKinds:
         return self.names.get(name, "tensor")
 
     def is_tensor(self, name: str) -> bool:
-        """Whether it is a tensor, or None, in every call: what can be saved."""
+        """Return whether it is a tensor, or None, in every call, and so can be saved."""
         return self.of_name(name) == "tensor" and name not in self.numbers
 
     def of(self, node: Node) -> ValueKind:
-        """The kind of an expression's value."""
+        """Return the kind of an expression's value."""
         match node:
-            case Node("binary", _, args):  # first: what most expressions are
+            case Node("binary", _, args):  # first, as most expressions are this
                 return self._common_kind(args, "tensor")
             case Node("name", name):
                 return "array" if name in self.arrays else self.of_name(name)
@@ -116,7 +116,7 @@ class ValueKinds:
         return self._common_kind(node.args, "tensor")
 
     def may_be_number(self, node: Node) -> bool:
-        """Whether some calls make it a number: `w.sum() if w is not None else 2.0`, of the kind of a tensor."""
+        """Return whether it is a number in some calls: `w.sum() if w is not None else 2.0`, of the kind of a tensor."""
         match node:
             case Node("name", name) if name in self.numbers:
                 return True
@@ -151,7 +151,7 @@ class ValueKinds:
         return kind if kind in ("scalar", "array") else "tensor"
 
     def _gives_several(self, node: Node) -> bool:
-        """Whether a call of PyTorch's gives a tuple."""
+        """Return whether a call of PyTorch's returns a tuple."""
         callee, *args = node.args
         of_module = is_of_module(callee.args[0])
         always = is_several_tensors(callee.label)
@@ -173,14 +173,14 @@ class ValueKinds:
         return "tensor"
 
     def _common_kind(self, parts: tuple[Node, ...], mixed: ValueKind) -> ValueKind:
-        """The kind that all parts have, else what a mixture makes."""
+        """Return the kind common to all parts, or the kind of a mixture."""
         kinds = {self.of(part) for part in parts}
         if "array" in kinds:
             return "array"
         return "scalar" if kinds <= {"scalar"} else mixed
 
     def _choose(self, item: If) -> None:
-        """A tensor in one branch (None in the other) is a tensor."""
+        """Merge the kinds after both branches; a tensor in one (None in the other) is a tensor."""
         before, numbers = dict(self.names), {*self.numbers}
         self.after(item.body)
         body, self.names = self.names, before
@@ -210,7 +210,7 @@ class ValueKinds:
 
 
 def is_of_module(node: Node) -> bool:
-    """Whether it is a module of torch's or of Python's maths, or something in one: `torch`, `F.conv2d`."""
+    """Return whether it is a module of torch or of Python's maths, or a member of one: `torch`, `F.conv2d`."""
     while node.kind == "attribute":
         node = node.args[0]
     return node.kind == "name" and node.label in WELL_KNOWN
@@ -219,9 +219,9 @@ def is_of_module(node: Node) -> bool:
 def functions_of_numbers(
     kinds: ValueKinds, forward: Lines, backward: Lines
 ) -> Iterator[str]:
-    """The functions of tensors that the backward calls, and the forward does not, of what is a number in some calls: `log`.
+    """Yield the functions of tensors, as `log`, that only the backward applies to a value that is a number in some calls.
 
-    `kinds` are those before the first line of the backward.
+    `kinds` are the kinds before the first line of the backward.
     """
     if not kinds.numbers:
         return
@@ -272,7 +272,7 @@ def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
 
 
 def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
-    """The kinds of an op's inputs, and which of its imports make arrays."""
+    """Return the kinds of an op's inputs and of its imports of arrays."""
     plain = [
         item.name
         for item in spec.attributes
