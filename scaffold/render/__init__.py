@@ -1,4 +1,4 @@
 """OpSpec + Derivation -> text, through templates and a formatter.
 
-Nothing is imported here: who asks where a file goes, or which templates there are, pays for neither jinja2 nor black.
+Nothing is imported here: code asking for file paths or template names imports neither jinja2 nor black.
 """

@@ -1,6 +1,6 @@
-"""The lines of an op about autocast: the region that the backward runs in, and the cast of `--amp float32`.
+"""Autocast in an op: lines for the backward's autocast region, and the casts of `--amp float32`.
 
-In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invariant: an op that autocast leaves alone has none.
+In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented. Invariant: an op unaffected by autocast has none.
 """
 
 from scaffold.derive import Derivation
@@ -11,7 +11,7 @@ from scaffold.spec import OpSpec
 
 
 def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str]:
-    """Return the body of the wrapper: `run`, where autocast is on in float32 and without it."""
+    """Return the wrapper's body: `run` on float32 casts with autocast off if autocast is on, else `run` as it is."""
     cast = [item for item in spec.tensors if item.dtype == "float"]
     if derivation.amp != "float32" or not cast:
         return run
@@ -44,7 +44,7 @@ def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str
 
 
 def _device(spec: OpSpec) -> str:
-    """The type of the device of the tensors: that of the first one that is there."""
+    """Return an expression for the tensors' device type: the device of the first one present."""
     sure = _sure(spec)
     if sure:
         return f"{sure}.device.type"
@@ -55,7 +55,7 @@ def _device(spec: OpSpec) -> str:
 
 
 def _sure(spec: OpSpec) -> str:
-    """The first tensor that is there in every call."""
+    """Return the name of the first tensor present in every call, or ""."""
     plain = (item for item in spec.tensors if not (item.optional or item.variadic))
     return next((item.name for item in plain), "")
 
@@ -64,7 +64,7 @@ def _sure(spec: OpSpec) -> str:
 
 
 def kept_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """What ctx keeps: the autocast of the forward, with its dtype, without which a compiler takes the default one."""
+    """Return lines saving the forward's autocast state on ctx; its dtype is explicit, as a compiler would use the default."""
     if not _is_region(spec, derivation):
         return []
     device = fresh("device", _names(spec, derivation))
@@ -78,7 +78,7 @@ def kept_autocast(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _region_device(spec: OpSpec, device: str) -> list[str]:
-    """The device whose autocast it is: meta tensors, which have none, are as well off with the CPU's."""
+    """Return lines setting the device type of the region; meta tensors have no autocast, so the CPU's will do."""
     found, tensor = _device(spec), _sure(spec)
     if tensor:
         return [f'{device} = "cpu" if {tensor}.is_meta else {found}']
@@ -87,13 +87,16 @@ def _region_device(spec: OpSpec, device: str) -> list[str]:
 
 
 def _names(spec: OpSpec, derivation: Derivation) -> set[str]:
-    """The names that are taken where ctx is filled."""
+    """Return the names in use inside `setup_context`."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     return names.union(*map(written, derivation.forward or ()))
 
 
 def under_autocast(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
-    """The body of the backward in it; not the pullback of the forward as a whole, as PyTorch's own backward runs in the dtypes that come."""
+    """Put the backward's body under `with ctx.autocast:`, up to the statement making the pullback of the whole forward.
+
+    The pullback is called outside, as PyTorch's own backward runs in the dtypes of the incoming gradients.
+    """
     if not _is_region(spec, derivation):
         return body
     comment = f"# {BY_AUTOGRAD}"

@@ -1,4 +1,4 @@
-"""The body of `backward`: what it unpacks, its `ctx.needs_input_grad` branches, what it returns.
+"""The body of `backward`: unpacking, `ctx.needs_input_grad` branches, and the return.
 
 In: an `OpSpec` and its `Derivation`. Out: source lines, not yet indented.
 Invariant: a gradient that is not needed is None, one that is needed has its branch, and no branch is idle.
@@ -28,18 +28,19 @@ from scaffold.render.typing import is_typed, untyped_calls_ignored
 from scaffold.spec import Input, OpSpec, TensorInput, is_variadic
 
 RECORDED = "torch.is_grad_enabled()"
-RETURN_WIDTH = LINE - METHOD  # where it would be broken, and each None gets a line
+RETURN_WIDTH = LINE - METHOD  # a longer return gets a line for each None
 
 # --- Conditions on `ctx.needs_input_grad`.
 #
-# In: the inputs that some code serves. Out: the test of the branch that it belongs under.
-# Invariant: code that serves every differentiable input has no branch, since backward runs only if one needs it.
+# In: the inputs served by some code. Out: the condition of its branch.
+# Invariant: code serving every differentiable input has no branch, since backward runs only if one needs it.
 
 
 def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
-    """The flag of an input, the flags of a variadic one.
+    """Return the flag of an input, or the flags of a variadic one.
 
-    Those are a slice; where an op that is registered goes backward, a list among the flags, which is `flat` beside its forward.
+    Those are a slice, except in the backward of a registered op: there they are a list among the flags. `flat` asks for the
+    slice, as in that op's `setup_context`.
     """
     position = spec.index(name)
     item = spec.inputs[position]
@@ -51,7 +52,7 @@ def needed(spec: OpSpec, name: str, flat: bool = False) -> str:
 
 
 def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
-    """The test that one of the inputs needs its gradient, in call order: three or more that stand side by side are a slice."""
+    """Return a test for some input needing its gradient; three or more adjacent flags are written as a slice."""
     listed = [item for item in spec.differentiable if item.name in set(names)]
     tests = list[str]()
     for row in _side_by_side(spec, listed):
@@ -68,7 +69,7 @@ def any_needed(spec: OpSpec, names: Iterable[str], flat: bool = False) -> str:
 def _side_by_side(
     spec: OpSpec, listed: Iterable[TensorInput]
 ) -> list[list[TensorInput]]:
-    """Inputs in call order, those together that have no other between them; a variadic one is alone."""
+    """Group inputs, in call order, into runs of adjacent arguments; a variadic one is alone."""
     rows: list[list[TensorInput]] = []
     for item in listed:
         before = rows[-1][-1] if rows else None
@@ -84,14 +85,14 @@ def _side_by_side(
 
 
 def serves_all(spec: OpSpec, names: frozenset[str]) -> bool:
-    """Whether every differentiable input is among the names."""
+    """Return whether the names include every differentiable input."""
     return names >= {item.name for item in spec.differentiable}
 
 
 def guard(
     spec: OpSpec, names: frozenset[str], lines: list[str], always: bool = False
 ) -> list[str]:
-    """The lines under their branch, which is left out where it is idle, unless `always`."""
+    """Put lines under the branch of their inputs; without a branch if they serve every input, unless `always`."""
     if serves_all(spec, names) and not always:
         return lines
     return [f"if {any_needed(spec, names)}:", *(f"    {line}" for line in lines)]
@@ -99,12 +100,12 @@ def guard(
 
 # --- The output gradients as they come into `backward`.
 #
-# In: an `OpSpec` and its `Derivation`. Out: its parameters, and the lines that deal with a gradient that is None.
-# Invariant: below those lines every gradient that a formula reads is a tensor.
+# In: an `OpSpec` and its `Derivation`. Out: the parameters of `backward`, and the lines handling a gradient of None.
+# Invariant: below these lines every gradient read by a formula is a tensor.
 
 
 def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
-    """The output gradients, those that the body does not read with an underscore."""
+    """Return the parameters of `backward`: the output gradients, with an underscore on unread ones."""
     names = names_of(body)
     kind = "Tensor | None" if may_be_none(spec, derivation) else "Tensor"
     if _collects(spec, derivation):
@@ -124,17 +125,17 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
 
 
 def may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether a gradient comes in as None where nothing has read its output."""
+    """Return whether an output's gradient is None if nothing has read the output."""
     return derivation.incoming.may_be_none or not spec.materialize_grads
 
 
 def _extra(derivation: Derivation) -> tuple[str, ...]:
-    """The intermediates that forward returns."""
+    """Return the names of intermediates returned by forward beside its outputs."""
     return derivation.intermediates if derivation.extra else ()
 
 
 def _collects(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether the gradients of a variadic output come in as `*grads`, to be taken apart or filled."""
+    """Return whether the gradients of a variadic output arrive as `*grads`, to be split or filled in."""
     if not spec.outputs[-1].variadic:
         return False
     name = spec.outputs[-1].name
@@ -144,14 +145,14 @@ def _collects(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def _collected(derivation: Derivation) -> str:
-    """The name of the gradients of a variadic output, some of which may be None."""
+    """Return the name for the gradients of a variadic output, some of which may be None."""
     return "some_grads" if derivation.extra else "grads"
 
 
 def split_grads(
     spec: OpSpec, derivation: Derivation, names: frozenset[str]
 ) -> list[str]:
-    """The gradients of a variadic output without those of intermediates."""
+    """Return the line splitting `*grads` into gradients of a variadic output and of intermediates."""
     if not (derivation.extra and _collects(spec, derivation)):
         return []
     name = grad_name(spec, spec.outputs[-1].name)
@@ -162,7 +163,7 @@ def split_grads(
 
 
 def grad_names(spec: OpSpec) -> tuple[str, ...]:
-    """The names of the output gradients in the formulas, a variadic one with its star."""
+    """Return the names of the output gradients in the formulas, a variadic one with its star."""
     return tuple(
         ("*" if item.variadic else "") + grad_name(spec, item.name)
         for item in spec.outputs
@@ -170,7 +171,7 @@ def grad_names(spec: OpSpec) -> tuple[str, ...]:
 
 
 def absent_grads(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Guards for output gradients that are None because nothing downstream used them."""
+    """Return lines for absent output gradients: return None for every input, or fill in zeros."""
     if not (derivation.watched or derivation.filled):
         return []
     several = variadic_names(spec)
@@ -232,7 +233,7 @@ def none_for(spec: OpSpec, item: Input) -> str:
 
 
 def names_of(body: list[str]) -> frozenset[str]:
-    """The names that the lines of a body read."""
+    """Return the names read by the lines of a body."""
     return names_read("\n".join(["def backward():", *(f"    {line}" for line in body)]))
 
 
@@ -240,7 +241,7 @@ def names_of(body: list[str]) -> frozenset[str]:
 
 
 def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """The body of `backward`."""
+    """Return the body of `backward`."""
     if not spec.differentiable:
         return _without_gradient(spec)
     body = _body(spec, derivation)
@@ -249,7 +250,7 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     read = (*grads, *_saved_names(spec, derivation))
     refused = refused_in_backward(spec, derivation)
     absent = absent_grads(spec, derivation)
-    late = refused if derivation.filled else []  # it asks a gradient that may be None
+    late = refused if derivation.filled else []  # it reads a gradient, once filled
     body = [
         *absent,
         *late,
@@ -297,7 +298,7 @@ def _unpack(spec: OpSpec, derivation: Derivation, body: list[str]) -> list[str]:
 
 
 def _saved_names(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """The names of the saved tensors, with a star where one stands for several."""
+    """Return the names of the saved tensors, with a star on a name for several."""
     several = variadic_names(spec)
     return tuple(
         (
@@ -327,7 +328,7 @@ def _body(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _guarded(spec: OpSpec, block: Block) -> list[str]:
-    """A block under its branch; the test of a sole `if` in it joins the branch's."""
+    """Return a block under its branch; the test of a sole `if` in it is merged into the branch's."""
     lines = emit_lines(block.statements)
     guarded = guard(spec, block.serves, lines)
     first, *rest = block.statements
@@ -341,12 +342,12 @@ def _guarded(spec: OpSpec, block: Block) -> list[str]:
 
 
 def _is_choice(test: str) -> bool:
-    """Whether a test binds less than `and`."""
+    """Return whether a test binds less tightly than `and`."""
     return " or " in test or " if " in test
 
 
 def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
-    """A sole gradient that is one expression stands in the return itself."""
+    """Return the body with its sole gradient, a single expression, in the return itself; None if it is not so simple."""
     names = [item.name for item in spec.differentiable]
     if len(names) != 1 or derivation.elements or derivation.missing:
         return None
@@ -357,7 +358,7 @@ def _inlined(spec: OpSpec, derivation: Derivation) -> list[str] | None:
     if f"grad_{names[0]}" in written(*before):
         return None
     match last:
-        # The fast way first: the other one has what PyTorch can differentiate.
+        # The fast path first; the other one consists of operations PyTorch can differentiate.
         case If(test, body, orelse, comments) if emit(test) == RECORDED:
             fast = _returned_at_once(spec, derivation, names[0], orelse)
             slow = _returned_at_once(spec, derivation, names[0], body, annotated=False)
@@ -380,7 +381,7 @@ def _returned_at_once(
     lines: Sequence[Statement],
     annotated: bool = True,
 ) -> list[str] | None:
-    """Lines whose last one returns the gradient that it would assign."""
+    """Return lines ending in a return of the gradient; None unless the last statement assigns it."""
     *before, last = lines
     target = f"grad_{name}"
     if target in written(*before):
@@ -412,7 +413,7 @@ def _variadic(spec: OpSpec) -> tuple[TensorInput, ...]:
 
 
 def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """`grad_input = grad_weight = None` for those that a branch may leave out."""
+    """Return `grad_input = grad_weight = None` for gradients a branch may leave unset."""
     every = frozenset(item.name for item in spec.differentiable)
     sure = {
         name
@@ -435,7 +436,7 @@ def _initial(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _rows(names: Iterable[str], width: int) -> list[list[str]]:
-    """The names in as few lines `grad_x = grad_y = None` as they fit in."""
+    """Group names into as few lines `grad_x = grad_y = None` as possible."""
     rows: list[list[str]] = []
     for name in names:
         if rows and len(" = ".join([*rows[-1], name, "None"])) <= width:
@@ -446,19 +447,22 @@ def _rows(names: Iterable[str], width: int) -> list[list[str]]:
 
 
 def _width(derivation: Derivation) -> int:
-    """The characters of a line of the body, which may stand under `with ctx.autocast:`."""
+    """Return the width of a line of the body, less any indentation by `with ctx.autocast:`."""
     return RETURN_WIDTH - (indent_of("region") if derivation.region else 0)
 
 
 def _sure(spec: OpSpec, block: Block) -> frozenset[str]:
-    """The names that a block assigns; of a sole gradient a strict type must be said first, if branches do."""
+    """Return the names a block assigns on every path; for a sole input with strict types, those assigned outside branches.
+
+    With strict types the sole gradient must be declared, with its type, before any branch.
+    """
     if len(spec.inputs) > 1 or not spec.strict_types:
         return surely_written(*block.statements)
     return written(*(item for item in block.statements if isinstance(item, Assign)))
 
 
 def _element_lines(spec: OpSpec, element: Element) -> list[str]:
-    """One gradient for each tensor of a variadic input."""
+    """Return lines computing a gradient for each tensor of a variadic input."""
     target, needs = f"grad_{element.name}", needed(spec, element.name)
     value = emit(element.value)
     statements = emit_lines(element.statements)

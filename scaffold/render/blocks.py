@@ -1,4 +1,4 @@
-"""What a template is made of: what it extends, its blocks and where they stand.
+"""Outlines of templates: the parent, the blocks and their lines.
 
 In: `Templates`. Out: facts of their syntax; nothing is rendered. Invariant: a template that does not parse is an error at its line.
 """
@@ -24,21 +24,21 @@ class Block(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What a template extends, if it does so by a name that it states, and its blocks."""
+    """A template's parent, if named by a constant, and its blocks."""
 
     source: Source
     extends: str | None
     blocks: tuple[Block, ...]
 
     def text(self, block: str) -> str:
-        """The lines of a block."""
+        """Return the lines of a block."""
         found = next(item for item in self.blocks if item.name == block)
         lines = self.source.text.splitlines(keepends=True)[found.first - 1 : found.last]
         return "".join(lines).rstrip("\n") + "\n"
 
 
 def outline(source: Source, templates: Templates) -> Outline:
-    """The outline of a template."""
+    """Parse a template into its outline."""
     from jinja2 import nodes
 
     from scaffold.render.sandbox import blamed, layered
@@ -59,7 +59,7 @@ def outline(source: Source, templates: Templates) -> Outline:
 
 
 def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
-    """The last line of each block, by its first line and its name."""
+    """Return the last line of each block, by its first line and its name."""
     words = [
         (line, kind, text)
         for line, kind, text in tokens
@@ -78,7 +78,7 @@ def _ends(tokens: Iterable[tuple[int, str, str]]) -> dict[tuple[int, str], int]:
 
 
 def parent_of(found: Outline, layer: int, templates: Templates) -> Source | None:
-    """The template that one of a layer extends."""
+    """Return the template extended by one of `layer`, or None; a template extending its own name means the next layer's."""
     if found.extends is None:
         return None
     name = found.extends

@@ -1,8 +1,8 @@
 """A cache of compiled templates, in a `__pycache__` beside them.
 
-In: where the templates are, and someone who writes. Out: a cache that Jinja reads and fills.
-Invariant: what is kept belongs to the template's present text, to this Python and to this Jinja; without a place to write,
-a template is compiled anew each time.
+In: the directory of the templates, and a function writing files. Out: a cache for Jinja to read and fill.
+Invariant: an entry belongs to the template's present text, this Python and this Jinja; without a place to write, a template
+is compiled anew each time.
 """
 
 import sys
@@ -18,7 +18,7 @@ Store = Callable[[Path, bytes], None]
 
 
 class CompiledTemplates(BytecodeCache):
-    """One file a template in the `__pycache__` beside them; `store` writes it."""
+    """A bytecode cache of one file per template, in the `__pycache__` beside them; `store` writes it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -35,7 +35,7 @@ class CompiledTemplates(BytecodeCache):
 
 
 def _path(bucket: Bucket) -> Path:
-    """Where Python would put it: beside the source, or below `sys.pycache_prefix`."""
+    """Return the path Python itself would use: beside the source, or below `sys.pycache_prefix`."""
     root = template_root()
     if sys.pycache_prefix is not None:
         root = Path(sys.pycache_prefix) / root.relative_to(root.anchor)

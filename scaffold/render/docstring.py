@@ -22,8 +22,8 @@ from scaffold.spec.config_keys import Docstrings
 
 INDENT = "    "
 QUOTES = r"\"\"\""
-WIDTH = 84  # what the indentation leaves of a line
-ONE_LINE = WIDTH - 6  # and the quotes, where they stand on it
+WIDTH = 84  # a line without its indentation
+ONE_LINE = WIDTH - 6  # and without the quotes, if they share the line
 CONSTANTS = {
     "bool": "Flag.",
     "float": "Float.",
@@ -33,7 +33,7 @@ CONSTANTS = {
 
 
 def quoted(lines: list[str]) -> str:
-    """Lines as a docstring: one line if it is one, else with the quotes on their own at the end."""
+    """Quote lines as a docstring: on one line if there is one, else with the closing quotes on their own line."""
     text = _escaped("\n".join(lines))
     if len(lines) == 1 and len(text) <= ONE_LINE and not text.endswith('"'):
         return f'"""{text}"""'
@@ -41,7 +41,7 @@ def quoted(lines: list[str]) -> str:
 
 
 def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
-    """A paragraph in lines, its words whole."""
+    """Wrap a paragraph into lines, without breaking words."""
     lines = textwrap.wrap(
         _escaped(text),  # as wide as it will stand in the file
         WIDTH,
@@ -54,7 +54,7 @@ def wrapped(text: str, indent: str = "", more: str | None = None) -> list[str]:
 
 
 def first_paragraph(text: str) -> list[str]:
-    """A paragraph that begins beside the quotes."""
+    """Wrap a paragraph beginning beside the quotes."""
     lines = wrapped(" ".join(text.split()), "   ", "")
     return [lines[0].lstrip(), *lines[1:]]
 
@@ -63,13 +63,13 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', QUOTES)
 
 
-# --- The sections of a docstring that list values, in the convention of a team.
+# --- The sections of a docstring listing values, in the team's convention.
 #
-# In: the names of values and what is said of each. Out: lines. Invariant: the three conventions say the same.
+# In: names of values with their descriptions. Out: lines. Invariant: the three conventions say the same.
 
 
 class Described(NamedTuple):
-    """A value: its name, and what is said of it; of what a call returns what follows the name."""
+    """A value with its description; for a returned value, the words to follow its name."""
 
     name: str
     words: str
@@ -80,7 +80,7 @@ def section_lines(
     returned: Sequence[Described],
     convention: Docstrings,
 ) -> list[str]:
-    """The arguments of a call and what it returns; a section without values is left out."""
+    """Return the sections for arguments and returned values; a section without values is left out."""
     sections = {"google": _google, "numpy": _numpy, "sphinx": _sphinx}
     return sections[convention](arguments, returned)
 
@@ -114,7 +114,7 @@ def _sphinx(arguments: Sequence[Described], returned: Sequence[Described]) -> li
 
 
 def _listed(returned: Sequence[Described]) -> str:
-    """What a call returns, in one sentence."""
+    """Return a sentence listing the returned values."""
     return ", ".join(f"``{name}``{words}" for name, words in returned) + "."
 
 
@@ -124,14 +124,14 @@ def _listed(returned: Sequence[Described]) -> str:
 def wrapper_docstring(
     spec: OpSpec, derivation: Derivation, convention: Docstrings
 ) -> str:
-    """What the op computes, the shapes, what to know of its gradient."""
+    """Return the wrapper's docstring: the computation, notes on the gradient, and the shapes."""
     body = [*_summary(spec), *_formula(spec), *_notes(spec, derivation)]
     sections = section_lines(_arguments(spec), _returned(spec), convention)
     return quoted([*body, *sections])
 
 
 def _summary(spec: OpSpec) -> list[str]:
-    """The user's words, by paragraphs; else the forward, if it is short; else the name."""
+    """Return the user's paragraphs; else the forward, if it is short; else a sentence with the op's name."""
     if spec.doc and spec.doc.strip():
         first, *rest = (part for part in re.split(r"\n\s*\n", spec.doc) if part.strip())
         lines = first_paragraph(first)
@@ -142,7 +142,7 @@ def _summary(spec: OpSpec) -> list[str]:
 
 
 def _computed(spec: OpSpec) -> str | None:
-    """The forward in a line, where it is one expression and short enough."""
+    """Return a line with the forward, if it is one short expression; else None."""
     if spec.forward is None or spec.forward.statements:
         return None
     text = spec.forward.text.removeprefix("return").strip()
@@ -151,7 +151,7 @@ def _computed(spec: OpSpec) -> str | None:
 
 
 def _formula(spec: OpSpec) -> list[str]:
-    """The forward as the user wrote it, where the summary does not already show it."""
+    """Return the forward as the user wrote it, unless the summary already shows it."""
     if spec.forward is None or (not spec.doc and _computed(spec)):
         return []
     lines = spec.forward.text.splitlines()
@@ -162,7 +162,7 @@ def _formula(spec: OpSpec) -> list[str]:
 
 
 def _formatted(formula: Formula) -> str:
-    """The user's code with its long lines broken; the formatter breaks no bare expression."""
+    """Return the user's code with long lines broken; an expression gets a `return`, as the formatter breaks no bare one."""
     if formula.kept is not None and formula.result is not None:
         return format_source(formula.result.label, WIDTH - len(INDENT))
     bare = not formula.statements and not formula.text.startswith("return")
@@ -205,7 +205,7 @@ def _surrogate_note(spec: OpSpec) -> str:
 
 
 def _arguments(spec: OpSpec) -> list[Described]:
-    """What is said of the inputs, if anything is."""
+    """Return descriptions of the inputs, or none if there is nothing to say of any."""
     texts = {item.name: _description(spec, item) for item in spec.inputs}
     if not any(texts.values()):
         return []
@@ -236,13 +236,13 @@ def _has_dims(spec: OpSpec) -> bool:
 
 
 def shape(dims: tuple[Dim, ...]) -> str:
-    """A shape as Python writes it, `...` or `*batch` for leading dimensions."""
+    """Return a shape as Python writes it, with `...` or `*batch` for leading dimensions."""
     listed = ", ".join(str(dim) for dim in dims)
     return f"({listed},)" if len(dims) == 1 else f"({listed})"
 
 
 def _returned(spec: OpSpec) -> list[Described]:
-    """What is said of the outputs; of one without a shape nothing."""
+    """Return descriptions of the outputs; none for a single output of unknown shape."""
     if not any(output.dims for output in spec.outputs) and len(spec.outputs) == 1:
         return []
     return [Described(output.name, _traits(output)) for output in spec.outputs]

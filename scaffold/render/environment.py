@@ -1,7 +1,7 @@
-"""From a view to the text of a file, through a template.
+"""Rendering: from a view to the text of a file, through a template.
 
-In: a template's name and a view. Out: text with the imports that its code needs, not formatted yet. Invariant: the text follows from the
-view and the templates alone; a mistake in a template of the team's is an error at its line.
+In: a template's name and a view. Out: text with the imports its code needs, not formatted yet. Invariant: the text depends on the
+view and the templates alone; a mistake in a team's template is an error at its line.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import jinja2
 
 
-LONGEST = 1_000_000  # characters that a template of a team's may make
+LONGEST = 1_000_000  # characters a team's template may render
 
 # --- Templates behind one function.
 
 
 class View(Protocol):
-    """What a template shows: a NamedTuple with a text of imports."""
+    """The data of a template: a NamedTuple with the text of its imports."""
 
     @property
     def imports(self) -> str: ...
@@ -31,19 +31,19 @@ class View(Protocol):
 
 
 def keep_compiled(compiled: "jinja2.BytecodeCache") -> None:
-    """Take compiled templates from a cache, and leave those there that it lacks."""
+    """Read compiled templates from a cache, and add missing ones to it."""
     built_in_environment().bytecode_cache = compiled
 
 
 def render_template(name: str, view: Any, templates: Templates) -> str:
-    """The text of a template, not formatted yet; the template sees the view as `view`."""
+    """Render a template, not formatted yet; the template sees the view as `view`."""
     return _rendered(name, None, view, templates)
 
 
 def render_block(
     name: str, block: str, view: Any, templates: Templates = BUILT_IN
 ) -> str:
-    """The text of one block of a template."""
+    """Render one block of a template."""
     return _rendered(name, block, view, templates)
 
 
@@ -62,34 +62,34 @@ def _rendered(name: str, block: str | None, view: Any, templates: Templates) -> 
 
 
 def _text(template: "jinja2.Template", block: str | None, view: Any) -> str:
-    """The text of a template, or of one block of it, as the templates below it leave it."""
+    """Render a template, or one of its blocks as overridden; raise LookupError if the block is unknown."""
     context = template.new_context({"view": view})
     if block is None:
         return "".join(template.root_render_func(context))
     for _ in template.root_render_func(context):
-        pass  # what it extends adds its blocks on the way
+        pass  # running it adds its parents' blocks to the context
     if block not in context.blocks:
         raise LookupError(block)
     return "".join(context.blocks[block][0](context))
 
 
-# --- A file's text with its imports, which follow from the code below them.
+# --- A file's text with its imports, derived from the code below them.
 #
-# In: a template, its view, and what makes the imports of some code. Out: the text, not formatted yet.
-# Invariant: nothing is imported that the text does not use, also where a team's template made it.
+# In: a template, its view, and a function making the imports of code. Out: the text, not formatted yet.
+# Invariant: everything imported is used, even if a team's template made the text.
 
 
 def with_imports(
     name: str, view: View, imports: Callable[[str], str], house: House = PLAIN
 ) -> str:
-    """The text of a template, first without its imports, then with those that the first text needs."""
+    """Render a template twice: without imports, then with those its code needs."""
     code = render_template(name, view, house.templates)
     ours = house.templates.find(name) is None
     try:
         found = imports(code)
         text = render_template(name, view._replace(imports=found), house.templates)
         if not ours:
-            names_read(text)  # which parses it
+            names_read(text)  # raises SyntaxError unless it parses
     except SyntaxError as error:
         if ours:
             raise
@@ -98,7 +98,7 @@ def with_imports(
 
 
 def _no_python(error: SyntaxError, path: str) -> ScaffoldError:
-    """The line of the text in which it stops to be Python."""
+    """Return the error for rendered text that is not Python, with the line at fault."""
     line = (error.text or "").strip()
     shown = f": {line}" if line else ""
     words = f"what it renders is no Python, {error.msg} in line {error.lineno}{shown}"

@@ -22,7 +22,7 @@ def render(
     house: House = PLAIN,
     formatter: Formatter | None = None,
 ) -> dict[str, str]:
-    """The files of an op, formatted: the op, and its tests unless they are switched off."""
+    """Render and format the files of an op: the op, and its tests unless they are switched off."""
     files = drafts(spec, derivation, directories, house)
     return (formatter or format_files)(files, directories.line_length)
 
@@ -33,7 +33,7 @@ def drafts(
     directories: Directories,
     house: House = PLAIN,
 ) -> dict[str, str]:
-    """The same files before they are formatted: what they say, whatever the formatter."""
+    """Render the same files without formatting them, so their text does not depend on the formatter."""
     places = layout(spec.name, directories)
     files: dict[str, str] = {}
     problems: list[ScaffoldError] = []
@@ -41,7 +41,7 @@ def drafts(
         files[places.op_path] = op_draft(
             spec, derivation, directories.line_length, house
         )
-    except ScaffoldError as error:  # of a template of the team's
+    except ScaffoldError as error:  # in a team's template
         problems.append(error)
     if spec.test:
         tested = with_domains(spec, derivation)

@@ -1,7 +1,7 @@
-"""The formatter behind one function, and long lines broken where it would break them.
+"""Formatting: black behind one function, with long lines broken beforehand as black would.
 
-In: Python source. Out: the same code as black formats it. Invariant: what is broken here lies between brackets, and the formatter has
-the last word; a line that is not understood stays as it is, which costs the formatter a second pass and nothing else.
+In: Python source. Out: the same code as black formats it. Invariant: lines are broken here only inside brackets, and black
+has the last word; an unrecognised line stays as it is, and costs only a second pass of black.
 """
 
 import ast
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from black.mode import Mode
 
 
-# --- Source in pieces that stand on their own: top-level functions and classes, each with the lines up to the next.
+# --- Source in independent pieces: top-level functions and classes, each with the lines up to the next.
 #
-# In: Python source. Out: its pieces. Invariant: pieces that are Python each, two blank lines between them, are the source; where
-# one is not, as a string or a bracket goes on in the next, the source is one piece.
+# In: Python source. Out: its pieces. Invariant: the pieces, joined by two blank lines, are the source, and each is valid
+# Python; if one is not, as a string or a bracket continues in the next, the source is one piece.
 #
-# Most pieces of a test file are the same for many ops, so what is found out of a piece is worth keeping; what the tests of all ops
-# have in common is written as the formatter would write it, and is not given to it at all.
+# Most pieces of a test file are the same for many ops, so the formatted text of a piece is cached; code common to the tests
+# of all ops is written in black's style, and is not passed to black at all.
 
 
 BOUNDARY = re.compile(r"\n(?:[ \t]*\n){2,}(?=@|def |class |async def )")
 BETWEEN = "\n\n\n"
-# What a formatter reads across pieces.
+# Text with an effect across pieces: directives of formatters, carriage returns.
 SPANNING = re.compile(r"fmt:|yapf:|\r")
 IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
 
 
 def split(source: str) -> list[str]:
-    """The pieces; the first has the imports, as what follows a lone docstring is one blank line away."""
+    """Split source into pieces; not below a mere docstring without imports, as black leaves one blank line there."""
     if SPANNING.search(source):
         return [source]
     first, *rest = BOUNDARY.split(source)
     return [first, *rest] if IMPORT.search(first) else [source]
 
 
-# --- Long lines of generated code, broken where the formatter would break them.
+# --- Long lines of generated code, broken at the formatter's own places.
 
 
 OPENING, CLOSING = "([{", ")]}"
@@ -53,9 +53,9 @@ ASSIGNED = re.compile(r"(?:return|[\w.]+ =) (?!yield|await|lambda|[\w.]+ = )(?=\
 
 
 def fold(source: str, length: int) -> str:
-    """The source with its long lines broken, as far as brackets allow, and no blank line that the formatter takes away."""
+    """Break long lines at brackets where possible, and drop blank lines black would drop."""
     folded: list[str] = []
-    quotes, below_imports = "", False  # of the string that a line begins in
+    quotes, below_imports = "", False  # the quotes of a string begun on an earlier line
     for line in source.split("\n"):
         if quotes or TRIPLE.search(line):
             folded.append(line)  # a docstring's text is not code
@@ -72,7 +72,7 @@ def fold(source: str, length: int) -> str:
 
 
 def _open_quotes(line: str, quotes: str) -> str:
-    """The quotes of the string that goes on in the next line, if any."""
+    """Return the quotes of the string continuing on the next line, or ""."""
     for found in TRIPLE.findall(line):
         if found == quotes:
             quotes = ""
@@ -82,7 +82,7 @@ def _open_quotes(line: str, quotes: str) -> str:
 
 
 def _one_is_enough(line: str, below_imports: bool) -> bool:
-    """Whether one blank line stands above a line: in a class or a function, and between imports and a statement."""
+    """Return whether black keeps only one blank line above: in a class or function, or between imports and a statement."""
     return line[0] == " " or (
         below_imports and not line.startswith(("@", "def ", "class ", "async ", "#"))
     )
@@ -108,12 +108,12 @@ def _folded(line: str, length: int) -> Iterator[str]:
 
 
 def _is_one_a_line(code: str, span: tuple[int, int]) -> bool:
-    """Whether the formatter writes several items below one another, since a comma ends them."""
+    """Return whether black writes each item on its own line because of a trailing comma."""
     return code[: span[1]].endswith(",") and len(_items(code[slice(*span)][1:])) > 1
 
 
 def _bracketed(code: str, width: int) -> str:
-    """Brackets for what may have some: the names of an import, the values of a return, a value that ends in none."""
+    """Add optional brackets: around imported names, several returned values, or an assigned value not ending in a bracket."""
     if code.startswith("from ") and " import " in code and "(" not in code:
         module, names = code.split(" import ", 1)
         return f"{module} import ({names},)"  # the comma: always one name a line
@@ -127,7 +127,7 @@ def _bracketed(code: str, width: int) -> str:
 
 
 def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
-    """What stands between the brackets: one item a line in a literal, or where it does not fit one."""
+    """Yield the lines inside the brackets: one if it fits, else one per item; items of a literal always have their own."""
     items = _items(body)
     apart = len(items) > 1 and (literal or body.endswith(","))
     if len(indent) + len(body) <= length and not apart:
@@ -143,7 +143,7 @@ def _body(body: str, indent: str, length: int, literal: bool) -> Iterator[str]:
 
 
 def _split(code: str) -> tuple[int, int] | None:
-    """The brackets to break at: the parameters of a def, else the last ones, if they end the line."""
+    """Return the brackets to break at: a def's parameters, else the last pair if it ends the line; else None."""
     pairs = [pair for pair in _pairs(code) if pair[1] - pair[0] > 1]
     if not pairs:
         return None
@@ -153,7 +153,7 @@ def _split(code: str) -> tuple[int, int] | None:
 
 
 def _pairs(code: str) -> Iterator[tuple[int, int]]:
-    """The outermost brackets, in order."""
+    """Yield the outermost pairs of brackets, in order."""
     start = 0
     for position, char, depth in _outside_strings(code):
         if char in OPENING and depth == 1:
@@ -163,7 +163,7 @@ def _pairs(code: str) -> Iterator[tuple[int, int]]:
 
 
 def _items(body: str) -> list[str]:
-    """The parts of a text between its outermost commas; a comprehension is one."""
+    """Split a text at its outermost commas; a comprehension stays whole."""
     commas = () if any(_loops(body)) else _commas(body)
     ends = [-1, *commas, len(body)]
     parts = [body[a + 1 : b].strip() for a, b in pairwise(ends)]
@@ -177,7 +177,7 @@ def _commas(body: str) -> Iterator[int]:
 
 
 def _loops(body: str) -> Iterator[int]:
-    """Where the `for`s and `if`s of a comprehension begin; nothing if the text is none."""
+    """Yield the positions of the `for`s and `if`s of a comprehension; nothing for any other text."""
     words: tuple[str, ...] = (" for ",)
     for position, char, depth in _outside_strings(body):
         if char == " " and depth == 0 and body.startswith(words, position):
@@ -186,7 +186,7 @@ def _loops(body: str) -> Iterator[int]:
 
 
 def _outside_strings(code: str) -> Iterator[tuple[int, str, int]]:
-    """The characters outside strings with their places and the depth of brackets after each."""
+    """Yield the characters outside strings with their positions and the bracket depth after each."""
     depth, quote, escaped = 0, "", False
     for position, char in enumerate(code):
         if quote:
@@ -204,22 +204,22 @@ def _outside_strings(code: str) -> Iterator[tuple[int, str, int]]:
 # --- The formatter behind one function.
 #
 # In: Python source and the length of a line. Out: the same code as black writes it.
-# Invariant: text in, text out; formatting piece by piece gives, byte for byte, what formatting the whole gives.
+# Invariant: text in, text out; formatting piece by piece and formatting the whole give the same bytes.
 
 
-MOST = 1024  # pieces: those that ops share, and those of the last hundred ops
+MOST = 1024  # pieces: the shared ones, and those of the last hundred ops
 
 # {path: text}, the length of a line -> the same texts, formatted
 Formatter = Callable[[Mapping[str, str], int], dict[str, str]]
 
 
 def format_files(files: Mapping[str, str], line_length: int) -> dict[str, str]:
-    """The texts of files as black writes them."""
+    """Format the texts of files with black."""
     return {path: format_source(text, line_length) for path, text in files.items()}
 
 
 def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
-    """Python source as black writes it."""
+    """Format Python source with black, using cached pieces."""
     pieces = split(source)
     new = [
         piece for piece in dict.fromkeys(pieces) if (piece, line_length) not in _KEPT
@@ -234,22 +234,22 @@ def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
 
 
 def keep_formatted(source: str, line_length: int) -> None:
-    """Take it from the caller that of a part of a file the formatter would change blank lines alone."""
+    """Cache source as already formatted; the caller asserts that black would change only its blank lines."""
     for piece in BOUNDARY.split(source):
         _keep(piece, line_length, fold(piece, line_length).strip("\n"))
 
 
 def _formatted(pieces: list[str], line_length: int) -> list[str]:
-    """The pieces, formatted together: every call of black costs half a millisecond."""
+    """Format pieces together, as every call of black costs half a millisecond."""
     if not pieces:
         return []
     parts = BOUNDARY.split(_black(BETWEEN.join(pieces), line_length))
-    if len(parts) != len(pieces):  # where a piece of a piece looks like another
+    if len(parts) != len(pieces):  # a formatted piece may itself contain a boundary
         parts = [_black(piece, line_length) for piece in pieces]
     return [part.strip("\n") for part in parts]
 
 
-# What became of a piece by its length of lines; the one that was used last is last.
+# The formatted text of a piece by its line length; the most recently used is last.
 _KEPT: dict[tuple[str, int], str] = {}
 
 
@@ -260,7 +260,7 @@ def _keep(piece: str, line_length: int, text: str) -> None:
 
 
 def _is_python(piece: str) -> bool:
-    """Whether a piece stands on its own; else a string or a bracket goes on in the next."""
+    """Return whether a piece is valid Python; otherwise a string or a bracket continues in the next one."""
     try:
         ast.parse(piece)
     except (SyntaxError, ValueError):
@@ -269,15 +269,15 @@ def _is_python(piece: str) -> bool:
 
 
 def _black(source: str, line_length: int) -> str:
-    import black  # what renders nothing does without
+    import black  # imported only if something is rendered
 
     folded = fold(source.rstrip("\n"), line_length) + "\n"
-    return black.format_str(folded, mode=_mode(line_length))  # a change: a second pass
+    return black.format_str(folded, mode=_mode(line_length))  # any change: a second pass
 
 
 @cache
 def _mode(line_length: int) -> "Mode":
-    """How black formats; one for all files."""
+    """Return black's mode, cached, as all files share one."""
     from black.mode import Mode, TargetVersion
 
     return Mode(target_versions={TargetVersion.PY311}, line_length=line_length)

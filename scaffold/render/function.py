@@ -38,19 +38,19 @@ from scaffold.render.typing import annotated_body
 from scaffold.spec import OpSpec, Output, is_variadic
 from scaffold.spec.library import PLAIN
 
-NONE = re.compile(r"(?<!is )(?<!is not )\bNone\b")  # a value, and no test for it
+NONE = re.compile(r"(?<!is )(?<!is not )\bNone\b")  # a value, not a test for None
 
 
 class FunctionView(NamedTuple):
-    """What the template shows of the Function; every `_lines` is a body, not yet indented."""
+    """The template's data for the Function; every `_lines` is a body, not yet indented."""
 
     name: str
     vmap_rule: bool
     returns_saved: str  # why forward returns more than the op; empty where it does not
     combined: bool
-    library: LibraryView | None  # it is no Function, but an op that is registered
-    once_differentiable: bool  # decorated so
-    refusal: str  # raises in the Function that each gradient goes through; "" for none
+    library: LibraryView | None  # set for an op registered with PyTorch, not a Function
+    once_differentiable: bool  # has this decorator
+    refusal: str  # the statement raising for a second derivative; "" for none
     forward_parameters: str
     forward_type: str
     forward_lines: tuple[str, ...]
@@ -65,7 +65,7 @@ class FunctionView(NamedTuple):
 def function_view(
     spec: OpSpec, derivation: Derivation, line_length: int
 ) -> FunctionView:
-    """The Function as the template shows it."""
+    """Return the template's data for the Function."""
     combined = derivation.style == "combined"
     body = under_autocast(spec, derivation, backward_lines(spec, derivation))
     listed = registered_parameters if spec.is_library else parameters
@@ -103,7 +103,7 @@ def _reason_for_more(derivation: Derivation) -> str:
 
 
 def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
-    """The Function with a jvp, which saves for both directions what either reads."""
+    """Return the Function with a jvp, saving for both directions everything either of them reads; None without a jvp."""
     jvp = derivation.jvp
     if jvp is None:
         return None
@@ -138,7 +138,7 @@ def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
 
 
 def forward_type(spec: OpSpec, derivation: Derivation) -> str:
-    """What `forward` returns: the outputs, then intermediates that `setup_context` is to save."""
+    """Return the return type of `forward`: the outputs, then the intermediates `setup_context` saves."""
     variadic = any(output.variadic for output in spec.outputs)
     return result_type(len(spec.outputs) + len(derivation.extra), variadic)
 
@@ -188,7 +188,7 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 def _by_time(
     spec: OpSpec, forward: Lines, setup: list[str]
 ) -> tuple[list[str], list[str]]:
-    """What is done with ctx before the body, and after it: before it where that gives the name of an input to a local."""
+    """Split the ctx lines into those before and after the body; before it if they read an input the body rebinds."""
     given = written(*forward) - set(spec.dirty)
     inputs = given & {item.name for item in spec.inputs}
     inner = (given - inputs) | set(_output_names(spec))
@@ -201,7 +201,7 @@ def _by_time(
 
 
 def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """What is to be done with ctx stands above the body; a comment holds what needs its outputs."""
+    """Return a forward raising NotImplementedError; ctx lines stand above it, those needing outputs in a comment."""
     lines = [f'raise NotImplementedError("{spec.name}: write forward")']
     if derivation.style != "combined":
         return lines
@@ -214,7 +214,7 @@ def _unwritten_forward(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _returned(spec: OpSpec, derivation: Derivation, values: list[str]) -> list[str]:
-    """The values that forward returns, those of a variadic output unpacked among others."""
+    """Return the values forward returns; a variadic output is unpacked if there are others."""
     extra = [emit(value) for value in derivation.extra]
     if spec.outputs[-1].variadic and len(values) + len(extra) > 1:
         values = [*values[:-1], f"*{values[-1]}"]
@@ -222,7 +222,7 @@ def _returned(spec: OpSpec, derivation: Derivation, values: list[str]) -> list[s
 
 
 def _typed_inputs(spec: OpSpec) -> frozenset[str]:
-    """The inputs that a type checker knows as something better than `Any`."""
+    """Return the inputs with a type other than `Any` for a type checker."""
     typed = (item.name for item in spec.attributes if annotation(item) in PLAIN)
     return frozenset({*typed, *(item.name for item in spec.tensors)})
 
@@ -234,7 +234,7 @@ def _output_names(spec: OpSpec) -> list[str]:
 def _named_results(
     spec: OpSpec, derivation: Derivation, values: list[str]
 ) -> list[str]:
-    """The results by name where the context must name them, else as they are."""
+    """Return the results; one needed on ctx gets its output's name, unless it is a name already."""
     wanted = {item.origin for item in derivation.saved if item.source == "output"}
     wanted |= {item.output for item in derivation.kept if item.output is not None}
     wanted |= {output.name for output in spec.outputs if _marked(spec, output)}
@@ -245,7 +245,7 @@ def _named_results(
 
 
 def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """The body of `setup_context`."""
+    """Return the body of `setup_context`."""
     if derivation.style == "combined":
         return []
     names = {name: name for name in _output_names(spec)}
@@ -265,7 +265,7 @@ def _context_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _context_output(spec: OpSpec, derivation: Derivation) -> str:
-    """The name of what forward returned, where no input has it."""
+    """Return a name for forward's result, distinct from every input."""
     if spec.is_library:
         return "output"  # PyTorch passes it by this name
     taken = {item.name for item in spec.inputs}
@@ -275,7 +275,7 @@ def _context_output(spec: OpSpec, derivation: Derivation) -> str:
 
 
 def _mentions(text: str, name: str) -> bool:
-    """Whether some lines of code read a name."""
+    """Return whether code mentions a name (a lexical test)."""
     words = "".join(
         char if char.isalnum() or char in "_." else " " for char in text
     ).split()
@@ -326,14 +326,14 @@ def _unpacked_outputs(spec: OpSpec, derivation: Derivation, text: str) -> list[s
 
 
 def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
-    """Marks, flags, saved tensors and values on ctx."""
+    """Return the lines filling ctx: marks, flags, saved tensors and other values."""
     lines = [*refused_in_context(spec, derivation), *_marks_of_dirty(spec)]
     constant = [
         ("*" if item.variadic else "") + outputs[item.name]
         for item in spec.outputs
         if _marked(spec, item)
     ]
-    # With a jvp an intermediate has a tangent, by which forward mode differentiates the backward that reads it.
+    # With a jvp, an intermediate has a tangent, used by forward mode to differentiate the backward reading it.
     apart = derivation.jvp is None and not leads_back(spec, derivation)
     if derivation.style != "combined" and apart:
         led = {name for _, name in derivation.incoming.handed}
@@ -349,7 +349,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
 
 
 def _marks_of_dirty(spec: OpSpec) -> list[str]:
-    """`mark_dirty` takes no None: an optional tensor is marked where it is there."""
+    """Return the `mark_dirty` calls; they take no None, so an optional tensor is marked only if present."""
     optional = {item.name for item in spec.tensors if item.optional}
     sure = [name for name in spec.dirty if name not in optional]
     several = variadic_names(spec)
@@ -363,12 +363,12 @@ def _marks_of_dirty(spec: OpSpec) -> list[str]:
 
 
 def _marked(spec: OpSpec, output: Output) -> bool:
-    """Whether the output must be marked: not a sole integer one, which cannot require a gradient."""
+    """Return whether the output must be marked: not a sole integer one, as it cannot require a gradient."""
     return not output.differentiable and (len(spec.outputs) > 1 or output.const)
 
 
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
-    """The tensor, only where a gradient that needs it is wanted; most of the time one is where most of them need it."""
+    """Return the tensor to save; if few gradients read it, under a test for one of them being wanted."""
     value = outputs[item.origin] if item.source == "output" else item.origin
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
     if is_for_most(spec, item.serves):
@@ -380,7 +380,7 @@ def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
 
 
 def _kept(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> list[str]:
-    """What goes on ctx besides tensors."""
+    """Return the lines storing values other than tensors on ctx."""
     of_outputs = {item.name: item for item in spec.outputs}
     lines = []
     for item in derivation.kept:

@@ -1,7 +1,7 @@
 """The import block of a generated file.
 
-In: the code below it and the imports that the user asked for. Out: sorted lines in three sections.
-Invariant: exactly what the code reads is imported, in the order that isort's profile of ruff wants.
+In: the code below it and the user's own imports. Out: sorted lines in three sections.
+Invariant: only names read by the code are imported, in the order of ruff's isort profile.
 """
 
 import ast
@@ -30,8 +30,8 @@ BINDINGS = frozenset(item.binding for item in KNOWN)
 _FROM = re.compile(
     r"^from (\S+) import [^(\n]+\n(?:from \1 import [^(\n]+\n)*", re.MULTILINE
 )
-UNEXPORTED = (Import("torch.nn.grad"),)  # no type checker finds them through torch
-# Anything else is taken for the user's own.
+UNEXPORTED = (Import("torch.nn.grad"),)  # type checkers do not find them through torch
+# Any other module counts as the user's own.
 THIRD_PARTY = frozenset(
     {"apex", "causal_conv1d", "cupy", "cutlass", "deepspeed", "einops", "fla"}
     | {"flash_attn", "functorch", "jax", "jaxtyping", "liger_kernel", "mamba_ssm"}
@@ -49,9 +49,9 @@ def import_block(
     single: bool = False,
     also: str = "",
 ) -> str:
-    """The imports that `code` needs of the known ones, and of the wanted ones, as one text.
+    """Return the known and wanted imports used by `code`, as one text.
 
-    `single` gives every name a line of its own; `also` is code that stands beside the other.
+    `single` gives every name a line of its own; `also` is further code using them.
     """
     read = names_read(code) | names_read(also)
     chosen = [item for item in (*known, *wanted) if item.binding in read]
@@ -63,22 +63,22 @@ def import_block(
     return "\n\n".join(blocks)
 
 
-@lru_cache(maxsize=8)  # the blocks of one file, and what the tests of all files share
+@lru_cache(maxsize=8)  # the blocks of one file, and the test code shared by all files
 def names_read(code: str) -> frozenset[str]:
-    """The identifiers that some code reads, those in quoted annotations left out."""
+    """Return the identifiers read by code, excluding quoted annotations."""
     return frozenset(_read([ast.parse(code)]))
 
 
 def _read(left: list[ast.AST]) -> set[str]:
     found: set[str] = set()
-    while left:  # ast.walk, which takes twice as long
+    while left:  # like ast.walk, in half the time
         node = left.pop()
         if isinstance(node, ast.Name):
             found.add(node.id)
             continue
         if isinstance(node, ast.FunctionDef):
             own = BINDINGS.intersection(item.arg for item in node.args.args)
-            if own:  # a size that is called F
+            if own:  # for example a size named F
                 found |= _read([*ast.iter_child_nodes(node)]) - own
                 continue
         for field in node._fields:
@@ -98,7 +98,7 @@ def _section(item: Import) -> int:
 
 
 def _lines(items: list[Import], single: bool) -> list[str]:
-    """`import` lines first, then one `from` line for each module or name, both sorted."""
+    """Return `import` lines first, then one `from` line for each module or name, both sorted."""
     plain = sorted({_plain(item) for item in items if item.name is None}, key=_natural)
     members: dict[str, list[Import]] = {}
     for item in items:
@@ -114,7 +114,7 @@ def _lines(items: list[Import], single: bool) -> list[str]:
 
 
 def _from_lines(module: str, items: list[Import], single: bool) -> list[str]:
-    """One line for the names that stay, and one for each that is renamed, by the first name of each."""
+    """Return one line for names without an alias, and one for each alias, sorted by first name."""
     stay = [item for item in items if _member(item) == item.name and not single]
     groups = [[item] for item in items if item not in stay] + ([stay] if stay else [])
     groups.sort(key=lambda group: _member_key(group[0]))
@@ -134,20 +134,20 @@ def _member(item: Import) -> str:
 
 
 def _member_key(item: Import) -> tuple[int, list[tuple[int, int, str]], str]:
-    """Constants, then classes, then the rest."""
+    """Return a sort key: constants, then classes, then the rest."""
     name = item.name or ""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
     return kind, _natural(name), name
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts `k2` before `k10`, whatever their case."""
+    """Return a case-insensitive sort key placing `k2` before `k10`."""
     parts = re.split(r"(\d+)", name.lower())
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 def one_style(code: str) -> str:
-    """The code with one import a module: one name an import or many is a style, and says nothing."""
+    """Join the imports of each module into one line, so texts differing only in import style compare equal."""
     return _FROM.sub(_joined, code)
 
 

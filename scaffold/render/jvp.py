@@ -1,8 +1,8 @@
-"""The Function with a `jvp`, as lines for its template, and which of the two the wrapper takes.
+"""The Function with a `jvp`, as lines for its template, and the wrapper's choice between the two Functions.
 
-In: an `OpSpec` and its `Derivation`. Out: a `JvpView`. Invariant: under torch.compile the Function without it runs, since Dynamo takes
-none that has one where a gradient is wanted; what is saved for the jvp is exactly what is saved for the backward, of which PyTorch's vmap
-keeps one record.
+In: an `OpSpec` and its `Derivation`. Out: a `JvpView`. Invariant: under torch.compile the Function without a jvp runs, since Dynamo
+rejects one with a jvp if a gradient is wanted; the jvp and the backward save exactly the same tensors, as PyTorch's vmap keeps
+one record for both.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from scaffold.spec import Input, OpSpec, TensorInput
 
 
 class JvpView(NamedTuple):
-    """What the template shows of the Function with a jvp; every `_lines` is a body, not yet indented."""
+    """The template's data for the Function with a jvp; every `_lines` is a body, not yet indented."""
 
     name: str
     context_lines: tuple[str, ...]
@@ -27,12 +27,12 @@ class JvpView(NamedTuple):
 
 
 def jvp_name(spec: OpSpec) -> str:
-    """The Function with a jvp."""
+    """Return the name of the Function with a jvp."""
     return f"{spec.function_name}WithJvp"
 
 
 def chosen(spec: OpSpec) -> tuple[list[str], str]:
-    """Return the lines of the wrapper that choose the Function, and its name."""
+    """Return the wrapper's lines choosing the Function, and its name."""
     if not spec.forward_ad:
         return [], spec.function_name
     function = fresh("function", {item.name for item in spec.inputs})
@@ -45,7 +45,7 @@ def chosen(spec: OpSpec) -> tuple[list[str], str]:
 
 
 def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
-    """The body of `jvp`."""
+    """Return the body of `jvp`."""
     if jvp.missing:
         return [f'raise NotImplementedError("{spec.name}: write jvp")']
     body = _body(spec, jvp)
@@ -59,7 +59,7 @@ def jvp_lines(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> list[str]:
 
 
 def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
-    """The statements, the last of which stands in the return if it is all that is returned."""
+    """Return the statements and the return; a sole result is inlined if possible."""
     results = jvp.results
     statements = jvp.statements
     if len(results) == 1 and results[0] is not None:
@@ -77,7 +77,7 @@ def _body(spec: OpSpec, jvp: Jvp) -> list[str]:
 
 
 def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
-    """The statements without the last one, and its value, where that is short and is the result."""
+    """Split off the last statement's value if it is short and is the result; else return both unchanged."""
     *before, last = statements
     alone = isinstance(last, Assign) and not (last.operator or last.comments)
     again = any(result.label in written(item) for item in before)
@@ -89,7 +89,7 @@ def _inlined(statements: Lines, result: Node) -> tuple[Lines, Node]:
 
 
 def parameters(spec: OpSpec, jvp: Jvp, body: list[str]) -> str:
-    """The tangents of the inputs, those that the body does not read with an underscore."""
+    """Return the parameters of `jvp`: the inputs' tangents, with an underscore on unread ones."""
     names = names_of(body)
     pairs = zip(spec.inputs, jvp.parameters, strict=True)
     return ", ".join(
@@ -99,14 +99,14 @@ def parameters(spec: OpSpec, jvp: Jvp, body: list[str]) -> str:
 
 
 def _type(item: Input) -> str:
-    """A tangent is zeros where there is none, and None of what is no tensor."""
+    """Return the type of a tangent: a missing one is zeros, and inputs other than tensors have None."""
     if not isinstance(item, TensorInput):
         return "None"
     return "Tensor | None" if item.optional else "Tensor"
 
 
 def returns(spec: OpSpec, derivation: Derivation, jvp: Jvp) -> str:
-    """The type of what `jvp` returns."""
+    """Return the return type of `jvp`."""
     count = len(spec.outputs) + len(derivation.extra)
     if count == 1:
         return "Tensor" if jvp.missing or jvp.results[0] is not None else "None"

@@ -1,7 +1,7 @@
-"""The body of a `forward` that stays as the user wrote it, since the parser understands no more of it than its names.
+"""The body of a `forward` kept as the user wrote it, since the parser understands only its names.
 
-In: an `OpSpec` and its kept forward. Out: the lines of the body of a function. Invariant: the user's words, but for a name that an
-untyped result gets.
+In: an `OpSpec` and its kept forward. Out: the lines of a function's body. Invariant: the user's text, except for the name given to
+an untyped result.
 """
 
 from scaffold.derive.analysis.aliasing import Trace
@@ -12,7 +12,7 @@ from scaffold.spec import OpSpec
 
 
 def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
-    """The body, whose result has a type that a checker knows; it knows those of `tensors`."""
+    """Return the body; a result untyped for a type checker gets an annotated name. `tensors` are typed already."""
     last = kept.returned[-1]
     value = _as_its_own(spec, kept)
     ends = [f"return {value}"]
@@ -31,7 +31,7 @@ def kept_lines(spec: OpSpec, kept: Kept, tensors: frozenset[str]) -> list[str]:
 
 
 def _as_its_own(spec: OpSpec, kept: Kept) -> str:
-    """What is returned, with copies of the inputs in it: PyTorch takes none that is returned as it is."""
+    """Return the returned expression, copying inputs in it: PyTorch accepts no input returned as it is."""
     last = kept.returned[-1]
     parts = last.args if last.kind == "tuple" else (last,)
     copies = [_copy(spec, kept, part) for part in parts]
@@ -46,7 +46,7 @@ def _as_its_own(spec: OpSpec, kept: Kept) -> str:
 
 
 def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
-    """A copy of a result that may be an input; None where it is not, or is by its own name."""
+    """Return a copy of a result possibly aliasing an input; None for no alias, or for an input by its own name."""
     inputs = {item.name for item in spec.tensors} - set(spec.dirty)
     assigned = written(*kept.statements)
     if part.kind != "name" or part.label in inputs - assigned:
@@ -61,7 +61,7 @@ def _copy(spec: OpSpec, kept: Kept, part: Node) -> str | None:
 
 
 def may_be_number(spec: OpSpec) -> bool:
-    """Whether the forward may return a number: the sum of no tensors, `total = 0` of no rounds."""
+    """Return whether the forward may return a number: `sum` of no tensors, or `total = 0` after no iterations."""
     if spec.kept is None:
         return False
     numbers = {
@@ -77,7 +77,7 @@ def may_be_number(spec: OpSpec) -> bool:
 
 
 def _is_sum(node: Node) -> bool:
-    """Whether it is a sum by Python."""
+    """Return whether a node is a call of Python's `sum`."""
     match node:
         case Node("call", _, (Node("name", "sum"), *_)):
             return True

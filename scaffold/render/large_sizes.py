@@ -1,7 +1,7 @@
-"""The sizes that an op is measured with: those that are stated; of the others such that its largest input has half a million elements.
+"""Sizes for measuring an op: the stated ones, and others giving its largest input up to half a million elements.
 
 In: an `OpSpec`, stated sizes by the name of the dim. Out: sizes by name, and the arguments of `make` in the op's checks.
-Invariant: what is not stated satisfies `require` where the sizes of the tests, each times the same number, do.
+Invariant: unstated sizes satisfy `require` if the sizes of the tests, all times the same number, do.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ LEADING, SHAPE = (2,), (2, 3)  # before they are enlarged
 
 
 def large_sizes(spec: OpSpec, stated: Sizes) -> dict[str, tuple[int, ...]]:
-    """Choose sizes for all dims that are not stated; those of leading dims are several."""
+    """Choose sizes for all dims not stated, several for leading dims; raise ScaffoldError for an unknown dim."""
     usual = {} if spec.samples is not None else _usual(spec)
     for name in stated:
         if name not in usual:
@@ -36,7 +36,7 @@ def large_sizes(spec: OpSpec, stated: Sizes) -> dict[str, tuple[int, ...]]:
 
 
 def make_arguments(spec: OpSpec, sizes: Sizes) -> dict[str, Any]:
-    """Return the arguments with which `make` gives tensors of these sizes."""
+    """Return the arguments of `make` for tensors of these sizes."""
     several = _leading(spec)
     return {
         several.get(name, size_name(name)): found if name in several else prod(found)
@@ -45,7 +45,7 @@ def make_arguments(spec: OpSpec, sizes: Sizes) -> dict[str, Any]:
 
 
 def _leading(spec: OpSpec) -> dict[str, str]:
-    """Return the parameter of `make` for each name of several dims."""
+    """Return the parameter of `make` for each name standing for several dims."""
     found = leading_names(spec).items()
     shared = {ANY_DIMS: "shape"} if takes_shape(spec) else {}
     return {dim.removeprefix("*"): name for dim, name in found} | shared
@@ -58,7 +58,7 @@ def _usual(spec: OpSpec) -> dict[str, tuple[int, ...]]:
 
 
 def _larger(sizes: Sizes, free: set[str]) -> dict[str, tuple[int, ...]]:
-    """Double those that are free."""
+    """Double the sizes of the free dims."""
     return {
         name: tuple(2 * one for one in size) if name in free else size
         for name, size in sizes.items()
@@ -66,7 +66,7 @@ def _larger(sizes: Sizes, free: set[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _suits(spec: OpSpec, sizes: Sizes) -> bool:
-    """Ask whether no input is too large and no condition broken."""
+    """Return whether every input has at most ELEMENTS elements and `require` holds."""
     known = {name: prod(size) for name, size in sizes.items()}
     for item in spec.tensors:
         dims = input_dims(spec, item.name) or (ANY_DIMS,)

@@ -1,12 +1,12 @@
-"""Where the boxes of a directed graph stand: in layers from top to bottom, every edge downwards (Sugiyama, Tagawa and Toda, 1981).
+"""Layered layout of a directed graph: layers from top to bottom, every edge downwards (Sugiyama, Tagawa and Toda, 1981).
 
-In: the size and the layer of each box, edges. Out: a place for each box, and the points that each edge goes through.
-Invariant: boxes of a layer do not overlap, and an edge goes round the boxes of the layers that it crosses; equal graphs have
+In: the size and the layer of each box, edges. Out: a place for each box, and the points of each edge.
+Invariant: boxes of a layer do not overlap, and an edge goes round the boxes of the layers it crosses; equal graphs have
 equal layouts.
 
-Three steps: an edge that spans several layers gets a dummy in each of them; the order within layers is changed to that of the
-barycentres of the neighbours, downwards and upwards, and the order with the fewest crossings is kept; then each box moves towards
-the mean of its neighbours as far as those beside it allow.
+Three steps: an edge spanning several layers gets a dummy in each of them; each layer is sorted by the barycentres of its
+neighbours, downwards and upwards, keeping the order with the fewest crossings; then each box moves towards the mean of its
+neighbours as far as those beside it allow.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from typing import NamedTuple
 SWEEPS = 24
 MOVES = 60
 GAP = 28.0  # between boxes of a layer
-DUMMY_GAP = 14.0  # beside an edge that passes
+DUMMY_GAP = 14.0  # beside a passing edge
 RISE = 44.0  # between layers
 WEIGHTS = (1, 2, 8)  # of an edge, by how many of its ends are dummies
 
 
 class Box(NamedTuple):
-    """The size of a box, and the layer that it stands in."""
+    """A box's size and layer."""
 
     width: float
     height: float
@@ -30,7 +30,7 @@ class Box(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The upper left corner of each box; the points of each edge; the size of all."""
+    """The upper left corner of each box, the points of each edge, and the total size."""
 
     places: tuple[tuple[float, float], ...]
     edges: tuple[tuple[tuple[float, float], ...], ...]
@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
 
 def arranged(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Layout:
-    """The layout of a graph whose edges go to later layers."""
+    """Lay out a graph with edges to later layers only."""
     graph = _with_dummies(boxes, edges)
     order = _ordered(graph)
     centres = _centred(graph, order)
@@ -59,7 +59,7 @@ class _Graph(NamedTuple):
     """Boxes, dummies after them, and for each edge its path: a box, dummies, a box."""
 
     boxes: tuple[Box, ...]
-    real: int  # how many of the boxes are no dummies
+    real: int  # the number of boxes other than dummies
     paths: tuple[tuple[int, ...], ...]
     above: tuple[tuple[int, ...], ...]  # the neighbours of each box, a layer up
     below: tuple[tuple[int, ...], ...]
@@ -89,7 +89,7 @@ Order = list[list[int]]  # of each layer, from left to right
 
 
 def _ordered(graph: _Graph) -> Order:
-    """The order with the fewest crossings that sweeps over the layers find."""
+    """Return the order with the fewest crossings found by sweeping over the layers."""
     layers = max(box.layer for box in graph.boxes) + 1
     order: Order = [[] for _ in range(layers)]
     for item, box in enumerate(graph.boxes):
@@ -112,7 +112,7 @@ def _ordered(graph: _Graph) -> Order:
 def _sort(
     row: list[int], places: dict[int, int], beside: Sequence[Sequence[int]]
 ) -> None:
-    """Sort a layer by the barycentres of its neighbours; what has none stays where it is."""
+    """Sort a layer by the barycentres of its neighbours; an item without neighbours keys by its position."""
     keys = {}
     for at, item in enumerate(row):
         near = [places[other] for other in beside[item]]
@@ -121,7 +121,7 @@ def _sort(
 
 
 def _exchange(graph: _Graph, order: Order) -> None:
-    """Exchange neighbours of a layer where that leaves fewer crossings."""
+    """Exchange neighbours of a layer if it reduces crossings."""
     places = {item: at for row in order for at, item in enumerate(row)}
     for row in order:
         for at in range(len(row) - 1):
@@ -134,7 +134,7 @@ def _exchange(graph: _Graph, order: Order) -> None:
 
 
 def _between(graph: _Graph, places: dict[int, int], left: int, right: int) -> int:
-    """How many edges of two neighbours cross each other."""
+    """Count the crossings between the edges of two neighbours."""
     return sum(
         places[one] > places[other]
         for beside in (graph.above, graph.below)
@@ -144,7 +144,7 @@ def _between(graph: _Graph, places: dict[int, int], left: int, right: int) -> in
 
 
 def _crossings(graph: _Graph, order: Order) -> int:
-    """How many pairs of edges cross."""
+    """Count the pairs of crossing edges."""
     count = 0
     for upper, lower in pairwise(order):
         places = {item: at for at, item in enumerate(lower)}
@@ -160,7 +160,7 @@ def _crossings(graph: _Graph, order: Order) -> int:
 
 
 def _centred(graph: _Graph, order: Order) -> list[float]:
-    """The middle of each box: by turns each layer moves to the means of its neighbours."""
+    """Return the centre of each box, moving each layer in turn to the means of its neighbours."""
     centres = [0.0] * len(graph.boxes)
     for row in order:
         for before, item in zip([None, *row], row, strict=False):
@@ -178,7 +178,7 @@ def _centred(graph: _Graph, order: Order) -> list[float]:
 
 
 def _wanted(graph: _Graph, item: int, centres: list[float]) -> float:
-    """The mean of the neighbours; a dummy is drawn to other dummies most, so that long edges are straight."""
+    """Return the mean of an item's neighbours; dummies attract each other most, so long edges are straight."""
     near = [*graph.above[item], *graph.below[item]]
     if not near:
         return centres[item]
@@ -190,13 +190,13 @@ def _wanted(graph: _Graph, item: int, centres: list[float]) -> float:
 
 
 def _apart(graph: _Graph, left: int, right: int) -> float:
-    """How far the middles of two neighbours are apart at least."""
+    """Return the least distance between the centres of two neighbours."""
     gap = GAP if max(left, right) < graph.real else DUMMY_GAP
     return (graph.boxes[left].width + graph.boxes[right].width) / 2 + gap
 
 
 def _spread(graph: _Graph, row: list[int], wanted: list[float]) -> list[float]:
-    """Places near the wanted ones in which the boxes keep their order and their distance: the mean of pushing right and left."""
+    """Return places near the wanted ones with order and distances kept: the mean of pushing right and pushing left."""
     right, left = list(wanted), list(wanted)
     for at in range(1, len(row)):
         least = right[at - 1] + _apart(graph, row[at - 1], row[at])
@@ -208,7 +208,7 @@ def _spread(graph: _Graph, row: list[int], wanted: list[float]) -> list[float]:
 
 
 def _tops(graph: _Graph, order: Order) -> tuple[list[float], float]:
-    """The upper edge of each layer, and the height of all."""
+    """Return the upper edge of each layer, and the total height."""
     tops, top = [], 0.0
     for row in order:
         tops.append(top)
@@ -219,7 +219,7 @@ def _tops(graph: _Graph, order: Order) -> tuple[list[float], float]:
 def _points(
     graph: _Graph, path: tuple[int, ...], centres: list[float], tops: list[float]
 ) -> tuple[tuple[float, float], ...]:
-    """From the bottom of a box through the dummies, each for the height of its layer, to the top of another box."""
+    """Return an edge's points: from a box's bottom, through each dummy for its layer's height, to another box's top."""
     first, *between, last = path
     start = graph.boxes[first]
     points = [(centres[first], tops[start.layer] + start.height)]

@@ -1,4 +1,4 @@
-"""The names of an op's files, and how they import each other.
+"""The names of an op's files, and the paths to import them by.
 
 In: an op's name and the directories. Out: paths and import names. Invariant: every path is relative.
 """
@@ -12,17 +12,17 @@ from scaffold.spec.other_tools import LINE_LENGTH
 
 
 class OpTesting(NamedTuple):
-    """The module that the tests of a project share: how they import it, where it is."""
+    """The module shared by the tests of a project: its import name and its path."""
 
     module: str = "op_testing"  # dotted
     path: str = "op_testing.py"
-    start: str | None = None  # where the import starts; None: all tests find it
-    # ... and the test runner has that on the path, but for tests further below.
+    start: str | None = None  # directory to import it from; None: all tests find it
+    # Whether the test runner puts `start` on the path, though not for tests in directories below.
     beside: bool = True
 
 
 class Directories(NamedTuple):
-    """Where files go: relative paths with forward slashes."""
+    """The directories of files: relative paths with forward slashes."""
 
     source: str = "."
     tests: str = "."
@@ -31,23 +31,23 @@ class Directories(NamedTuple):
     beside: bool = True  # the test runner puts a test's own directory on the path
     line_length: int = LINE_LENGTH
     patterns: Patterns = DEFAULT
-    op_testing: OpTesting | None = None  # what tests import; None: each holds it
+    op_testing: OpTesting | None = None  # None: each test holds its code
 
 
 class Layout(NamedTuple):
-    """The places of one op's files."""
+    """The paths of one op's files."""
 
     module: str  # dotted import of the op's file: `linear`, `myops.linear`
     op_path: str
     test_path: str
     line_length: int = LINE_LENGTH
     search_paths: tuple[str, ...] = ()  # as seen from the test file's directory
-    # What the test imports its questions from; None: it holds them.
+    # The module the test imports its test methods from; None: it holds them.
     op_testing: str | None = None
 
 
 def layout(name: str, directories: Directories) -> Layout:
-    """The files of an op, by the patterns of the project."""
+    """Return the paths of an op's files, by the patterns of the project."""
     package, patterns = directories.package, directories.patterns
     op_file = patterns.op_file(name)
     stem = op_file.removesuffix(".py")
@@ -65,7 +65,7 @@ def layout(name: str, directories: Directories) -> Layout:
 
 
 def _search_paths(directories: Directories, tests: str) -> Iterator[str]:
-    """The directories that the imports start from, unless the test runner finds them by itself."""
+    """Yield the directories to import from, unless the test runner finds them by itself."""
     shared, tests = directories.op_testing, tests or "."
     if shared is not None and shared.start is not None:
         lies_there = tests == posixpath.normpath(directories.tests)

@@ -1,7 +1,7 @@
-"""An op in library style: what is registered with PyTorch beside its forward and backward.
+"""An op in library style: its registrations with PyTorch beside its forward and backward.
 
 In: an `OpSpec` and its `Derivation`. Out: a `LibraryView`: lines for the template, not yet indented. Invariant: the schema has no
-default, as PyTorch leaves out of a call what is equal to one; each output is a tensor of its own.
+defaults, as PyTorch drops an argument equal to its default from a call; each output is a tensor of its own.
 """
 
 from typing import NamedTuple
@@ -28,17 +28,17 @@ from scaffold.spec.op_spec import (
 
 
 class LibraryView(NamedTuple):
-    """What the template shows of an op that is registered."""
+    """The template's data for a registered op."""
 
-    fake_lines: tuple[str, ...]  # none: the forward is the fake
+    fake_lines: tuple[str, ...]  # empty: the forward is its own fake
     vmap_type: str
-    vmap_lines: tuple[str, ...]  # none: the op is left to PyTorch's loop
+    vmap_lines: tuple[str, ...]  # empty: PyTorch loops over the samples itself
     register_lines: tuple[str, ...]
-    kernels: tuple["KernelView", ...]  # of a backward that leaves PyTorch
+    kernels: tuple["KernelView", ...]  # for a backward calling code outside PyTorch
 
 
 class KernelView(NamedTuple):
-    """Lines of the backward as an op of their own."""
+    """A part of the backward as an op of its own."""
 
     function: str
     fake: str
@@ -50,7 +50,7 @@ class KernelView(NamedTuple):
 
 
 def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
-    """The op as the template shows it; `saves` says whether forward hands something to backward."""
+    """Return the template's data for the op; `saves` is true if forward hands something to backward."""
     count = len(spec.outputs) + len(derivation.extra)
     lines = _vmap_lines(spec, count) if has_vmap_rule(spec, derivation) else []
     tensors = ["Tensor"] * count
@@ -71,7 +71,7 @@ def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryVi
 
 
 def _registered(spec: OpSpec, saves: bool, maps: bool, fakes: bool) -> list[str]:
-    """The calls that tell PyTorch of the op."""
+    """Return the calls registering the op with PyTorch."""
     op = spec.function_name
     name = f'"{spec.namespace}::{spec.name}"'
     setup = f", setup_context={SETUP}" if saves else ""
@@ -114,7 +114,7 @@ DTYPES = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
 
 
 def _fake_lines(spec: OpSpec) -> list[str]:
-    """The body of a fake by the shapes that are declared, of a forward that leaves PyTorch."""
+    """Return the body of a fake from declared shapes, for a forward calling code outside PyTorch."""
     floating = [item for item in spec.tensors if item.differentiable]
     like = next(item.name for item in (*floating, *spec.tensors))
     made = []
@@ -127,12 +127,12 @@ def _fake_lines(spec: OpSpec) -> list[str]:
 
 # --- The rule of `torch.vmap`: one call for each sample.
 #
-# Nothing says that the samples of a batch may be computed at once: an op whose leading dims are `...` may still take the mean over
-# them. In a rule, `torch.vmap` of the forward is an internal error of PyTorch 2.13, and would drop a gradient that is stated.
+# The samples of a batch may not be computable at once: an op with leading dims `...` may still take the mean over them. In a
+# rule, `torch.vmap` of the forward is an internal error of PyTorch 2.13, and would drop a stated gradient.
 
 
 def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether calls for each sample are what a batch means: not of random numbers, which these calls would draw anew."""
+    """Return whether a call per sample is a correct vmap rule: not with random numbers, drawn anew by each call."""
     return spec.transforms is not False and not derivation.random
 
 
@@ -158,7 +158,7 @@ def _vmap_lines(spec: OpSpec, count: int) -> list[str]:
 
 
 def _stacked(call: str, count: int) -> list[str]:
-    """The return of a rule that calls the op for each of `samples`."""
+    """Return the end of a rule calling the op for each of `samples` and stacking the results."""
     if count == 1:
         return [f"return torch.stack([{call} for sample in samples]), 0"]
     names = [f"output{position}" for position in range(count)]
@@ -170,9 +170,9 @@ def _stacked(call: str, count: int) -> list[str]:
     ]
 
 
-# --- The rule for DTensor: the placements that inputs and outputs may have together along one dim of a mesh of devices.
+# --- The rule for DTensor: the placements of inputs and outputs allowed together along one dim of a device mesh.
 #
-# Nothing is said of a mesh of several dims: PyTorch takes the rule for each of them.
+# A mesh of several dims needs no rule of its own: PyTorch applies this one to each dim.
 
 PLACEMENTS = tuple(
     Import("torch.distributed.tensor", name)
@@ -185,7 +185,7 @@ SHARDING_IMPORTS = (
 
 
 def _sharding(spec: OpSpec, function: str) -> list[str]:
-    """The rule and what registers it; nothing where none is said."""
+    """Return the sharding rule and its registration; nothing if none is stated."""
     if spec.sharding is None:
         return []
     body = [f"    {line}" for line in _sharding_lines(spec, spec.sharding)]
@@ -203,7 +203,7 @@ def _sharding(spec: OpSpec, function: str) -> list[str]:
 
 
 def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
-    """Each index in turn: what has it is split, the others are whole."""
+    """Return the body of the rule: for each index in turn, the placements with the op split along it."""
     indices = dict.fromkeys(index for group in sharding.inputs for index in group)
     whole = _placed(spec, sharding, WHOLE)
     found = [whole]
@@ -218,7 +218,7 @@ def _sharding_lines(spec: OpSpec, sharding: Sharding) -> list[str]:
 
 
 def _leading_lines(spec: OpSpec, sharding: Sharding, whole: str) -> list[str]:
-    """How many leading dims there are; where the tensors have others, as they broadcast, nothing is split."""
+    """Return lines counting the leading dims; tensors with different ones broadcast, so nothing is split."""
     pairs = zip(spec.tensors, sharding.inputs, strict=True)
     (first, group), *others = sorted(
         ((item, group) for item, group in pairs if ANY_DIMS in group),
@@ -249,7 +249,7 @@ def _leading_shape(item: TensorInput, group: Indices) -> str:
 
 
 def _placed(spec: OpSpec, sharding: Sharding, index: str) -> str:
-    """The outputs and the inputs, as they are where the op is split along an index."""
+    """Return the placements of outputs and inputs with the op split along an index."""
     absent = "Replicate()" if index == WHOLE else "Partial()"
     outputs = [_placement(group, index, absent) for group in sharding.outputs]
     groups, inputs = iter(sharding.inputs), []

@@ -1,6 +1,6 @@
 """The `nn.Module` around an op, as lines for its template.
 
-In: an `OpSpec` with a module. Out: a `ModuleView`. Invariant: parameters, buffers and attributes are the module's, every
+In: an `OpSpec` with a module. Out: a `ModuleView`. Invariant: the module owns parameters, buffers and attributes; every
 other input is an argument of its `forward`.
 """
 
@@ -43,17 +43,17 @@ from scaffold.render.signature import (
 )
 from scaffold.spec import Attribute, Input, ModuleSpec, OpSpec
 
-# --- How a module's buffers change in training.
+# --- Updates of a module's buffers in training.
 #
-# In: an `OpSpec` and its module's updates. Out: lines of its `forward`. Invariant: every update reads the buffers as they
-# were before the call.
+# In: an `OpSpec` and its module's updates. Out: lines of its `forward`. Invariant: every update reads the buffers' values
+# from before the call.
 
 
-RESULT = "output"  # what the module keeps its result as
+RESULT = "output"  # the local variable for the module's result
 
 
 def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Statements that set each updated buffer; the new values first where one reads another buffer."""
+    """Return statements updating each buffer; if one reads an updated buffer, all new values are computed first."""
     bodies = [_of_module(spec, module, formula) for _, formula in module.updates]
     names = [name for name, _ in module.updates]
     taken = {item.name for item in spec.inputs}
@@ -79,7 +79,7 @@ def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
-    """The statements and the value of an update over `self`; its locals hide nothing."""
+    """Return the statements and the value of an update, reading from `self`; its locals are renamed where they hide a name."""
     assert formula.result is not None
     graph = formula.graph
     body: Lines = (*formula.statements, Assign(graph.node("absent"), formula.result))
@@ -101,7 +101,7 @@ def _over_self(graph: Graph, owned: set[str]) -> Callable[[Node], Node | None]:
 
 
 def _reads(body: Lines, name: str) -> bool:
-    """Whether a body reads `self.name`."""
+    """Return whether a body reads `self.name`."""
     return any(
         inner.kind == "attribute"
         and inner.label == name
@@ -122,7 +122,7 @@ FACTORY = [
 
 
 class ModuleView(NamedTuple):
-    """What the template shows of the module; every `_lines` is a body, not yet indented."""
+    """The template's data for the module; every `_lines` is a body, not yet indented."""
 
     name: str
     docstring: str
@@ -139,7 +139,7 @@ class ModuleView(NamedTuple):
 def module_view(
     spec: OpSpec, module: ModuleSpec, derivation: Derivation, line_length: int
 ) -> ModuleView:
-    """The module as the template shows it."""
+    """Return the template's data for the module."""
     dims = {name: dims_of(spec, name) for name in (*module.parameters, *module.buffers)}
     arguments = init_arguments(spec, module)
     return ModuleView(
@@ -157,7 +157,7 @@ def module_view(
 
 
 def init_arguments(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """The constructor: sizes, attributes, a switch for each optional parameter, device and dtype."""
+    """Return the constructor's parameters: sizes, attributes, a switch per optional parameter, device and dtype."""
     attributes = kept_attributes(spec, module)
     arguments = [f"{name}: {kind}" for name, kind in size_arguments(spec, module)]
     arguments += [parameter(item) for item in attributes if item.default is None]
@@ -178,7 +178,7 @@ def _switches(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _call_inputs(spec: OpSpec, module: ModuleSpec) -> list[Input]:
-    """The inputs that the module does not own, under names that do not hide the op."""
+    """Return the inputs not owned by the module, renamed if they would hide the op."""
     owned = {*module.parameters, *module.buffers}
     items = [item for item in spec.tensors if item.name not in owned]
     return [
@@ -207,7 +207,7 @@ def _and(words: list[str]) -> str:
 
 
 def _fields(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """Types of what `register_parameter` and `register_buffer` hide from a type checker."""
+    """Return type declarations of attributes set by `register_parameter` and `register_buffer`, unseen by type checkers."""
     lines = [f"{name}: nn.Parameter | None" for name in _switches(spec, module)]
     return lines + [f"{name}: Tensor" for name in module.buffers]
 
@@ -223,7 +223,7 @@ def _init_lines(spec: OpSpec, module: ModuleSpec, dims: dict[str, Dims]) -> list
         f"self.{item.name} = {item.name}" for item in kept_attributes(spec, module)
     ]
     optional = _switches(spec, module)
-    lines += [  # the parameter, which may be absent, does not tell
+    lines += [  # an absent parameter has no shape to read
         f"self.{name}_shape = tuple({name}_shape)"
         for name in optional
         if dims[name] is None
@@ -259,7 +259,7 @@ def _forward_lines(
 
 
 def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """The updates, in training; as those of `nn.BatchNorm1d` in the buffers' dtype, and not of an empty batch."""
+    """Return the updates, done in training only, in the buffers' dtype and not for an empty batch, like `nn.BatchNorm1d`."""
     nodes = [node for _, formula in module.updates for node in formula.nodes()]
     read = {node.label for node in nodes if node.kind == "name"}
     given = [
@@ -287,7 +287,7 @@ def _update_block(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
-    """The updated buffers that the call may hold on to: it saves them, or may return a view of them."""
+    """Return the updated buffers the call may retain: it saves them, or may return a view of them."""
     updated = {name for name, _ in module.updates}
     if derivation.opaque or derivation.forward is None:
         return updated
@@ -299,7 +299,7 @@ def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
 
 
 def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]:
-    """The constructor's arguments as `print` shows them, in f-strings short enough for a line."""
+    """Return f-strings of the constructor's arguments for `print`, each short enough for a line."""
     parts = []
     for name, kind in size_arguments(spec, module):
         owner = name.removesuffix("_shape")
@@ -320,7 +320,7 @@ def _repr_lines(spec: OpSpec, module: ModuleSpec, line_length: int) -> list[str]
 
 
 def shows(item: Attribute) -> bool:
-    """Whether an attribute is worth printing: a value, not an object."""
+    """Return whether an attribute is worth printing: a value, not an object."""
     return annotation(item) != "Any" and item.imported is None
 
 
@@ -328,7 +328,7 @@ def _joined(parts: list[str], line_length: int) -> list[str]:
     if not parts:
         return []
     rows = [parts[0]]
-    room = line_length - len('            f", "')  # in brackets, and a comma behind it
+    room = line_length - len('            f", "')  # in brackets, with a comma after it
     for part in parts[1:]:
         if len(f"{rows[-1]}, {part}") <= room:
             rows[-1] += f", {part}"

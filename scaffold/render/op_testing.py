@@ -1,8 +1,8 @@
-"""What the tests of all ops share: `op_testing.py`, the questions that every op is asked; in a project a file, elsewhere part of the test.
+"""`op_testing.py`, the code shared by the tests of all ops: a file in a project, elsewhere part of each test.
 
-In: how the team wants its files to look; the text of a test. Out: the text of the file, or what of it the test needs.
-Invariant: it follows from the templates and the house alone, and imports nothing of this package; a test that holds its questions asks
-those that it would import.
+In: the team's style; the text of a test. Out: the text of the file, or the part of it a test needs.
+Invariant: it depends on the templates and the style alone, and imports nothing of this package; a test with its own copy has the
+same test methods as one importing the file.
 """
 
 import ast
@@ -24,28 +24,28 @@ KNOWN = (
     *(Import("functools"), Import("os")),
     Import("torch.utils._python_dispatch", "TorchDispatchMode"),
 )
-CONDITION = "asked_if"  # the decorator that says of which classes a question is asked
-LEFT_OUT = "Questions"  # the class that leaves questions out while tests are collected
-SKELETON = ("unwritten", "written")  # what is there for parts that are not written
+CONDITION = "asked_if"  # decorator naming the class attribute a test method requires
+LEFT_OUT = "Questions"  # class dropping test methods from collection
+SKELETON = ("unwritten", "written")  # methods for ops with unwritten parts
 Definition = ast.FunctionDef | ast.ClassDef
 Truths = Mapping[str, bool]  # attributes of a class, and whether they are true
 
 
 class Check(NamedTuple):
-    """A question that a team may want to ask of every op."""
+    """An optional check of every op."""
 
     name: str
     asked: bool
 
 
 class OpTestingView(NamedTuple):
-    """What the template shows."""
+    """The template's data."""
 
     licence_lines: tuple[str, ...]
     header: str
     imports: str
-    shared: bool  # it is the file of a project, which asks what the team chose
-    module: str  # how tests import that
+    shared: bool  # the file of a project, with the team's checks
+    module: str  # the name tests import it by
     devices: str
     dtypes: str
     checks: tuple[Check, ...]
@@ -56,12 +56,12 @@ def op_testing_draft(
     testing: Testing | None = BESIDE,
     module: str = OpTesting().module,
 ) -> str:
-    """The text of the file that generated tests of a project import, not formatted yet; that of no project, whose test holds it, asks nothing that is chosen."""
+    """Render the file imported by a project's tests, not formatted yet; without `testing`, for a test's own copy: no optional checks."""
     single = house.single_line_imports
 
     def imports(code: str) -> str:
         if testing is None:
-            return ""  # the test has its own
+            return ""  # the test has its own imports
         return import_block(code, (), KNOWN, single)
 
     return with_imports(OP_TESTING, _view(house, testing, module), imports, house)
@@ -82,24 +82,24 @@ def _view(house: House, testing: Testing | None, module: str = "") -> OpTestingV
 
 
 def _tuple(items: Iterable[str]) -> str:
-    """The text of a tuple."""
+    """Return the source of a tuple."""
     listed = [*items]
     return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
 
 
 def makers() -> str:
-    """The functions of ours that make special tensors."""
+    """Render our functions making special tensors."""
     return render_block(OP_TESTING, "makers", _view(PLAIN, None))
 
 
-# --- The part of it that one test needs.
+# --- The part of the file a single test needs.
 #
 # In: the text of the file, and that of a test without it. Out: definitions, in their order, without imports.
-# Invariant: what is cut is never reached: a question that is not asked, and what nothing else reads.
+# Invariant: everything cut is unreachable: test methods not run for this op, and definitions nothing else reads.
 
 
 def needed(text: str, test: str, complete: bool) -> str:
-    """What a test holds that does not import the file; nothing of a `complete` op is left to write."""
+    """Return the code to copy into a test not importing the file; a `complete` op needs none for unwritten parts."""
     own = ast.parse(test)
     tree = _parsed(text)
     passed_through = _give_back_their_argument(tree, own)
@@ -126,7 +126,7 @@ class Place(NamedTuple):
 
 
 def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
-    """A text without some ranges, which may overlap."""
+    """Remove ranges from a text; they may overlap."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -140,7 +140,7 @@ def _without(text: str, ranges: Iterable[tuple[Place, Place]]) -> str:
 
 
 def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[str]:
-    """The methods that do so for this op: `on_copy`, of one that changes nothing in place, `seeded`, `prepared`."""
+    """Find methods returning their argument for this op: `on_copy`, if nothing changes in place, `seeded`, `prepared`."""
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -154,7 +154,7 @@ def _give_back_their_argument(tree: ast.Module, own: ast.Module) -> frozenset[st
 
 
 def _gives_back(method: ast.FunctionDef, truths: Truths, known: set[str]) -> bool:
-    """Whether it returns its argument at once, for all that is `known` of the methods above it."""
+    """Return whether a method returns its argument unchanged, given the `known` ones above it."""
     if len(method.args.args) != 2:
         return False
     match method.body[1:]:
@@ -182,7 +182,7 @@ def _calls(call: ast.Call, methods: Collection[str]) -> bool:
 def _calls_of(
     tree: ast.Module, methods: frozenset[str]
 ) -> tuple[tuple[Place, Place], ...]:
-    """What is left out around the arguments of these methods: `self.seeded(` and `)`."""
+    """Return the ranges to cut around the arguments of these methods: `self.seeded(` and `)`."""
     found = []
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and _calls(call, methods):
@@ -209,7 +209,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _attributes(test: ast.Module, base: str) -> Truths:
-    """What the class of a test that extends `base` says, and whether it is true."""
+    """Return the attributes of the test's class extending `base`, each with its truth value."""
     for node in test.body:
         if isinstance(node, ast.ClassDef) and base in map(ast.unparse, node.bases):
             return dict(_truths(node.body))
@@ -217,7 +217,7 @@ def _attributes(test: ast.Module, base: str) -> Truths:
 
 
 def _truths(body: Iterable[ast.stmt]) -> Iterator[tuple[str, bool]]:
-    """The attributes of a class, with whether each is true: what is computed, or is a function, is."""
+    """Yield the attributes of a class with their truth values; functions and computed values count as true."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
             yield node.name, True
@@ -230,7 +230,7 @@ def _truths(body: Iterable[ast.stmt]) -> Iterator[tuple[str, bool]]:
 
 
 def _targets(node: ast.stmt) -> list[str]:
-    """The names that a statement assigns."""
+    """Return the names a statement assigns."""
     match node:
         case ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
@@ -242,7 +242,7 @@ def _targets(node: ast.stmt) -> list[str]:
 
 
 def _not_asked(node: ast.ClassDef, stated: Truths) -> Iterator[str]:
-    """The questions of a class that are not asked of an op with these attributes."""
+    """Yield the test methods of a class not run for an op with these attributes."""
     truths = dict(_truths(node.body)) | dict(stated)
     for item in node.body:
         for condition in _conditions(item):
@@ -252,7 +252,7 @@ def _not_asked(node: ast.ClassDef, stated: Truths) -> Iterator[str]:
 
 
 def _conditions(item: ast.stmt) -> list[str]:
-    """What a question is asked under."""
+    """Return the conditions in a test method's decorator: an attribute, perhaps after `not`."""
     if not isinstance(item, ast.FunctionDef):
         return []
     return [
@@ -272,7 +272,7 @@ def _is_condition(decorator: ast.expr) -> bool:
 
 
 class _Kept:
-    """Which definitions are read, from the test inwards."""
+    """The definitions read by a test, directly or through others."""
 
     def __init__(self, test: ast.Module, never: tuple[str, ...]) -> None:
         self.read = set(_read(test))  # names, and attributes as `.name`
@@ -280,11 +280,11 @@ class _Kept:
         self.out: set[str] = set()  # `Class.question`
 
     def leave_out(self, questions: Iterable[str]) -> None:
-        """Cut these questions."""
+        """Cut these test methods."""
         self.out |= {*questions}
 
     def keeps(self, node: ast.stmt, owner: str = "") -> bool:
-        """Whether a definition, of a class if one is named, is read or found by pytest."""
+        """Return whether a definition (in the class `owner`, if given) is read, or found by pytest."""
         names = [node.name] if isinstance(node, Definition) else _targets(node)
         if not owner:
             return any(name in self.read for name in names) and not self._cut(names)
@@ -306,7 +306,7 @@ class _Kept:
         return False
 
     def follow(self, body: list[ast.stmt]) -> None:
-        """Read what is kept until nothing more is."""
+        """Add the names read by kept definitions until a fixed point."""
         before = -1
         while len(self.read) != before:
             before = len(self.read)
@@ -319,7 +319,7 @@ class _Kept:
                         self.read |= _read_by(item)
 
     def cut_lines(self, body: list[ast.stmt]) -> Iterator[int]:
-        """The lines of all that is not kept."""
+        """Yield the lines of all definitions not kept."""
         for node in body:
             if not self.keeps(node):
                 yield from _lines(node)
@@ -344,7 +344,7 @@ def _decorators(node: ast.stmt) -> list[ast.expr]:
 
 
 def _lines(node: ast.stmt | ast.expr) -> range:
-    """The lines of a node, with those of its decorators."""
+    """Return the lines of a node, with those of its decorators."""
     above = _decorators(node) if isinstance(node, ast.stmt) else []
     first = min([node.lineno, *(item.lineno for item in above)])
     return range(first, (node.end_lineno or node.lineno) + 1)
@@ -352,7 +352,7 @@ def _lines(node: ast.stmt | ast.expr) -> range:
 
 @lru_cache(maxsize=512)  # the definitions of the file, for all ops of a run
 def _read_by(node: ast.stmt) -> frozenset[str]:
-    """What a definition of the file reads: it is asked again until nothing more is read."""
+    """Return the names a definition of the file reads; cached for the fixed-point iteration."""
     return frozenset(_read(node))
 
 
@@ -362,7 +362,7 @@ def _is_fixture(node: ast.stmt) -> bool:
 
 
 def _read(node: ast.AST) -> Iterator[str]:
-    """The names that code reads, and the attributes, each after a dot."""
+    """Yield the names read by code, and the attributes, each after a dot."""
     for item in ast.walk(node):
         match item:
             case ast.Name(id=name):
@@ -370,5 +370,5 @@ def _read(node: ast.AST) -> Iterator[str]:
             case ast.Attribute(attr=name):
                 yield f".{name}"
             case ast.ClassDef(body=body):
-                for inner in body:  # an attribute that a test sets stays declared
+                for inner in body:  # an attribute set by a test stays declared
                     yield from (f".{name}" for name in _targets(inner))

@@ -31,7 +31,7 @@ from scaffold.spec.config_keys import Docstrings
 
 
 class WrapperView(NamedTuple):
-    """The functional form."""
+    """The template's data for the wrapper function."""
 
     name: str
     parameters: str
@@ -41,10 +41,10 @@ class WrapperView(NamedTuple):
 
 
 class OpView(NamedTuple):
-    """What the template of an op's file shows."""
+    """The template's data for an op's file."""
 
     licence_lines: tuple[str, ...]
-    header: str  # the line that says where the file comes from; "" outside of a project
+    header: str  # comment line naming the file's origin; "" outside a project
     docstring: str
     imports: str
     type_imports: str  # for annotations only
@@ -56,7 +56,7 @@ class OpView(NamedTuple):
 def op_file(
     spec: OpSpec, derivation: Derivation, layout: Layout, house: House = PLAIN
 ) -> str:
-    """The text of the op's file."""
+    """Return the text of the op's file, formatted."""
     draft = op_draft(spec, derivation, layout.line_length, house)
     return format_source(draft, layout.line_length)
 
@@ -64,7 +64,7 @@ def op_file(
 def op_draft(
     spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
 ) -> str:
-    """The text of the op's file before it is formatted."""
+    """Return the text of the op's file before formatting."""
     view = op_view(spec, derivation, line_length, house)
     single = house.single_line_imports
     wanted = (*spec.imports, *(SHARDING_IMPORTS if spec.sharding else ()))
@@ -76,7 +76,7 @@ def op_draft(
 def function_text(
     spec: OpSpec, derivation: Derivation, line_length: int, house: House
 ) -> str:
-    """The Function alone, formatted."""
+    """Return the text of the Function alone, formatted."""
     view = op_view(spec, derivation, line_length, house)
     code = render_block(OP, "function", view, house.templates)
     return format_source(code.lstrip("\n"), line_length)
@@ -85,7 +85,7 @@ def function_text(
 def op_view(
     spec: OpSpec, derivation: Derivation, line_length: int, house: House
 ) -> OpView:
-    """The view, but for the imports, which follow from the code that it makes."""
+    """Return the template's data, without the imports, as they follow from the rendered code."""
     spec = without_gradient(spec, derivation.detached)
     return OpView(
         licence_lines=house.licence,
@@ -116,7 +116,7 @@ def _type_imports(spec: OpSpec) -> str:
 def wrapper_view(
     spec: OpSpec, derivation: Derivation, convention: Docstrings
 ) -> WrapperView:
-    """The functional form: defaults, and only the outputs that the user declared."""
+    """Return the wrapper's data: parameters with defaults, and only the outputs the user declared."""
     returns = wrapper_type(spec)
     dropped = len(derivation.extra)
     whole = forward_type(spec, derivation) if dropped else returns
@@ -141,7 +141,7 @@ def wrapper_view(
 
 
 def _without_extra(spec: OpSpec, derivation: Derivation, call: str) -> list[str]:
-    """The declared outputs of a call that returns intermediates too."""
+    """Return lines unpacking the declared outputs from a call returning intermediates too."""
     names = [
         f"*{output.name}" if output.variadic else output.name for output in spec.outputs
     ]

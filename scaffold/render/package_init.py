@@ -1,10 +1,10 @@
-"""The `__init__.py` of a directory of ops, which exports what every op defines.
+"""The `__init__.py` of a directory of ops: exports for everything the ops define.
 
-In: the text of the file, the modules of the ops with their names. Out: the text that exports them.
-Invariant: only imports of ops and the entries of `__all__` come and go; whatever else stands there is the user's and stays
-as it is, byte for byte. So no record of the file is needed, and a formatter or a sorter of imports is no drift.
+In: the text of the file, the modules of the ops with their names. Out: the text with these exports.
+Invariant: only imports of ops and the entries of `__all__` change; everything else in the file is the user's and stays
+as it is, byte for byte. So the file needs no record, and a formatter or import sorter causes no drift.
 
-New imports go where their name is in the order of the others; an `__all__` that is no list of strings is the user's.
+A new import is placed by its name among the others; an `__all__` other than a list of strings is left to the user.
 """
 
 import ast
@@ -15,20 +15,20 @@ from scaffold.errors import Location, ScaffoldError
 
 
 class Exported(NamedTuple):
-    """What the file should export."""
+    """The wanted exports."""
 
     package: str | None  # the dotted name of the directory
     names: Mapping[str, tuple[str, ...]]  # of each op's module
-    # whether a module that is no op's was one, and is not there; by the names that are imported
+    # Whether a module of no listed op was one and is gone, judged by the names imported from it.
     gone: Callable[[str, frozenset[str]], bool]
-    # Names that an op's module does not define any more.
+    # Names an op's module no longer defines.
     obsolete: Mapping[str, frozenset[str]]
     line_length: int
     single_lines: bool  # one name an import
 
 
 class _Import(NamedTuple):
-    """An import of a module beside the file."""
+    """An import of a sibling module."""
 
     module: str
     first: int  # line, from 0
@@ -37,7 +37,7 @@ class _Import(NamedTuple):
 
 
 def with_exports(text: str, path: str, wanted: Exported) -> str:
-    """The text with every op exported, and none that is not there."""
+    """Export every op, and drop exports that no longer exist; raise ScaffoldError if the text is not Python."""
     changed, dropped = _with_imports(text, path, wanted)
     return _with_all(changed, path, wanted, dropped)
 
@@ -56,13 +56,13 @@ def _parsed(text: str, path: str) -> ast.Module:
 
 
 def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]]:
-    """The text with the imports of the ops, and the names that it does not bind any more."""
+    """Return the text with the ops' imports updated, and the names it no longer binds."""
     tree = _parsed(text, path)
     lines = text.splitlines(keepends=True)
     imports = list(_imports(tree, wanted.package))
     missing = dict(_missing(imports, wanted))
     dropped: set[str] = set()
-    edits: dict[int, tuple[int, list[str]]] = {}  # line: how many go, what comes
+    edits: dict[int, tuple[int, list[str]]] = {}  # line: (removed, new lines)
     for item in imports:
         kept = _kept(item, wanted)
         dropped |= {bound for _, bound in item.names} - {bound for _, bound in kept}
@@ -72,7 +72,7 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
             new = _statement(item.module, names, wanted) if names else []
             edits[item.first] = (item.end - item.first, new)
     known = [item for item in imports if item.module in wanted.names]
-    coming: dict[int, list[str]] = {}  # what is put before a line
+    coming: dict[int, list[str]] = {}  # lines inserted before a line
     for module, names_missing in missing.items():
         new = _statement(module, [(name, name) for name in names_missing], wanted)
         coming.setdefault(_place(module, known, tree), []).extend(new)
@@ -85,7 +85,7 @@ def _with_imports(text: str, path: str, wanted: Exported) -> tuple[str, set[str]
 
 
 def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
-    """The names of an import that are still there."""
+    """Return the names of an import still defined."""
     if item.module in wanted.names:
         obsolete = wanted.obsolete.get(item.module, frozenset())
         return [pair for pair in item.names if pair[0] not in obsolete]
@@ -94,7 +94,7 @@ def _kept(item: _Import, wanted: Exported) -> list[tuple[str, str]]:
 
 
 def _imports(tree: ast.Module, package: str | None) -> Iterator[_Import]:
-    """The imports of modules beside the file that have lines of their own."""
+    """Yield the imports of sibling modules, each alone on its lines."""
     shared = [node.lineno for node in tree.body]
     for node in tree.body:
         if not isinstance(node, ast.ImportFrom) or node.module is None:
@@ -124,7 +124,7 @@ def _missing(
 
 
 def _place(module: str, known: list[_Import], tree: ast.Module) -> int:
-    """The line that a new import goes before."""
+    """Return the line to insert a new import before (from 0)."""
     later = [item.first for item in known if item.module > module]
     if later:
         return min(later)
@@ -142,7 +142,7 @@ def _place(module: str, known: list[_Import], tree: ast.Module) -> int:
 def _statement(
     module: str, names: list[tuple[str, str]], wanted: Exported
 ) -> list[str]:
-    """The lines of an import."""
+    """Return the lines of an import."""
     said = [name if name == bound else f"{name} as {bound}" for name, bound in names]
     start = f"from .{module} import"
     if wanted.single_lines:
@@ -154,7 +154,7 @@ def _statement(
 
 
 def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
-    """Leave a blank line between the first imports and what stands around them."""
+    """Add blank lines between the first imports and the code around them."""
     for line, new in coming.items():
         above = ["\n"] if line and lines[line - 1].strip() else []
         below = ["\n"] if line < len(lines) and lines[line].strip() else []
@@ -164,7 +164,7 @@ def _set_apart(lines: list[str], coming: dict[int, list[str]]) -> None:
 
 
 def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
-    """The text whose `__all__` lists the ops' names too."""
+    """Return the text with the ops' names in `__all__`, and without dropped ones."""
     tree = _parsed(text, path)
     lines = text.splitlines(keepends=True)
     ours = {name for names in wanted.names.values() for name in names}
@@ -188,7 +188,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
     if names == set(listed):
         return text
     node = nodes[0]
-    assert isinstance(node, ast.Assign | ast.AnnAssign)  # or else nothing was listed
+    assert isinstance(node, ast.Assign | ast.AnnAssign)  # _listed accepts no other node
     items = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
     rows = [item.lineno for item in items]
     if rows and len({node.lineno, *rows, node.end_lineno}) == len(rows) + 2:
@@ -202,7 +202,7 @@ def _with_all(text: str, path: str, wanted: Exported, dropped: set[str]) -> str:
 
 
 def _edit_rows(lines: list[str], items: list[ast.expr], names: set[str]) -> None:
-    """Put in and take out names of a list that has a line for each; the others keep theirs, with their comments."""
+    """Add and remove names of a list with one line each; the others keep their lines and comments."""
     rows = {str(ast.literal_eval(item)): item.lineno for item in items}
     last = items[-1]
     line = lines[last.lineno - 1].encode()
@@ -232,7 +232,7 @@ def _after_imports(tree: ast.Module) -> int:
 
 
 def _listed(node: ast.stmt) -> list[str] | None:
-    """The names of an `__all__` that is a list of strings."""
+    """Return the names of an `__all__` that is a list or tuple of strings; else None."""
     match node:
         case ast.Assign(
             [ast.Name("__all__")], ast.List(items) | ast.Tuple(items)

@@ -1,7 +1,7 @@
-"""Parameters and buffers of a module: their sizes, how they are made and how they start.
+"""Parameters and buffers of a module: their sizes, creation and initialisation.
 
 In: an `OpSpec` and its module. Out: lines of the constructor and of `reset_parameters`.
-Invariant: a named dimension is one integer argument; a parameter of unknown shape brings its own.
+Invariant: a named dimension is one integer argument; a parameter of unknown shape has its shape as an argument.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from scaffold.spec import (
 Dims = tuple[Dim, ...] | None  # None: given to the constructor as a whole
 FACTORY = "device=device, dtype=dtype"
 BIASES = ("bias", "beta")
-SPREAD = {"var", "variance", "std"}  # a buffer that divides starts at one
+SPREAD = {"var", "variance", "std"}  # a divisor starts at one
 KAIMING = Init("", "kaiming_uniform", "a=5**0.5")  # as nn.Linear and nn.Conv2d start
 
 
 def dims_of(spec: OpSpec, name: str) -> Dims:
-    """The shape of a parameter, None where it is not fixed by names and numbers."""
+    """Return the shape of a parameter in names and numbers; None if it is undeclared or has leading dims."""
     dims = spec.dims(name)
     return None if dims is None or leading(dims) else dims
 
 
 def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
-    """The sizes that the constructor takes, with their types, in order of first appearance."""
+    """Return the sizes the constructor takes, with their types, in order of first appearance."""
     owned = (*module.parameters, *module.buffers)
     used = {
         dim
@@ -50,7 +50,7 @@ def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
 
 
 def kept_attributes(spec: OpSpec, module: ModuleSpec) -> tuple[Attribute, ...]:
-    """The attributes that the constructor takes; `training` is every module's own."""
+    """Return the attributes the constructor takes, without `training`, as every module has it."""
     items = (*spec.attributes, *module.attributes)
     return tuple(item for item in items if item.name != "training")
 
@@ -64,7 +64,7 @@ def _empty(name: str, dims: Dims, maker: str, factory: str = FACTORY) -> str:
 
 
 def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
-    """Make a parameter; an optional one under its switch."""
+    """Return lines creating a parameter; an optional one under its switch."""
     made = f"self.{name} = nn.Parameter({_empty(name, dims, 'empty')})"
     if not optional:
         return [made]
@@ -77,7 +77,7 @@ def parameter_lines(name: str, dims: Dims, optional: bool) -> list[str]:
 
 
 def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
-    """Make a buffer; the dtype of the module is that of its floating ones."""
+    """Return lines creating a buffer; a floating one has the module's dtype."""
     kinds = {item.name: item.dtype for item in spec.tensors}
     fixed = {"int": "torch.long", "index": "torch.long", "bool": "torch.bool"}
     factory = f"device=device, dtype={fixed.get(kinds[name], 'dtype')}"
@@ -86,7 +86,7 @@ def buffer_lines(spec: OpSpec, name: str, dims: Dims) -> list[str]:
 
 
 def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
-    """The body of `reset_parameters`."""
+    """Return the body of `reset_parameters`."""
     stated = {item.parameter: item for item in module.inits}
     optional = {item.name for item in spec.tensors if item.optional}
     lines = []
@@ -107,11 +107,11 @@ def reset_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
     ]
 
 
-SIZE = ".shape[1:].numel()"  # the inputs of one output, of a weight without dims
+SIZE = ".shape[1:].numel()"  # inputs per output, of a weight of undeclared dims
 
 
 def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
-    """How a parameter starts that the user said nothing about."""
+    """Choose the initialisation of a parameter if the user states none."""
     dims = dims_of(spec, name)
     word = name.rpartition("_")[2]  # of up_bias
     if word == "bias" or word in BIASES and not _is_a_factor(spec, name):
@@ -124,13 +124,13 @@ def _usual(spec: OpSpec, module: ModuleSpec, name: str) -> Init:
 
 
 def _own_weight(module: ModuleSpec, name: str) -> str | None:
-    """The weight that a bias belongs to by its name: `up_weight` of `up_bias`."""
+    """Return the weight of a bias by its name: `up_weight` for `up_bias`; else None."""
     beside = f"{name.removesuffix('bias')}weight"
     return beside if name != "bias" and beside in module.parameters else None
 
 
 def _is_a_factor(spec: OpSpec, name: str) -> bool:
-    """Whether the forward multiplies by a parameter alone: beta is what a norm adds, but not in `x * torch.sigmoid(beta * x)`."""
+    """Return whether the forward uses a parameter only in products and quotients: `beta` in `x * torch.sigmoid(beta * x)`, not in a norm."""
     if spec.forward is None:
         return False
     nodes = spec.forward.nodes()
@@ -139,7 +139,7 @@ def _is_a_factor(spec: OpSpec, name: str) -> bool:
 
 
 def _matrix(spec: OpSpec, module: ModuleSpec) -> str | None:
-    """The parameter whose fan-in bounds the bias: the first with two dimensions or more."""
+    """Return the parameter with the fan-in for the bias: the first of two or more dimensions; else None."""
     for name in module.parameters:
         if len(dims_of(spec, name) or ()) > 1:
             return name
@@ -158,7 +158,7 @@ def _start(spec: OpSpec, module: ModuleSpec, name: str, init: Init) -> list[str]
 
 
 def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
-    """The number of inputs of one output, as torch.nn.init counts: what the weight shares with the data."""
+    """Return an expression for the inputs per output, counted as in torch.nn.init: the dims a weight shares with the data."""
     of_its_own = _own_weight(module, name)
     matrix = of_its_own or _matrix(spec, module) or name
     dims: Sequence[Dim] = dims_of(spec, matrix) or ()
@@ -171,7 +171,7 @@ def _fan_in(spec: OpSpec, module: ModuleSpec, name: str) -> str:
     }
     shared = [dim for dim in dims if dim in data and is_size_name(dim)]
     counted: Sequence[Dim] = dims[1:] if of_its_own else shared or dims[1:]
-    if of_its_own and not dims:  # a size of which only the tensor tells
+    if of_its_own and not dims:  # its size is known only at run time
         return f"self.{matrix}{SIZE}"
     if not counted:
         return f"self.{matrix}.numel()"

@@ -39,7 +39,7 @@ text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mo
 
 
 def layers(diagram: Diagram) -> list[int]:
-    """The layer of each item: below all that it reads; what is saved stands between forward and backward."""
+    """Return the layer of each item: below everything it reads, with saved tensors between forward and backward."""
     items = diagram.items
     found: list[int] = []
     last = 0
@@ -56,7 +56,7 @@ def layers(diagram: Diagram) -> list[int]:
 
 
 def _near_their_readers(items: Sequence[Item], found: list[int]) -> list[int]:
-    """What reads nothing stands just above the first that reads it, in its own part."""
+    """Move inputs down to just above their first reader in their own part."""
     for at, item in enumerate(items):
         readers = [
             found[other]
@@ -69,13 +69,13 @@ def _near_their_readers(items: Sequence[Item], found: list[int]) -> list[int]:
 
 
 def code_of(item: Item) -> list[str]:
-    """The lines of a box: long ones are cut, and so are too many."""
+    """Return the lines of a box: long ones are broken, and after too many comes `...`."""
     lines = [line for text in item.lines for line in _folded(text)]
     return lines if len(lines) <= TALLEST else [*lines[: TALLEST - 1], "..."]
 
 
 def _folded(line: str) -> Iterator[str]:
-    """A line in several, broken at spaces; those after the first are indented."""
+    """Break a line at spaces; the lines after the first are indented."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     while len(line) > WIDEST:
         at = line.rfind(" ", len(indent) + 1, WIDEST)
@@ -90,7 +90,7 @@ def _folded(line: str) -> Iterator[str]:
 
 
 def as_svg(diagram: Diagram) -> str:
-    """The picture for a page or a browser."""
+    """Return the diagram as an SVG for a page or a browser."""
     boxes = [
         Box(*_size(item), layer)
         for item, layer in zip(diagram.items, layers(diagram), strict=True)
@@ -150,7 +150,7 @@ def _texts(lines: Sequence[str], x: float, y: float) -> Iterator[str]:
 
 
 def _panels(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[str]:
-    """A frame around each part, with its title."""
+    """Yield a frame around each part, with its title."""
     for part, title in TITLES.items():
         rows = [
             (layout.places[at][1], layout.places[at][1] + boxes[at].height)
@@ -168,7 +168,7 @@ def _panels(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[
 
 
 def _edge(points: Sequence[tuple[float, float]]) -> Iterator[str]:
-    """A curve that leaves and arrives upright, and its tip."""
+    """Yield a curve, vertical at both ends, and its arrowhead."""
     (x, y), *rest = points
     path = [f"M {x:.1f} {y:.1f}"]
     for at, (to_x, to_y) in enumerate(rest):
@@ -201,7 +201,7 @@ def _boxes(diagram: Diagram, boxes: Sequence[Box], layout: Layout) -> Iterator[s
 
 
 def as_mermaid(diagram: Diagram) -> str:
-    """The same as text that Markdown pages show as a picture."""
+    """Return the diagram in Mermaid's language, drawn by Markdown viewers."""
     lines = ["flowchart TD"]
     for part, title in TITLES.items():
         numbered = [
@@ -217,7 +217,7 @@ def as_mermaid(diagram: Diagram) -> str:
 
 
 def _label(item: Item) -> str:
-    """The text of a box: Mermaid takes entities for what has a meaning to it."""
+    """Return the text of a box, with entities for characters special to Mermaid."""
     return "<br/>".join(map(_entities, (*code_of(item), *item.detail)))
 
 

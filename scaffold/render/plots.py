@@ -1,4 +1,4 @@
-"""The times of an op's variants as bars.
+"""Bar charts of the times of an op's variants.
 
 In: for each setting the seconds of a call by variant. Out: the text of an SVG file.
 Invariant: the same times give the same bytes; the SVG loads nothing.
@@ -7,12 +7,12 @@ Invariant: the same times give the same bytes; the SVG loads nothing.
 from collections.abc import Mapping
 from io import StringIO
 
-# By variant: the forward, and of forward and backward together the median and its quartiles.
+# By variant: the time of the forward; then the median and quartiles of forward and backward together.
 Times = Mapping[str, tuple[float, float, float, float]]
 
 
 def lacks_matplotlib() -> bool:
-    """Ask whether the extra is missing."""
+    """Return whether matplotlib, an optional dependency, is missing."""
     try:
         import matplotlib  # type: ignore[import-not-found,unused-ignore] # noqa: F401
     except ImportError:
@@ -21,7 +21,7 @@ def lacks_matplotlib() -> bool:
 
 
 def bars(title: str, settings: Mapping[str, Times]) -> str:
-    """Draw a panel for each setting."""
+    """Draw a bar chart with a panel for each setting; return it as SVG."""
     import matplotlib  # type: ignore[import-not-found,unused-ignore]
     from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
 

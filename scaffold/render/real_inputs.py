@@ -1,7 +1,7 @@
-"""The refusal of complex inputs where gradients are derived for real ones.
+"""The refusal of complex inputs by gradients derived for real ones.
 
-In: an `OpSpec` and its `Derivation`. Out: lines of `backward`, where the gradient that comes in tells; else of `setup_context`.
-Invariant: an op whose gradients are right for complex inputs has no such line.
+In: an `OpSpec` and its `Derivation`. Out: lines of `backward`, if the incoming gradient reveals a complex input; else of
+`setup_context`. Invariant: an op with gradients correct for complex inputs has no such line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from scaffold.spec.other_tools import LINE_LENGTH
 
 
 def refused_in_backward(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Raise for a gradient that is complex since an input is."""
+    """Return lines raising TypeError for a complex output gradient: it is complex only if an input is."""
     if derivation.real is None or not derivation.real.shown:
         return []
     name = grad_name(spec, spec.outputs[0].name)
@@ -21,7 +21,7 @@ def refused_in_backward(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """Raise for complex inputs of which the gradients that come in say nothing: those of `(x * y).abs()`."""
+    """Return lines raising TypeError for complex inputs not revealed by output gradients: those of `(x * y).abs()`."""
     if derivation.real is None or derivation.real.shown:
         return []
     names = derivation.real.names
@@ -41,7 +41,7 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
 
 
 def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
-    """Raise where only some of several inputs are complex."""
+    """Return lines raising TypeError if some of several inputs are complex and others real."""
     items = [item for item in spec.tensors if item.name in names]
     optional = [item.name for item in items if item.optional]
     if any(item.variadic for item in items) or len(items) > 2 or len(optional) > 1:

@@ -1,8 +1,8 @@
-"""The reference that generated tests compare with: the forward in plain PyTorch.
+"""The reference of generated tests: the forward in plain PyTorch.
 
 In: an `OpSpec` and its `Derivation`. Out: the body of a function of the op's inputs, or None.
-Invariant: autograd can differentiate it, so nothing that leaves PyTorch is a reference, and nothing that autograd takes for a constant
-where a rule has its gradient.
+Invariant: autograd can differentiate it: it calls no code outside PyTorch, and no function with a gradient by a rule but
+without one by autograd.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +26,7 @@ from scaffold.spec import OpSpec
 
 
 def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | None:
-    """Statements and a return; for a surrogate, those of the function whose derivative it takes."""
+    """Return the reference as statements and a return, or None; for a surrogate, the function with the surrogate's gradient."""
     if spec.surrogate is not None:
         stated = spec.surrogate.forward
         forward = live_forward(spec, stated) if stated else None
@@ -57,7 +57,7 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
 
 
 def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
-    """The gradients as formulas state them, in a function of the inputs and of `grad_output`; nothing where they are not all expressions of these."""
+    """Return the stated gradients as a body over the inputs and `grad_output`; () unless all are expressions of these."""
     formulas = dict(spec.gradients)
     known = {item.name for item in spec.inputs} | {"grad_output", "torch", "F", "math"}
     own = any(item.optional or item.variadic for item in spec.tensors)
@@ -74,13 +74,13 @@ def stated_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
 
 
 def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
-    """The statements, in which an input that changes by what it was itself is made anew: `x = x.div(1 + x.abs())`.
+    """Return the statements, with an in-place change reading its own input done out of place: `x = x.div(1 + x.abs())`.
 
-    Autograd has no gradient of `x.div_(1 + x.abs())`: what it saved is overwritten.
+    Autograd cannot differentiate `x.div_(1 + x.abs())`, as the saved tensor is overwritten.
     """
     if not spec.dirty or spec.forward is None:
         return statements
-    # The engine takes a while to import, which an op without such inputs does without.
+    # Imported late: the engine takes a while, and an op without such inputs does not need it.
     from scaffold.derive.lower.mutation import changes_of_a_name
 
     assigned = [item for item in statements if isinstance(item, Assign)]
@@ -105,7 +105,7 @@ def _out_of_place(spec: OpSpec, statements: Lines) -> Lines:
 
 
 def _names(node: Node) -> Iterator[Node]:
-    """Each place of a name in an expression."""
+    """Yield each occurrence of a name in an expression."""
     if node.kind == "name":
         yield node
     for arg in node.args:
@@ -113,7 +113,7 @@ def _names(node: Node) -> Iterator[Node]:
 
 
 def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
-    """An expression whose calls that change a tensor make a new one."""
+    """Return an expression with each in-place call among `calls` done out of place."""
     from scaffold.derive.lower.mutation import made_anew
 
     found = (made_anew(graph, node) if node in calls else None) or node
@@ -122,12 +122,12 @@ def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
 
 
 def _leaves_torch(spec: OpSpec, forward: Forward) -> bool:
-    """Whether the forward, whatever a stated gradient does, goes where autograd does not see."""
+    """Return whether the forward, even one with stated gradients, calls code invisible to autograd."""
     return any(leaves_torch(node, spec.foreign) for node in forward.expressions())
 
 
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:
-    """Whether a rule is for a function that autograd has no gradient of: `torch.special.bessel_j0`, a kernel of the user's."""
+    """Return whether a called function has a rule but no gradient by autograd: `torch.special.bessel_j0`, a user's kernel."""
     called = [
         item.args[0]
         for node in forward.expressions()

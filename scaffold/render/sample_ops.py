@@ -1,6 +1,6 @@
-"""The ops that `scaffold templates lint` renders: together they have every part of a file that a template writes.
+"""Sample ops for `scaffold templates lint`: together they have every part a template writes.
 
-Out: `sample_ops`. Invariant: each of the parts (a Module, a registered op, a jvp, ...) is there in one of them, and missing in another.
+Out: `sample_ops`. Invariant: each part (a Module, a registered op, a jvp, ...) is present in one of them, and missing in another.
 """
 
 from collections.abc import Iterator
@@ -44,6 +44,6 @@ transforms = false
 
 
 def sample_ops() -> Iterator[OpSpec]:
-    """The ops."""
+    """Yield the sample ops."""
     for entry in read_ops(TEXT, SOURCE):
         yield build(entry.name, entry.raw, entry.locate)

@@ -1,7 +1,7 @@
-"""The templates of a team: layers over the built-in ones, in a sandbox; and what is wrong with one, at its line.
+"""A team's templates: layers over the built-in ones, in a sandbox, with errors reported at their line.
 
-In: `Templates`. Out: an environment that has them. Invariant: a template reads the view and other templates, nothing else: no file, no
-code, no chance; whatever it does, the user sees its place, never a traceback. What it takes of time and memory, its process limits.
+In: `Templates`. Out: an environment with these templates. Invariant: a template reads the view and other templates, nothing else:
+no file, no code, nothing random; the user sees the place of an error, never a traceback. Its process limits its time and memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,11 +31,11 @@ from scaffold.render.templates import (
 
 GLOBALS = ("range", "dict", "namespace", "joiner", "cycler")
 TOO_LONG = "it takes too long"
-BY_CHANCE = ("random",)  # a filter of Jinja's: no two runs would agree
+BY_CHANCE = ("random",)  # a Jinja filter: no two runs would agree
 
 
 class Unknown(jinja2.UndefinedError):
-    """A name that means nothing, or that the value before its dot does not have."""
+    """An undefined name, or one missing from the value before its dot."""
 
     def __init__(self, owner: Any, name: Any, message: str = "") -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Unknown(jinja2.UndefinedError):
 
 
 class Strict(jinja2.StrictUndefined):
-    """Remembers what was asked of which value."""
+    """An undefined value, remembering its name and the value lacking it."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Strict(jinja2.StrictUndefined):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Where templates of the team's are compiled; the built-in ones come from their own environment."""
+    """The environment compiling a team's templates; built-in ones come from their own environment."""
 
     def __init__(self, templates: Templates) -> None:
         super().__init__(
@@ -75,19 +75,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del self.filters[name]
 
     def join_path(self, template: str, parent: str) -> str:
-        """What a template means by a name: one of its own name is the next below it."""
+        """Resolve a name used in a template; its own name means the next template below it."""
         layer, _, own = parent.partition(":")
         below = int(layer) + 1 if template == own else 0
         return self.place(template, below)
 
     def place(self, name: str, start: int = 0) -> str:
-        """A name with the number of its layer, or the built-in one's."""
+        """Return a name with the number of its layer; the plain name for a built-in template."""
         found = self.templates.find(name, start)
         return name if found is None else f"{found}:{name}"
 
 
 class Layers(jinja2.BaseLoader):
-    """Finds templates by their layer's number and their name."""
+    """A loader of templates by layer number and name."""
 
     def __init__(self, templates: Templates) -> None:
         self.texts = {
@@ -99,7 +99,7 @@ class Layers(jinja2.BaseLoader):
     def load(
         self, environment: jinja2.Environment, name: str, globals: Any = None
     ) -> jinja2.Template:
-        """A template of a layer, in the sandbox; else a built-in one."""
+        """Return a template of a layer, in the sandbox; else a built-in one."""
         if name in self.texts:
             return super().load(environment, name, globals)
         return built_in_environment().get_template(name.removeprefix(BUILT_IN_NAME))
@@ -113,23 +113,23 @@ class Layers(jinja2.BaseLoader):
 
 @lru_cache(maxsize=4)
 def layered(templates: Templates) -> Sandbox:
-    """The environment of a team's templates."""
+    """Return the environment of a team's templates."""
     return Sandbox(templates)
 
 
-# --- What is wrong with a template of the team's: in which line, and in words.
+# --- Errors in a team's template: their line and their words.
 #
-# In: what Jinja or the template's code raised. Out: a `ScaffoldError` at the line of the template.
-# Invariant: whatever a template does, the user sees its place, never a traceback.
+# In: an exception raised by Jinja or by the template's code. Out: a `ScaffoldError` at the line of the template.
+# Invariant: whatever a template does, the user sees the place, never a traceback.
 
 
 NAMES = ("view", "range", "dict", "namespace", "joiner", "cycler", "loop", "super")
-SHOWN = 12  # fields that a hint lists
+SHOWN = 12  # fields listed in a hint
 
 
 @contextmanager
 def blamed(templates: Templates, name: str) -> Iterator[None]:
-    """Turn what a template raises into an error at its line; `name` is the template that is rendered."""
+    """Turn an exception of a template into an error at its line; `name` is the rendered template."""
     try:
         yield
     except ScaffoldError:
@@ -140,7 +140,7 @@ def blamed(templates: Templates, name: str) -> Iterator[None]:
 
 
 def _place(error: Exception, templates: Templates) -> Location | None:
-    """The innermost line of a template of the team's, else of any template."""
+    """Return the innermost line in a team's template, else in any template; None for neither."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return Location(_shown(error.filename or error.name or ""), error.lineno)
     known = {source.path for source in templates.sources}
@@ -150,7 +150,7 @@ def _place(error: Exception, templates: Templates) -> Location | None:
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[Location]:
-    """The lines of templates that a traceback passes through."""
+    """Yield the lines of templates in a traceback."""
     while traceback is not None:
         template = traceback.tb_frame.f_globals.get("__jinja_template__")
         if template is not None:
@@ -160,7 +160,7 @@ def _frames(traceback: TracebackType | None) -> Iterator[Location]:
 
 
 def _shown(path: str) -> str:
-    """The path of a template; a built-in one by the name that a template can extend."""
+    """Return the path of a template; for a built-in one, the name used to extend it."""
     built_in = {str(template_root() / name): BUILT_IN_NAME + name for name in WRITTEN}
     return built_in.get(path, path)
 
@@ -216,12 +216,12 @@ def _among(word: str, known: Iterable[str], what: str) -> str | None:
 
 
 def _fields(owner: Any) -> tuple[str, ...]:
-    """The fields of a view."""
+    """Return the field names of a view."""
     return tuple(getattr(type(owner), "_fields", ()))
 
 
 def _named(message: str, templates: Templates) -> str | None:
-    """The filter or test that may be meant by an unknown one."""
+    """Return a hint with the known filter or test closest to an unknown one, or None."""
 
     word = message.split("'")[1]
     environment = layered(templates)

@@ -1,11 +1,10 @@
-"""What `backward` does where its gradients are differentiated though they cannot be: it raises.
+"""The refusal of second derivatives: a once-differentiable `backward` raises if its gradients are differentiated.
 
-In: an `OpSpec`, its `Derivation` and the body of a backward that is once differentiable. Out: the body that refuses to be
-differentiated. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a
-second derivative of 0.
+In: an `OpSpec`, its `Derivation` and the body of a once-differentiable backward. Out: the body, refusing to be
+differentiated. Invariant: neither a gradient penalty nor `torch.func.grad` of itself gets a second derivative of 0.
 
-`torch.autograd.function.once_differentiable` raises only where an output gradient itself needs a gradient. Of the usual one, which
-is a tensor of ones, it returns a gradient that is a constant to autograd: what is differentiated again has no second derivative.
+`torch.autograd.function.once_differentiable` raises only if an output gradient itself requires a gradient. For the usual one,
+a tensor of ones, it returns a gradient constant to autograd: differentiated again, it silently has no second derivative.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ GUARD = "_OnceDifferentiable"
 
 
 def guards(derivation: Derivation) -> bool:
-    """Whether the gradients go through a Function that raises where they are differentiated."""
+    """Return whether the gradients pass through a Function raising if they are differentiated."""
     return (
         derivation.once_differentiable
         and derivation.style == "setup-context"
@@ -29,7 +28,7 @@ def guards(derivation: Derivation) -> bool:
 
 
 def leads_back(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether only the intermediates lead from a gradient back to every input: then they are differentiable outputs."""
+    """Return whether only intermediates connect a gradient to every input: they are then differentiable outputs."""
     if not guards(derivation):
         return False
     inputs = {item.origin for item in derivation.saved if item.source == "input"}
@@ -38,18 +37,21 @@ def leads_back(spec: OpSpec, derivation: Derivation) -> bool:
 
 
 def decorated(derivation: Derivation) -> bool:
-    """Whether PyTorch's decorator stands there: in combined style, and where it is enough, as a gradient that reads nothing of the forward is linear in the output's."""
+    """Return whether the backward has PyTorch's decorator: in combined style, and where it suffices.
+
+    It suffices if the gradient reads nothing of the forward, since it is then linear in the output's gradient.
+    """
     once = derivation.once_differentiable
     return once and derivation.style != "library" and not guards(derivation)
 
 
 def refusal(spec: OpSpec) -> str:
-    """The statement that raises."""
+    """Return the statement raising for a second derivative."""
     return f'raise RuntimeError("{spec.name} is differentiable once")'
 
 
 def second_order_note(derivation: Derivation) -> str:
-    """What becomes of a second derivative, for the docstring of the op."""
+    """Return a note on second derivatives for the op's docstring."""
     if decorated(derivation):
         return (
             "the gradient must not be part of a loss, since autograd may drop "
@@ -63,7 +65,7 @@ def second_order_note(derivation: Derivation) -> str:
 def once_only(
     spec: OpSpec, derivation: Derivation, body: Sequence[str], read: Sequence[str]
 ) -> list[str]:
-    """The computation of the gradients, which raises where they are differentiated; `read` are the tensors that it reads."""
+    """Return the computation of the gradients, raising if they are differentiated; `read` are the tensors it reads."""
     if not guards(derivation):
         return list(body)
     *before, last = body
@@ -74,7 +76,10 @@ def once_only(
 
 
 def refused_at_once(spec: OpSpec, derivation: Derivation) -> list[str]:
-    """What stands first in the backward of an op that is registered: it is not for `torch.func`, so where a graph of it is recorded, a second derivative is wanted."""
+    """Return lines refusing a second derivative, placed first in the backward of a registered op.
+
+    Such an op is not for `torch.func`, so a recorded graph of its backward means a wanted second derivative.
+    """
     if not derivation.once_differentiable or derivation.style != "library":
         return []
     return ["if torch.is_grad_enabled():", f"    {refusal(spec)}"]

@@ -1,7 +1,7 @@
-"""The checks of declared shapes, as lines at the top of forward, and inputs that they refuse.
+"""Checks of declared shapes, as lines at the top of forward, and inputs violating them.
 
-In: an `OpSpec` and its `Derivation`. Out: lines, and expressions for the test. Invariant: no name but those of the inputs is read;
-a message is an f-string, in parts where one would be longer than a line.
+In: an `OpSpec` and its `Derivation`. Out: lines, and expressions for the test. Invariant: only the names of inputs are read;
+a message is an f-string, in parts if it would be longer than a line.
 """
 
 import re
@@ -16,13 +16,13 @@ from scaffold.render.testsizes import choose_sizes, fixed_sizes, satisfied
 from scaffold.spec import OpSpec
 
 INDENT = "    "
-INDENTED = 16  # columns before what stands below `raise ValueError(` in a method
-# A word: what is in braces is an expression, and stays whole.
+INDENTED = 16  # columns of indentation below `raise ValueError(`
+# A word; an expression in braces stays whole.
 WORD = re.compile(r"(?:\{.*?\}|\S)+ ?")
 
 
 def check_lines(derivation: Derivation, line_length: int) -> list[str]:
-    """The statements that refuse shapes that the backward is not for."""
+    """Return statements raising ValueError for shapes the backward does not support."""
     room = line_length - INDENTED
     return [line for check in derivation.checks for line in _statement(check, room)]
 
@@ -49,7 +49,7 @@ def _lines(check: ShapeCheck, room: int) -> list[str]:
 
 
 def rows(text: str, room: int) -> Iterator[str]:
-    """The text in pieces that fit, each as long as it may be; a space stays with the word before it."""
+    """Yield the text in pieces as long as fit; a space stays with the word before it."""
     row = ""
     for word in WORD.findall(text):
         if row and len(string(row + word)) > room:
@@ -64,7 +64,7 @@ def string(text: str) -> str:
 
 
 class Refused(NamedTuple):
-    """An input that forward refuses, how its shape is changed, and whether the message names it."""
+    """An input refused by forward: the change of its shape, and whether the message names it."""
 
     name: str
     value: str  # an expression of the name
@@ -72,13 +72,16 @@ class Refused(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """As the tests list it."""
+        """Return the item of the tests' list."""
         message = "" if self.named else ', ".*"'
         return f'("{self.name}", lambda {self.name}: {self.value}{message})'
 
 
 def refused(spec: OpSpec, derivation: Derivation) -> tuple[Refused, ...]:
-    """For each check an input of twice the size, of one index or dim more, or of too few dims; what may be absent from samples has none."""
+    """Return for each check an input violating it: twice the size, one index or dim more, or too few dims.
+
+    Inputs possibly absent from samples are left out.
+    """
     free = (item for item in spec.tensors if item.optional or item.variadic)
     sampled = {item.name for item in free if spec.samples}
     checks = derivation.checks
@@ -94,7 +97,7 @@ def _refused(
     spec: OpSpec, check: ShapeCheck, before: Sequence[ShapeCheck]
 ) -> Refused | None:
     name = check.name
-    # A check of an optional input that comes before may read the shape of this one, and refuse first.
+    # An earlier check, of an optional input, may read the shape of this one, and refuse first.
     read = any(f"{name}.shape" in test for one in before for test in one.tests)
     if check.condition:
         broken = _breaking(spec, check.condition, check.read)
@@ -109,7 +112,7 @@ def _refused(
 def _breaking(
     spec: OpSpec, condition: Formula, read: Sequence[tuple[str, str, int]]
 ) -> Refused | None:
-    """An input with one index more of a dim, or twice as many, with which the condition does not hold, whatever sizes the tests have.
+    """Find an input violating the condition with any sizes of the tests: one index of a dim more, or twice as many; or None.
 
     `H % 2 == 0` holds for twice the size too, `D == E // 2` for one index more, and `E == 2 * D and P > D` however large P is.
     """
@@ -124,7 +127,7 @@ def _breaking(
 
 
 def _sizes(spec: OpSpec) -> list[dict[str, int]]:
-    """What the sizes may be in the tests; nothing where samples have larger ones than are tried."""
+    """Return the choices of sizes in the tests; none if only larger sizes than those tried would do, as in samples."""
     fixed = fixed_sizes(spec)
     with suppress(ScaffoldError):
         return [fixed | choose_sizes(spec, first) for first in range(2, 6)]

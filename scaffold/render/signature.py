@@ -12,25 +12,25 @@ ANNOTATIONS = {"object": "Any", "dtype": "torch.dtype", "device": "torch.device 
 
 
 def annotation(item: Input) -> str:
-    """The type of a parameter."""
+    """Return the type of a parameter."""
     if isinstance(item, Attribute):
         return ANNOTATIONS.get(item.annotation, item.annotation)
     return "Tensor | None" if item.optional else "Tensor"
 
 
 def parameter(item: Input) -> str:
-    """`bias: Tensor | None`, without its default."""
+    """Return a parameter without its default: `bias: Tensor | None`."""
     star = "*" if is_variadic(item) else ""
     return f"{star}{item.name}: {annotation(item)}"
 
 
 def parameters(items: Iterable[Input]) -> str:
-    """A parameter list in call order, without defaults."""
+    """Return a parameter list in call order, without defaults."""
     return ", ".join(parameter(item) for item in items)
 
 
 def registered_parameters(items: Iterable[Input]) -> str:
-    """The same of an op that is registered, whose schema has a list for any number of tensors."""
+    """Return the parameter list of a registered op; its schema has a list for a variadic input."""
     return ", ".join(f"{item.name}: {_registered(item)}" for item in items)
 
 
@@ -41,14 +41,14 @@ def _registered(item: Input) -> str:
 
 
 def registered_arguments(items: Iterable[Input]) -> str:
-    """The names in call order, as such an op takes them."""
+    """Return the arguments in call order, as a registered op takes them."""
     return ", ".join(
         f"list({item.name})" if is_variadic(item) else item.name for item in items
     )
 
 
 def parameters_with_defaults(items: Iterable[Input]) -> str:
-    """The parameter list of the wrapper: in call order, then those that go by keyword."""
+    """Return the parameter list of the wrapper: in call order, then the keyword-only ones."""
     items = tuple(items)
     listed = _positional([item for item in items if not item.keyword_only])
     keywords = [item for item in items if item.keyword_only]
@@ -61,7 +61,7 @@ def parameters_with_defaults(items: Iterable[Input]) -> str:
 
 
 def _positional(items: list[Input]) -> list[str]:
-    """In call order; an optional has a default where everything after it has one."""
+    """Return parameters in call order; one has its default only if all after it have one."""
     listed: list[str] = []
     open_end = True
     for item in reversed(items):
@@ -83,12 +83,12 @@ def _default(item: Input) -> str | None:
 
 
 def arguments(items: Iterable[Input]) -> str:
-    """The names in call order, a variadic one unpacked."""
+    """Return the arguments in call order, a variadic one unpacked."""
     return ", ".join(starred(item) for item in items)
 
 
 def call_arguments(values: Iterable[tuple[Input, str]]) -> str:
-    """The values of a call of the wrapper, each with the input that it is for."""
+    """Return the arguments of a call of the wrapper, from pairs of an input and its value."""
     positional, keywords = [], []
     for item, value in values:
         if item.keyword_only:
@@ -99,19 +99,19 @@ def call_arguments(values: Iterable[tuple[Input, str]]) -> str:
 
 
 def starred(item: Input) -> str:
-    """The name of an input, with a star if it is variadic."""
+    """Return the name of an input, with a star if it is variadic."""
     return f"*{item.name}" if is_variadic(item) else item.name
 
 
 def result_type(count: int, variadic: bool) -> str:
-    """What a function returns that returns `count` tensors."""
+    """Return the return type of a function with `count` tensors as its result."""
     if variadic:
         return "tuple[Tensor, ...]"
     return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
 
 
 def wrapper_type(spec: OpSpec) -> str:
-    """What the functional wrapper returns."""
+    """Return the return type of the functional wrapper."""
     return result_type(
         len(spec.outputs), any(output.variadic for output in spec.outputs)
     )

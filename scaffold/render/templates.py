@@ -1,8 +1,8 @@
-"""The templates that apply: those of the team, layer by layer, over the built-in ones.
+"""Templates: those of the team, layer by layer, over the built-in ones.
 
 In: directories. Out: a `Templates`, their texts as data, and its digest.
-Invariant: every text is read once, here; what renders has no way to another file. The built-in ones are the same files,
-whether installed, installed as editable, or run from a clone.
+Invariant: every text is read once, here; rendering reads no other file. The built-in ones are the same files, whether
+installed, installed as editable, or run from a clone.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import jinja2
 
 OP, TESTS, OP_TESTING = "op.py.jinja", "test.py.jinja", "op_testing.py.jinja"
-WRITTEN = (OP, TESTS, OP_TESTING)  # what they render is written
-BUILT_IN_NAME = "builtin/"  # what a template extends to mean the one of ours
+WRITTEN = (OP, TESTS, OP_TESTING)  # rendered into files
+BUILT_IN_NAME = "builtin/"  # the prefix for extending one of ours
 SUFFIX = ".jinja"
 
 
@@ -34,26 +34,26 @@ class Source(NamedTuple):
 
 
 class Templates(NamedTuple):
-    """The templates of a team by directory, the first one on top; below them are the built-in ones."""
+    """A team's templates by directory, the first one on top; below them are the built-in ones."""
 
     layers: tuple[tuple[Source, ...], ...] = ()
 
     def find(self, name: str, start: int = 0) -> int | None:
-        """The first layer from `start` on that has a template of this name."""
+        """Return the first layer from `start` on with a template of this name, or None."""
         for position in range(start, len(self.layers)):
             if any(source.name == name for source in self.layers[position]):
                 return position
         return None
 
     def source(self, name: str) -> Source:
-        """The template that is rendered under this name."""
+        """Return the template rendered under this name."""
         position = self.find(name)
         if position is None:
             return built_in(name)
         return next(item for item in self.layers[position] if item.name == name)
 
     def layer_of(self, source: Source) -> int:
-        """The layer of a template; what is below all of them for a built-in one."""
+        """Return the layer of a template; for a built-in one, the number below all layers."""
         places = (
             position for position, layer in enumerate(self.layers) if source in layer
         )
@@ -61,7 +61,7 @@ class Templates(NamedTuple):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """All templates of the team."""
+        """Return all templates of the team."""
         return tuple(source for layer in self.layers for source in layer)
 
 
@@ -69,20 +69,20 @@ BUILT_IN = Templates()
 
 
 def template_root() -> Path:
-    """The directory of the built-in templates: a wheel holds it, a checkout has it beside the package."""
+    """Return the directory of the built-in templates: in the package of a wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     shipped = package / "templates"
     return shipped if shipped.is_dir() else package.parent / "templates"
 
 
 def built_in(name: str) -> Source:
-    """A built-in template; its path is the name that a team's template extends."""
+    """Return a built-in template; its path is the name used to extend it."""
     text = (template_root() / name).read_text(encoding="utf-8")
     return Source(name, BUILT_IN_NAME + name, text)
 
 
 def read_templates(directories: Iterable[tuple[Path, Location]]) -> Templates:
-    """The templates of directories, each given with the place that names it."""
+    """Read the templates of directories, each given with the place naming it; raise ScaffoldError for unreadable ones."""
     layers: list[tuple[Source, ...]] = []
     problems: list[ScaffoldError] = []
     for directory, place in directories:
@@ -116,7 +116,7 @@ def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
 
 
 def digest(templates: Templates) -> str:
-    """What tells whether a template moved: a hash of every text that may show in a written file."""
+    """Return a hash of every text with a possible effect on a written file, to detect changes of templates."""
     total = hashlib.sha256()
     sources = [built_in(name) for name in WRITTEN]
     for position, layer in enumerate((*templates.layers, tuple(sources))):
@@ -127,7 +127,7 @@ def digest(templates: Templates) -> str:
 
 
 class Options(TypedDict):
-    """What our templates and those of a team have in common."""
+    """The options common to our templates and a team's."""
 
     trim_blocks: bool
     lstrip_blocks: bool
@@ -142,8 +142,8 @@ OPTIONS = Options(
 
 @cache
 def built_in_environment() -> "jinja2.Environment":
-    """The environment of our own templates."""
-    import jinja2  # what renders nothing does without
+    """Return the environment of our own templates."""
+    import jinja2  # imported only if something is rendered
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_root()),

@@ -1,4 +1,4 @@
-"""How the generated test makes its inputs, and with which sizes.
+"""The inputs of the generated test: how `make` makes them, and their sizes.
 
 In: an `OpSpec`. Out: `Making`, the parameters and the body of `make` and the arguments of its cases.
 Invariant: the defaults of `make` satisfy `require`, and so does every case.
@@ -36,8 +36,8 @@ from scaffold.spec.op_spec import SHARDING
 
 # --- Names in the generated test file.
 #
-# In: an `OpSpec`. Out: the names under which the file knows the op, and those that are taken.
-# Invariant: nothing of the user's hides a name that the file itself needs.
+# In: an `OpSpec`. Out: the names of the op in the file, and the names in use.
+# Invariant: no name of the user's hides a name the file itself needs.
 
 
 LIBRARY = (
@@ -56,7 +56,7 @@ LIBRARY = (
     Import("torch.testing", "assert_close"),
 )
 MAKERS = ("distinct", "in_double", "mask", "nonzero", "spd")
-# What a test imports from `op_testing`, or holds itself.
+# Imported by a test from `op_testing`, or held by the test itself.
 SHARED = ("Case", "Cases", "ModuleTests", "OpTests", "Options", *MAKERS)
 HELPERS = frozenset(
     {"CONDITIONS", "Inputs", "Questions", "Test", "WARNINGS", "as_tuple", "asked_if"}
@@ -70,7 +70,7 @@ HELPERS = frozenset(
         "unwritten",
         *SHARED,
     }
-    # Those of a proof, which has the same class.
+    # Names in a proof, as it has the same class.
     | {"backpropagating", "call_recorder", "make", "making", "needs_of", "on_copy"}
     | {"prepared", "recording", "true_forward"}
     | {item.binding for item in LIBRARY}
@@ -78,7 +78,7 @@ HELPERS = frozenset(
 
 
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
-    """The Function, the functional form, the rule for sharding and the module, each under a name that is free."""
+    """Return the imports of the Function, the wrapper, the sharding rule and the module, each under a free name."""
     names = [spec.function_name, spec.name, *([SHARDING] if spec.sharding else [])]
     names += [spec.module_name] if spec.module is not None else []
     imports = [Import(module, name, _alias(name)) for name in names]
@@ -88,7 +88,7 @@ def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
 
 
 def samples_name(spec: OpSpec) -> str:
-    """The user's function of samples, renamed where it would hide a helper."""
+    """Return the name for the user's function of samples, changed if it would hide a helper."""
     name = spec.samples.function if spec.samples is not None else ""
     return "sample_inputs" if name in HELPERS or name == spec.name else name
 
@@ -99,14 +99,14 @@ def _alias(name: str) -> str | None:
     return f"{name}Op" if name[:1].isupper() else f"{name}_op"
 
 
-# --- How the generated test makes its inputs, and with which sizes.
+# --- The inputs of the generated test, and their sizes.
 
 
 VARIADIC = 3  # tensors of a variadic input
 BATCH = 2  # the leading dim
-SHAPE = "(2, 3)"  # where no dims are declared, if any dims are not
+SHAPE = "(2, 3)"  # of inputs without declared dims, by default
 CROSSED = 3  # optionals up to which every combination is a case
-RESERVED = frozenset(  # names that `make`, or what calls it, has a use for
+RESERVED = frozenset(  # names used by `make` or its callers
     {"F", "absent", "batch", "closed", "count", "device", "dtype", "index", "inputs"}
     | {"layout"}
     | {"mask", "name", "needs", "sample", "seed", "self", "shape", "single", "value"}
@@ -114,20 +114,20 @@ RESERVED = frozenset(  # names that `make`, or what calls it, has a use for
 
 
 class Making(NamedTuple):
-    """The pieces of `make`, and of the cases that call it."""
+    """The pieces of `make`, and of the cases calling it."""
 
     parameters: tuple[str, ...]  # sizes and choices, with defaults
     items: tuple[str, ...]  # of the dict of inputs: `"input": torch.randn(...)`
     names: tuple[str, ...]  # of the tensors with a gradient, as the dict has them
     cases: tuple[str, ...]  # items of the dict of cases
     empty: tuple[str, ...]  # those with a size of 0
-    broadcast: tuple[str, ...]  # those in which one input broadcasts
+    broadcast: tuple[str, ...]  # those with one input broadcasting
     sizes: dict[str, str]  # of the named dims
-    shapes: dict[str, str]  # of the tensors, for a module that is told a whole one
+    shapes: dict[str, str]  # of the tensors, for a module taking a whole shape
 
 
 def plan_making(spec: OpSpec) -> Making:
-    """Everything that depends on shapes, dtypes and domains."""
+    """Plan everything depending on shapes, dtypes and domains."""
     if spec.samples is not None:
         return _sampled(spec)
     first = 3 if leading_names(spec) else 2
@@ -160,19 +160,19 @@ def plan_making(spec: OpSpec) -> Making:
 
 
 def _batch(spec: OpSpec, sizes: dict[str, int]) -> tuple[int, int]:
-    """Two leading dims, as a product has them of what no dims are declared of."""
+    """Return two leading dims for a case; they are equal if some input declares no dims."""
     other = next(size for size in range(3, 99) if size not in sizes.values())
     return (BATCH, BATCH if _shared_shape(spec) else other)
 
 
 def _shape(spec: OpSpec) -> str:
-    """The shape of what has none: beside tensors that have dims it is a number, which goes with all of them."""
+    """Return the shape of inputs without declared dims: a scalar's if others have dims, as it broadcasts with all."""
     several = (input_dims(spec, item.name) for item in spec.tensors)
     return "()" if any(not all(map(is_leading, dims)) for dims in several) else SHAPE
 
 
 def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
-    """The shape that `make` gives an input where it is told nothing."""
+    """Return the default shape of an input in `make`."""
     dims = spec.tested_dims(item.name)
     if dims is None:
         return _shape(spec)
@@ -181,7 +181,7 @@ def _made(spec: OpSpec, item: TensorInput, sizes: dict[str, int]) -> str:
 
 
 def _sampled(spec: OpSpec) -> Making:
-    """Where the user gives the inputs, a case is the number of one of them."""
+    """Plan a test with the user's own inputs: a case is the number of a sample."""
     every = f"range(len(list({samples_name(spec)}())))"
     return Making(
         parameters=("sample: int = 0",),
@@ -198,7 +198,7 @@ def _sampled(spec: OpSpec) -> Making:
 
 
 def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
-    """The named dims as the sizes of a tensor that has them."""
+    """Return the named dims as expressions: each as a size of the first tensor having it."""
     sizes: dict[str, str] = {}
     for item in spec.tensors:
         dims = spec.tested_dims(item.name) or ()
@@ -212,31 +212,31 @@ def _sampled_sizes(spec: OpSpec) -> dict[str, str]:
 
 
 def differentiable_names(spec: OpSpec) -> tuple[str, ...]:
-    """The names under which the tests know the tensors with a gradient."""
+    """Return the names in the tests of the tensors with a gradient."""
     listed = spec.differentiable or tuple(t for t in spec.tensors if t.differentiable)
     count = element_count(spec)
     return tuple(name for item in listed for name in element_names(item, count))
 
 
 def element_count(spec: OpSpec) -> int:
-    """How many tensors of a variadic input the tests count on."""
+    """Return the number of tensors the tests assume for a variadic input."""
     return VARIADIC if spec.samples is None else 1
 
 
 def element_names(item: TensorInput, count: int) -> tuple[str, ...]:
-    """`tensors[0]`, `tensors[1]`, ... for a variadic input."""
+    """Return the names of an input's tensors: `tensors[0]`, `tensors[1]`, ... for a variadic one."""
     if not item.variadic:
         return (item.name,)
     return tuple(f"{item.name}[{position}]" for position in range(count))
 
 
 def size_name(name: str) -> str:
-    """The parameter of `make` for a dim or a choice."""
+    """Return the parameter of `make` for a dim or a choice."""
     return f"{name}_size" if name in RESERVED else name
 
 
 def leading_names(spec: OpSpec) -> dict[str, str]:
-    """The parameter of `make` for each of the leading dims: `batch` for those without a name."""
+    """Return the parameter of `make` for each of the leading dims: `batch` for those without a name."""
     dims = [dim for item in spec.tensors for dim in spec.tested_dims(item.name) or ()]
     return {str(dim): _leading_name(str(dim), dims) for dim in filter(is_leading, dims)}
 
@@ -249,7 +249,7 @@ def _leading_name(dim: str, dims: Sequence[Dim]) -> str:
 
 
 def leading_arguments(spec: OpSpec, sizes: tuple[int, ...]) -> str:
-    """The arguments of `make` for so many leading dims, the same ones for every name."""
+    """Return the arguments of `make` for these leading dims, the same ones for every name."""
     return ", ".join(f'"{name}": {sizes}' for name in leading_names(spec).values())
 
 
@@ -267,7 +267,7 @@ def _parameters(spec: OpSpec, sizes: dict[str, int]) -> list[tuple[str, str, str
 
 
 def _kind(literal: str) -> str:
-    """The type of one value of a `Literal[...]`."""
+    """Return the type of one value of a `Literal[...]`."""
     match ast.parse(literal, mode="eval").body:
         case ast.Constant(value=bool() | int() | str() as value):
             return type(value).__name__
@@ -279,7 +279,7 @@ def _shared_shape(spec: OpSpec) -> bool:
 
 
 def takes_shape(spec: OpSpec) -> bool:
-    """Whether `make` can be told the shape of what declares none."""
+    """Return whether `make` takes the shape of inputs without declared dims."""
     return _shared_shape(spec) and _shape(spec) == SHAPE
 
 
@@ -295,7 +295,7 @@ def _items(spec: OpSpec) -> Iterator[str]:
 
 
 def masks(spec: OpSpec) -> tuple[TensorInput, ...]:
-    """The masks that a case has False all over."""
+    """Return the masks to be False everywhere in some case."""
     if spec.samples is not None:
         return ()
     return tuple(
@@ -304,7 +304,7 @@ def masks(spec: OpSpec) -> tuple[TensorInput, ...]:
 
 
 def _attribute(spec: OpSpec, item: Attribute) -> str:
-    """A value; a choice and a size that dims name are parameters of `make`."""
+    """Return the value of an attribute; a choice, or a size named in dims, is a parameter of `make`."""
     named = any(item.name in input_dims(spec, tensor.name) for tensor in spec.tensors)
     return (
         size_name(item.name) if named or choices(item) else attribute_value(spec, item)
@@ -344,19 +344,25 @@ def _cases(spec: OpSpec, batch: tuple[int, int]) -> Iterator[tuple[str, str]]:
 def _other_sizes(
     usual: dict[str, int], others: dict[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """Every named dim with a second size: where one is 2, a factor 2 may stand for it, or for its square."""
+    """Yield a case with a second size for every named dim.
+
+    With a size of 2 alone, a constant 2 could stand for the size or, as a factor, for its square.
+    """
     changed = {name: size for name, size in others.items() if size != usual[name]}
     if changed:
         yield "other-sizes", size_arguments(changed)
 
 
 def size_arguments(sizes: Mapping[str, int]) -> str:
-    """The arguments of `make` for these sizes."""
+    """Return the arguments of `make` for these sizes."""
     return ", ".join(f'"{size_name(name)}": {size}' for name, size in sizes.items())
 
 
 def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
-    """Optionals to leave out together: all combinations of a few, each and all of many; one that comes with another, with that."""
+    """Return groups of optionals to leave out together: all combinations of a few; of many, each alone and all.
+
+    An input accepted only together with another is left out with it.
+    """
     names = [item.name for item in spec.tensors if item.optional]
     few = len(names) <= CROSSED
     counts = range(1, len(names) + 1) if few else (1, len(names))
@@ -369,14 +375,14 @@ def absences(spec: OpSpec) -> tuple[tuple[str, ...], ...]:
 def _with(
     group: tuple[str, ...], pairs: tuple[tuple[str, ...], ...]
 ) -> tuple[tuple[str, ...], ...]:
-    """The pairs that one input is in."""
+    """Return the pairs of inputs containing a group of one."""
     return tuple(pair for pair in pairs if {*group} < {*pair})
 
 
 def _taken(
     spec: OpSpec, groups: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[str, ...]]:
-    """The groups without which the forward does not surely raise: `assert (q is None) == (k is None)`."""
+    """Yield groups the forward may accept as absent; it surely raises for others: `assert (q is None) == (k is None)`."""
     names = [item.name for item in spec.tensors if item.optional]
     for group in groups:
         given = {name: name not in group for name in names}
@@ -385,7 +391,7 @@ def _taken(
 
 
 def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str]]:
-    """Tensors without elements, and masks without a True."""
+    """Yield cases of tensors without elements, and of masks without a True."""
     for item in masks(spec):
         yield f"closed-{item.name}", f'"closed": ["{item.name}"]'
     if leading_names(spec):
@@ -403,7 +409,7 @@ def _empty_cases(spec: OpSpec, sizes: dict[str, int]) -> Iterator[tuple[str, str
 
 
 def _broadcast_cases(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """For each input with a gradient that may broadcast with another, undeclared or by its `...`, a first dim of 1."""
+    """Yield a case with a first dim of 1 for each differentiable input able to broadcast, undeclared or by its `...`."""
     free = [item for item in spec.tensors if _may_broadcast(spec, item)]
     if len(free) + any(item.variadic for item in free) < 2:
         return

@@ -1,7 +1,7 @@
-"""What the test of an op says of it, as attributes of its class: which function it is, and what differs from the defaults.
+"""Claims: attributes of the test's class, naming the op's function and its differences from the defaults.
 
-In: an `OpSpec`, its `Derivation`, how the test makes its inputs. Out: assignments, in the order in which they stand.
-Invariant: nothing is said that is so by default; the defaults are those of `OpTests` in the template of `op_testing.py`.
+In: an `OpSpec`, its `Derivation`, the way the test makes its inputs. Out: assignments, in their order in the file.
+Invariant: no claim repeats a default; the defaults are those of `OpTests` in the template of `op_testing.py`.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ TOLERANCES = {"single": "1e-4, 1e-5", "half": "2e-2, 1e-2"}
 
 
 class Claim(NamedTuple):
-    """An attribute of the class of tests: its name, its value as it stands, and its type where that must be said."""
+    """An attribute of the test's class: its name, its value as source, and its type if it must be declared."""
 
     name: str
     value: str
@@ -43,7 +43,7 @@ class Claim(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The assignment."""
+        """Return the assignment."""
         annotation = f": ClassVar[{self.type}]" if self.type else ""
         return f"{self.name}{annotation} = {self.value}"
 
@@ -51,7 +51,7 @@ class Claim(NamedTuple):
 def claims(
     spec: OpSpec, derivation: Derivation, making: Making, compared: bool
 ) -> tuple[Claim, ...]:
-    """All of them, but for the op itself, the cases and the functions; `compared` says whether there is a reference."""
+    """Return all claims but the op itself, the cases and the functions; `compared` is true if there is a reference."""
     found = [*_inputs(spec, making)]
     forward = live_forward(spec, spec.forward) if compared and spec.forward else None
     if forward and any(_averages(node) for node in forward.expressions()):
@@ -64,13 +64,13 @@ def claims(
 
 
 def tupled(names: tuple[str, ...]) -> str:
-    """Names as a tuple."""
+    """Return names as the source of a tuple."""
     listed = ", ".join(f'"{name}"' for name in names)
     return f"({listed},)" if len(names) == 1 else f"({listed})"
 
 
 def tupled_numbers(numbers: tuple[float, ...]) -> str:
-    """Numbers as a tuple."""
+    """Return numbers as the source of a tuple."""
     return f"({', '.join(map(repr, numbers))}{',' * (len(numbers) == 1)})"
 
 
@@ -79,12 +79,12 @@ def _averages(node: Node) -> bool:
 
 
 def _hides_reads(spec: OpSpec, node: Node) -> bool:
-    """Whether Python does not see what of a tensor is read: a kernel does it, or a transform."""
+    """Return whether reads of a tensor are invisible to Python, as in a kernel or a transform."""
     return leaves_torch(node, spec.foreign) or "vjp" in calls(node)
 
 
 def ends_of(spec: OpSpec) -> tuple[int, ...]:
-    """The positions of the outputs that have a gradient."""
+    """Return the positions of the outputs with a gradient."""
     listed = enumerate(spec.outputs)
     return tuple(index for index, output in listed if output.differentiable)
 
@@ -99,7 +99,7 @@ def _inputs(spec: OpSpec, making: Making) -> Iterator[Claim]:
 
 
 def _registered(spec: OpSpec) -> Iterator[Claim]:
-    """How PyTorch knows the op."""
+    """Yield the claims on the op's registration with PyTorch."""
     yield Claim("registered", spec.function_name)
     if spec.sharding:
         yield Claim("sharding", f"staticmethod({SHARDING})")
@@ -110,7 +110,7 @@ def _registered(spec: OpSpec) -> Iterator[Claim]:
 def _gradient(
     spec: OpSpec, derivation: Derivation, making: Making, compared: bool
 ) -> Iterator[Claim]:
-    """What PyTorch can do with the gradient."""
+    """Yield the claims on PyTorch's features supported by the gradient."""
     ends = ends_of(spec)
     if len(ends) < len(spec.outputs):
         yield Claim("ends", str(ends))
@@ -151,7 +151,7 @@ def _gradient(
 
 
 def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator[Claim]:
-    """What gradcheck is told, and what it cannot ask."""
+    """Yield the claims on gradcheck: its options, and the checks it does not support."""
     batched = is_batched(spec, derivation)
     if not batched:
         yield Claim("supports_batched_gradcheck", "False")
@@ -185,22 +185,22 @@ def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Cla
 
 
 def _is_complex(spec: OpSpec) -> bool:
-    """Whether a tensor of the op is complex."""
+    """Return whether a tensor of the op is complex."""
     inputs = {item.dtype for item in spec.tensors}
     return "complex" in inputs | {item.dtype for item in spec.outputs}
 
 
-# --- What the generated test asks of gradcheck and of gradgradcheck.
+# --- The options and limits of gradcheck and gradgradcheck in the generated test.
 #
-# In: an `OpSpec`, its `Derivation`, and how the test makes its inputs. Out: yes or no; keyword arguments of the two.
-# Invariant: what the user states of the tolerance goes before what follows from the op.
+# In: an `OpSpec`, its `Derivation`, and the way the test makes its inputs. Out: yes or no; keyword arguments of the two.
+# Invariant: a tolerance stated by the user takes precedence over one derived from the op.
 
 
-MANY = 250  # elements, beyond which the derivative of each by each takes minutes
+MANY = 250  # elements; for more, the derivative of each by each takes minutes
 
 
 def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
-    """Return the numbers that the backward compares values with, these negated, and 0; none where it compares nothing."""
+    """Return the numbers the backward compares values with, their negatives, and 0; () if it compares nothing."""
     nodes = [*_nodes(derivation), *derivation.results]
     compared = {
         x
@@ -221,24 +221,24 @@ def kinks(spec: OpSpec, derivation: Derivation) -> tuple[float, ...]:
 
 
 def is_batched(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether gradcheck can take the backward of a batch, which is not known before it is written."""
+    """Return whether gradcheck can batch the backward; False if a gradient is unwritten or a kept forward writes in place."""
     written = spec.kept is not None and writes_in_place(spec.kept)
     return _is_batchable(derivation) and not written
 
 
 def first_of_empty(derivation: Derivation) -> bool:
-    """Whether it can do so of empty tensors too."""
+    """Return whether gradcheck can batch the backward for empty tensors too."""
     return not any(map(_takes_the_first, _nodes(derivation)))
 
 
 def options(spec: OpSpec, making: Making) -> dict[str, str]:
-    """What gradcheck and gradgradcheck are told: many elements are projected on one."""
+    """Return the options of gradcheck and gradgradcheck; many elements are projected on one (`fast_mode`)."""
     fast = {"fast_mode": "True"} if _elements(spec, making) > MANY else {}
     return fast | dict(spec.tolerance)
 
 
 def _elements(spec: OpSpec, making: Making) -> int:
-    """How many elements the inputs with a gradient have."""
+    """Return the number of elements in the inputs with a gradient."""
     count = 0
     for item in spec.differentiable:
         sizes = (
@@ -251,7 +251,7 @@ def _elements(spec: OpSpec, making: Making) -> int:
 
 
 def _is_batchable(derivation: Derivation) -> bool:
-    """Whether gradcheck can batch the backward, which is not known before it is written."""
+    """Return whether gradcheck can batch the backward; False for an unwritten one."""
     nodes = _nodes(derivation)
     called = {name for node in nodes for name in calls(node)}
     unbatched = "item" in called or any(map(is_unbatched, called))
@@ -260,7 +260,7 @@ def _is_batchable(derivation: Derivation) -> bool:
 
 
 def _nodes(derivation: Derivation) -> list[Node]:
-    """The expressions of the backward, and of a forward that it runs as a whole."""
+    """Return the expressions of the backward, and of a forward it runs as a whole."""
     blocks = (item for block in derivation.blocks for item in block.statements)
     several = (item for element in derivation.elements for item in element.statements)
     nodes = [node for item in (*blocks, *several) for node in expressions(item)]
@@ -269,7 +269,7 @@ def _nodes(derivation: Derivation) -> list[Node]:
 
 
 def _takes_the_first(node: Node) -> bool:
-    """Whether a slice begins at 0 and ends early, `x[:, :1]`: of a dim that is otherwise empty it takes all."""
+    """Return whether a slice begins at 0 and ends early, like `x[:, :1]`: of an otherwise empty dim it takes everything."""
     return any(
         item.args[0].label in ("", "0") and item.args[1].kind == "constant"
         for item in node.walk()
@@ -278,6 +278,6 @@ def _takes_the_first(node: Node) -> bool:
 
 
 def _slices_all(node: Node) -> bool:
-    """Whether a slice may take all there is: then it is an alias, for which that vmap has no rule either."""
+    """Return whether a slice may take a whole dim: it is then an alias, and gradcheck's vmap has no rule for one."""
     bounds = (arg for item in node.walk() if item.kind == "slice" for arg in item.args)
     return any(bound.kind not in ("absent", "constant", "unary") for bound in bounds)

@@ -1,7 +1,7 @@
-"""What the tests take for granted of inputs where the signature leaves it open: values where the forward is smooth, shapes that broadcast.
+"""Domains and shapes assumed in tests if the signature leaves them open: smooth values, broadcasting shapes.
 
-In: an `OpSpec` and its `Derivation`. Out: the spec with the domains that derivation found, and without dims where all inputs have the one
-shape of what is not declared, which `testcases` knows. Invariant: what the user states stands.
+In: an `OpSpec` and its `Derivation`. Out: the spec with the domains found by derivation, and without dims if all inputs share
+the one default shape of `testcases`. Invariant: everything stated by the user is kept.
 """
 
 from dataclasses import replace
@@ -15,10 +15,10 @@ SQUARE: tuple[Dim, ...] = (3, 3)
 
 
 def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
-    """The op as its tests see it.
+    """Return the op as its tests see it.
 
-    `x, weight[...; const]`: both have the one shape of what is not declared; indices and masks may be of another. A matrix
-    that is inverted is square.
+    For `x, weight[...; const]`, both get the one default shape of undeclared inputs; indices and masks may have another.
+    An inverted matrix is square.
     """
     spec = without_gradient(spec, derivation.detached)
     found = dict(derivation.domains)
@@ -43,7 +43,7 @@ def with_domains(spec: OpSpec, derivation: Derivation) -> OpSpec:
 
 
 def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
-    """Whether the forward calls what wants an index with the dims of the tensor."""
+    """Return whether the forward calls a function requiring an index with the dims of the tensor."""
     if spec.forward is None:
         return False
     read = spec.forward.expressions()
@@ -53,7 +53,7 @@ def _takes_indices_of_its_rank(spec: OpSpec) -> bool:
 def _domain(
     item: TensorInput, dims: tuple[Dim, ...] | None, found: dict[str, Domain]
 ) -> Domain:
-    """The domain of an input: its own, or what the forward asks for where its shape allows it."""
+    """Return the domain of an input: its own, or the one the forward needs if the input's shape allows it."""
     word = found.get(item.name, "normal")
     if item.domain != "normal" or item.dtype != "float":
         return item.domain

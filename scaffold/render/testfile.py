@@ -1,9 +1,9 @@
-"""The test file of an op, and what it says of the module around the op.
+"""The test file of an op, and the claims on the module around the op.
 
-In: an `OpSpec`, its `Derivation`, where the files go, and the op in plain PyTorch where that is known.
-Out: the text of `test_NAME.py`, formatted.
-Invariant: it imports what it uses, and says nothing that is so of every op; the arguments of the module's constructor are those that
-the module's own template declares, by keyword.
+In: an `OpSpec`, its `Derivation`, the paths of the files, and the op in plain PyTorch if known.
+Out: the text of `test_NAME.py`, not formatted yet.
+Invariant: it imports only names it uses, and states nothing true of every op; the module's constructor gets the arguments
+declared by the module's own template, by keyword.
 """
 
 from collections.abc import Iterator
@@ -42,11 +42,11 @@ from scaffold.spec import (
 )
 from scaffold.spec.other_tools import LINE_LENGTH
 
-OPAQUE = ("object()", "torch.tanh")  # values of which a copy need not be equal
+OPAQUE = ("object()", "torch.tanh")  # values a copy need not equal
 
 
 class ModuleTestsView(NamedTuple):
-    """The class of the module's tests, as the template shows it."""
+    """The template's data for the class of the module's tests."""
 
     name: str  # of the module
     claims: tuple[Claim, ...]
@@ -57,7 +57,7 @@ class ModuleTestsView(NamedTuple):
 def module_tests(
     spec: OpSpec, making: Making, name: str, tests: str
 ) -> ModuleTestsView | None:
-    """The module, under the name that the file gives it; `tests` is the class of the op's tests."""
+    """Return the module's tests, for its name in the file; `tests` is the class of the op's tests; None without a module."""
     module = spec.module
     if module is None:
         return None
@@ -91,7 +91,7 @@ def module_tests(
 def _module_claims(
     spec: OpSpec, module: ModuleSpec, owned: tuple[str, ...]
 ) -> tuple[Claim, ...]:
-    """Whose tensors are whose, and what a copy must have in common with the module."""
+    """Return claims on the owner of each tensor, and on the attributes a copy shares with the module."""
     optional = {item.name for item in spec.tensors if item.optional}
     tensors = [item for item in spec.tensors if item.name not in owned]
     attributes = (*spec.attributes, *module.attributes)
@@ -108,7 +108,7 @@ def _module_claims(
 
 
 def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> dict[str, str]:
-    """Sizes, attributes and the type of what it owns, by keyword."""
+    """Return the constructor's arguments by keyword: sizes, attributes, and the dtype of owned tensors."""
     shapes = {f"{name}_shape": shape for name, shape in making.shapes.items()}
     values = shapes | making.sizes
     listed = {name: values[name] for name, _ in size_arguments(spec, module)}
@@ -129,7 +129,7 @@ def _dtype(spec: OpSpec, module: ModuleSpec) -> str:
 
 
 def _input(spec: OpSpec, item: Input) -> str:
-    """The value of an input out of those of the tests."""
+    """Return the value of an input, taken from the inputs of the tests."""
     return f"inputs[{spec.index(item.name)}]"
 
 
@@ -147,51 +147,51 @@ class FunctionView(NamedTuple):
 
 
 class ProofView(NamedTuple):
-    """What the module has beside the parts of the test file; expressions as they stand in it."""
+    """The parts of the proof's module beyond the test file; expressions as source."""
 
-    makers: str  # functions that make special tensors
+    makers: str  # functions making special tensors
     samples: str  # the user's function of samples; "" for none
     cases: str
     true_forward: FunctionView | None  # of a surrogate
     own: tuple[FunctionView, ...]  # the text of the user's, nothing of it rewritten
-    own_forward: str  # which of them has the op's values; None for none
-    own_gradient: str  # ... and which its gradients
+    own_forward: str  # the one with the op's values; None for none
+    own_gradient: str  # ... and the one with its gradients
     names: str  # of the values of a call, a variadic input's with a star
     outputs: str  # name, dims and dtype of each; () for any number of them
-    input_shapes: str  # name -> declared dims, None where there are none
-    broadcast: str  # position of an input -> how many of its dims are not leading ones
+    input_shapes: str  # name -> declared dims, None if undeclared
+    broadcast: str  # position of an input -> number of its non-leading dims
     attributes: str  # position of an attribute -> further values of it
-    newer: str  # functions that the shipped table does not have
-    asked_more: bool  # more calls are tried than those of the tests
-    scaled: str  # positions of inputs whose values may be larger, where a formula states gradients
-    values: str  # position of an input -> values of its elements that are tried there
+    newer: str  # functions missing from the shipped table
+    asked_more: bool  # more calls are tried than in the tests
+    scaled: str  # positions of inputs to try with larger values, for stated gradients
+    values: str  # position of an input -> values to try in its elements
     tolerance: str
     attached: bool  # an output of the reference may require no grad
-    declared: str  # how many of the Function's outputs the op returns; None for all
+    declared: str  # number of outputs the op returns; None for all
     single: bool
     surrogate: bool
     loose: bool  # the forward may refuse any case
-    contiguous: bool  # ... and whatever is not contiguous
-    other: str = "None"  # another operator, which a measurement calls
+    contiguous: bool  # ... and any non-contiguous tensor
+    other: str = "None"  # another operator, called by a measurement
 
 
 class TestView(NamedTuple):
-    """What the template shows; every `_lines` is a body, not yet indented."""
+    """The template's data; every `_lines` is a body, not yet indented."""
 
     licence_lines: tuple[str, ...]
     header: str  # as in the op's file
     op: str
     imports: str
-    op_testing_lines: tuple[str, ...]  # the questions, where they are not imported
+    op_testing_lines: tuple[str, ...]  # the test methods, unless imported
     samples_lines: tuple[str, ...]  # the user's function
     name: str  # of the class
     claims: tuple[Claim, ...]
     make_parameters: str
     make_lines: tuple[str, ...]
-    # The op if it takes keywords, what it is compared with.
+    # The op if it takes keywords, and the reference.
     functions: tuple[FunctionView, ...]
     module: ModuleTestsView | None
-    proof: ProofView | None = None  # what verification has beside that
+    proof: ProofView | None = None  # the additional parts of a verification
 
 
 def suite_draft(
@@ -201,12 +201,12 @@ def suite_draft(
     reference: tuple[str, ...] | None,
     house: House,
 ) -> str:
-    """The text of the test file before it is formatted."""
+    """Return the text of the test file before formatting."""
     shown = view(spec, derivation, layout, reference, house)
     if layout.op_testing is None:
         own = render_template(TESTS, shown, house.templates)
         text = needed(op_testing_draft(house, None), own, derivation.complete)
-        # To format what all tests have in common takes a fifth of a run; our template is formatted, and what is cut leaves it so.
+        # Formatting the code common to all tests takes a fifth of a run; our template is formatted, and stays so when cut.
         if (
             layout.line_length == LINE_LENGTH
             and house.templates.find(OP_TESTING) is None
@@ -226,7 +226,7 @@ def view(
     reference: tuple[str, ...] | None,
     house: House = PLAIN,
 ) -> TestView:
-    """The view, but for the imports and the questions, which follow from the code that it makes."""
+    """Return the template's data, without imports and test methods, as they follow from the rendered code."""
     names = {item.name: item.binding for item in op_imports(spec, layout.module)}
     making = plan_making(spec)
     tests = f"Test{spec.class_name}"
@@ -255,7 +255,7 @@ def _claims(
     op: str,
     reference: tuple[str, ...] | None,
 ) -> Iterator[Claim]:
-    """Which op it is, what it claims, and the cases."""
+    """Yield the claims: the op, its properties, and the cases."""
     if not _takes_keywords(spec):
         yield Claim("op", f"staticmethod({op})")
     yield from claims(spec, derivation, making, compared=reference is not None)
@@ -263,7 +263,7 @@ def _claims(
         yield Claim("cases", f"{{{', '.join(making.cases)}}}", "Cases")
     if making.empty:
         yield Claim("empty_cases", f"{{{', '.join(making.empty)}}}", "Cases")
-    # A gradient that is stated, or left to write, need not be for shapes that nobody declared.
+    # A stated or unwritten gradient need not support undeclared shapes.
     stated = spec.gradients or spec.backward or derivation.missing
     if making.broadcast and reference is not None and not stated:
         yield Claim("broadcast_cases", f"{{{', '.join(making.broadcast)}}}", "Cases")
@@ -276,7 +276,7 @@ def _takes_keywords(spec: OpSpec) -> bool:
 def _functions(
     spec: OpSpec, derivation: Derivation, op: str, reference: tuple[str, ...] | None
 ) -> Iterator[FunctionView]:
-    """The op, called with every value in its place, and what it is compared with."""
+    """Yield the op with every value passed in its place, if it takes keywords, then the reference and the stated gradients."""
     if _takes_keywords(spec):
         values = call_arguments((item, starred(item)) for item in spec.inputs)
         title = f"{spec.name}, called with every value in its place."
@@ -292,7 +292,7 @@ def _functions(
 
 
 def compared_with(spec: OpSpec, lines: tuple[str, ...]) -> FunctionView:
-    """The op in plain PyTorch, or for a surrogate what has its gradient."""
+    """Return the op in plain PyTorch; for a surrogate, the function with the surrogate's gradient."""
     name, title = "reference", f"{spec.name} in plain PyTorch."
     if spec.surrogate is not None:
         name, title = "surrogate", f"What {spec.name} has the gradient of."
@@ -309,7 +309,7 @@ def _annotation(item: Input) -> str:
 
 
 def _samples_lines(spec: OpSpec) -> tuple[str, ...]:
-    """The user's function of samples, under a name that is free."""
+    """Return the user's function of samples, under a free name."""
     if spec.samples is None:
         return ()
     own, free = f"def {spec.samples.function}(", f"def {samples_name(spec)}("
@@ -317,7 +317,7 @@ def _samples_lines(spec: OpSpec) -> tuple[str, ...]:
 
 
 def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
-    """The body of `make`: a dict of the inputs, or one of the user's tuples taken apart."""
+    """Return the body of `make`: a dict of the inputs, or the values of one of the user's tuples by name."""
     if spec.samples is None:
         items = making.items
         sole = len(items) == 1 and items[0].startswith("**{")
@@ -341,7 +341,7 @@ def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
 
 
 def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:
-    """The import block; where no import finds the op or what tests share, directories are added to the path before it."""
+    """Return the import block; lines adding directories to the path precede the imports found only there."""
     op = op_imports(spec, layout.module)
     if layout.op_testing is not None:
         op += tuple(Import(layout.op_testing, name) for name in SHARED)
@@ -355,7 +355,7 @@ def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) ->
 
 
 def _directory(search_path: str) -> str:
-    """The expression for a directory that is given as seen from the test file's own."""
+    """Return an expression for a directory given relative to the test file's own."""
     parts = PurePosixPath(search_path).parts
     above = sum(part == ".." for part in parts)
     steps = "".join(f" / {_quoted(part)}" for part in parts[above:])
@@ -363,6 +363,6 @@ def _directory(search_path: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string's literal in the quotes that the formatter would choose."""
+    """Return a string literal in the formatter's preferred quotes."""
     literal = repr(text)
     return literal if '"' in literal else f'"{literal[1:-1]}"'

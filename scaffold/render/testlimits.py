@@ -1,6 +1,6 @@
-"""What the generated test leaves out because the forward itself does not take it, or is no function of its inputs alone.
+"""Tests to leave out because the forward does not support them, or depends on more than its inputs.
 
-In: an `OpSpec`. Out: yes or no. Invariant: asked of the text of the forward; where in doubt the test is made.
+In: an `OpSpec`. Out: mostly yes or no. Invariant: decided by the text of the forward; in doubt the test is made.
 """
 
 from collections import Counter
@@ -22,7 +22,10 @@ from scaffold.spec import OpSpec, is_size_name
 
 
 def never_empty(spec: OpSpec) -> frozenset[str]:
-    """The named dims that the gradient may divide by the length of, that give a matrix its rank, or that PyTorch wants: the channels of a convolution."""
+    """Return named dims to keep non-empty: the gradient may divide by their length, or they give a matrix its rank.
+
+    So are dims required by PyTorch: the channels of a convolution.
+    """
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     dims = [spec.tested_dims(item.name) or () for item in spec.differentiable]
     if "rank" in limits:
@@ -37,7 +40,7 @@ def never_empty(spec: OpSpec) -> frozenset[str]:
 
 
 def singular(spec: OpSpec) -> bool:
-    """Whether the second derivative may divide by 0 where a sum of nothing is 0."""
+    """Return whether the second derivative may divide by 0 if a sum over nothing is 0."""
     found = (pair for node in _nodes(spec) for pair in _singular_calls(node))
     called = (item for item, limit in found if limit in ("zero", "length"))
     in_torch = any("math" not in item.args[0].names() for item in called)
@@ -45,13 +48,13 @@ def singular(spec: OpSpec) -> bool:
 
 
 def _hides_nan(spec: OpSpec) -> bool:
-    """Whether rows that a mask closes are made 0 behind what gives NaN of them: `softmax(...).nan_to_num()`."""
+    """Return whether NaN in fully masked rows is replaced by 0: `softmax(...).nan_to_num()`."""
     masked = any(item.dtype == "bool" for item in spec.tensors)
     return masked and any("nan_to_num" in calls(node) for node in _nodes(spec))
 
 
 def _divides_by_sizes(spec: OpSpec) -> bool:
-    """Whether a tensor is divided by a number that is made of sizes: `loss / (c * h * w)`."""
+    """Return whether a tensor is divided by a number computed from sizes: `loss / (c * h * w)`."""
     if spec.forward is None:
         return False
     statements = live_forward(spec, spec.forward).statements
@@ -72,7 +75,7 @@ def _divides_by_sizes(spec: OpSpec) -> bool:
 
 
 def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
-    """The calls whose gradient has no bound somewhere, each with where: at zero, at a length of 0, below the full rank."""
+    """Yield calls with an unbounded gradient somewhere, each with the place: at zero, at a length of 0, below full rank."""
     for item in node.walk():
         constants = frozenset(a.label for a in item.args if a.kind == "constant")
         for limit in singularities(callee(item) or "", constants):
@@ -80,7 +83,7 @@ def _singular_calls(node: Node) -> Iterator[tuple[Node, str]]:
 
 
 def full_rank(spec: OpSpec) -> int:
-    """The least size of a dim with which sums of products have full rank, though the mean is taken off; 0 for any."""
+    """Return the least size of a dim giving sums of products full rank, even after subtracting a mean; 0 for any."""
     limits = {limit for node in _nodes(spec) for _, limit in _singular_calls(node)}
     if "rank" not in limits:
         return 0
@@ -89,17 +92,17 @@ def full_rank(spec: OpSpec) -> int:
 
 
 def takes_any_layout(spec: OpSpec) -> bool:
-    """Whether the forward takes tensors that are not contiguous."""
+    """Return whether the forward accepts non-contiguous tensors."""
     called = (name for node in _nodes(spec) for name in calls(node))
     return not any(may_be(name, "contiguous") for name in called)
 
 
-# What gives a number, or a tensor, that autograd takes for a constant.
+# Calls returning numbers or tensors constant to autograd.
 CONSTANTS = frozenset({"detach", "item", "tolist"})
 
 
 def is_its_derivative(spec: OpSpec) -> bool:
-    """Whether the gradient of autograd is that of finite differences: nothing is detached on the way."""
+    """Return whether autograd's gradient equals finite differences: nothing is detached or rounded on the way."""
     if spec.forward is None:
         return True
     if precision(spec) != "double":
@@ -107,7 +110,7 @@ def is_its_derivative(spec: OpSpec) -> bool:
     forward = live_forward(spec, spec.forward, ends=True)
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs)
-    if spec.kept is not None:  # whose locals may all carry a gradient
+    if spec.kept is not None:  # any of its locals may carry a gradient
         active |= {name for node in forward.results for name in node.names()}
         if any(
             callee(item) == "no_grad" for node in _nodes(spec) for item in node.walk()
@@ -129,7 +132,7 @@ ROUNDED: tuple[tuple[Precision, frozenset[str]], ...] = (
 
 
 def precision(spec: OpSpec) -> Precision:
-    """To what is rounded that carries a gradient: `x.float()`, `softmax(x, -1, dtype=torch.float32)`, `x.half()`."""
+    """Return the lowest precision a gradient passes through: `x.float()`, `softmax(x, -1, dtype=torch.float32)`, `x.half()`."""
     nodes = list(_nodes(spec))
     if spec.forward is None or spec.forward.kept is not None:
         active = frozenset(name for node in nodes for name in node.names())
@@ -152,7 +155,7 @@ def precision(spec: OpSpec) -> Precision:
 
 
 def _rounds(call: Node, names: frozenset[str]) -> bool:
-    """Whether a call is told to compute in a type of these names."""
+    """Return whether a call computes in a dtype with one of these names."""
     method = call.args[0].kind == "attribute"
     if method and callee(call) in names and len(call.args) == 1:
         return True
@@ -163,7 +166,7 @@ def _rounds(call: Node, names: frozenset[str]) -> bool:
 
 
 def maps(spec: OpSpec) -> bool:
-    """Whether torch.func.vmap takes the gradient of the forward: under torch.func.grad it refuses what reads the data."""
+    """Return whether torch.func.vmap supports the forward's gradient: under torch.func.grad it refuses reads of the data."""
     masks = frozenset(item.name for item in spec.tensors if item.dtype == "bool")
     return not any(
         may_be(callee(item) or "", "data_dependent")
@@ -175,12 +178,12 @@ def maps(spec: OpSpec) -> bool:
 
 
 def _is_data(node: Node) -> bool:
-    """Whether it is `x.data`."""
+    """Return whether a node is `x.data`."""
     return node.kind == "attribute" and node.label == "data"
 
 
 def _picks(node: Node, masks: frozenset[str]) -> bool:
-    """Whether it is `x[mask]`."""
+    """Return whether a node is `x[mask]`."""
     if node.kind != "subscript":
         return False
     index = node.args[1]
@@ -189,12 +192,12 @@ def _picks(node: Node, masks: frozenset[str]) -> bool:
 
 
 def _is_float(node: Node) -> bool:
-    """Whether it is `float(x)`, and not `x.float()`."""
+    """Return whether a node is `float(x)`, not `x.float()`."""
     return callee(node) == "float" and node.args[0].kind == "name"
 
 
 def _detached(node: Node) -> Node:
-    """What a call or an attribute takes out of the graph."""
+    """Return the value a call or an attribute takes out of the graph."""
     if node.kind == "attribute":
         return node.args[0]
     method = node.args[0].kind == "attribute" and node.args[0].args[0].label != "torch"

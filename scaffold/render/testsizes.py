@@ -1,8 +1,8 @@
 """Sizes of the named dims in the generated test.
 
 In: an `OpSpec`. Out: a size for each name, and whether other sizes would do as well.
-Invariant: the sizes satisfy `require`; they are distinct where it lets them be, leave no remainder where the forward divides them, and
-are as large as its indices count on.
+Invariant: the sizes satisfy `require`; they are distinct if it allows, leave no remainder in the forward's divisions, and are
+as large as its indices require.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,23 +31,23 @@ CANDIDATES = (*range(2, 33), 64, 128, 1)
 
 
 class UndecidedError(Exception):
-    """A condition that reads something other than sizes."""
+    """A condition reading something other than sizes."""
 
 
 def dim_names(spec: OpSpec) -> tuple[str, ...]:
-    """The named dims in order of first appearance over the inputs."""
+    """Return the named dims in order of first appearance over the inputs."""
     dims = (dim for item in spec.tensors for dim in input_dims(spec, item.name))
     return tuple(dict.fromkeys(filter(is_size_name, dims)))
 
 
 def input_dims(spec: OpSpec, name: str) -> tuple[Dim, ...]:
-    """The dims that an input is made from, the bound of its indices last."""
+    """Return the dims an input is made from, the bound of its indices last."""
     bound = {item.name: item.bound for item in spec.tensors}[name]
     return (spec.tested_dims(name) or ()) + (() if bound is None else (bound,))
 
 
 def fixed_sizes(spec: OpSpec) -> dict[str, int]:
-    """The values of integer attributes, which conditions may read, but for those that are free to be a size."""
+    """Return the values of integer attributes, readable in conditions, except those free to be a size."""
     dims = dim_names(spec)
     values = {
         item.name: attribute_value(spec, item)
@@ -58,7 +58,7 @@ def fixed_sizes(spec: OpSpec) -> dict[str, int]:
 
 
 def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
-    """A size for each named dim: from `first` upwards, distinct where `require` allows."""
+    """Choose a size for each named dim: from `first` upwards, distinct if `require` allows; raise ScaffoldError for no solution."""
     fixed = fixed_sizes(spec)
     first = max(first, *_counts(spec, fixed), full_rank(spec))
     names = [name for name in dim_names(spec) if name not in fixed]
@@ -82,7 +82,7 @@ def choose_sizes(spec: OpSpec, first: int = 2) -> dict[str, int]:
 
 
 def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
-    """How many elements the forward takes of a dim, of which there must be as many: `x.topk(k)`."""
+    """Yield the numbers of elements the forward takes of a dim, as it needs at least as many: `x.topk(k)`."""
     if spec.forward is None:
         return
     for call in spec.forward.nodes():
@@ -92,7 +92,7 @@ def _counts(spec: OpSpec, fixed: Mapping[str, int]) -> Iterator[int]:
 
 
 def allows(spec: OpSpec, sizes: Mapping[str, int]) -> bool:
-    """Whether these sizes satisfy every condition that they decide."""
+    """Return whether these sizes satisfy every condition they decide."""
     fixed = fixed_sizes(spec)
     return satisfied((*spec.tested_require, *divisions(spec)), fixed | dict(sizes))
 
@@ -103,9 +103,9 @@ def _bound(
     conditions: tuple[Formula, ...],
     first: int,
 ) -> dict[str, int] | None:
-    """Sizes for the names that conditions read, distinct if that can be; None where none are found.
+    """Return sizes for the names in the conditions, distinct if possible; None if none are found.
 
-    Where too many would have to be tried, those that an equation tells, `E == B * C * D`, are counted, after all others are chosen.
+    If too many would have to be tried, names given by an equation, `E == B * C * D`, are computed after all others are chosen.
     """
     read = frozenset[str]().union(
         *(item.result.names() for item in conditions if item.result)
@@ -127,7 +127,7 @@ def _bound(
 def _equations(
     conditions: Iterable[Formula], names: Sequence[str]
 ) -> Iterator[tuple[str, Node]]:
-    """The names that stand alone on one side of an equation, each with the other side."""
+    """Yield the names alone on one side of an equation, each with the other side."""
     for test in (item.result for item in conditions):
         if test is not None and test.kind == "compare" and test.label == "==":
             for one, two in (test.args, test.args[::-1]):
@@ -139,7 +139,7 @@ STEPS = 3000  # of a search
 
 
 class _Search:
-    """Tries sizes for one name after the other, some of which equations tell."""
+    """A search for sizes, one name after the other; equations give some of them."""
 
     def __init__(
         self, conditions: tuple[Formula, ...], told: Mapping[str, Node], first: int
@@ -154,7 +154,7 @@ class _Search:
         names: Sequence[str],
         shared: Mapping[str, int] | None,
     ) -> dict[str, int] | None:
-        """The first sizes that satisfy the conditions; distinct from all but the `shared`, or any where that is None."""
+        """Return the first sizes satisfying the conditions; distinct from all but the `shared`, unless that is None."""
         self.steps += 1
         if self.steps > STEPS or not satisfied(self.conditions, sizes):
             return None
@@ -181,7 +181,7 @@ class _Search:
 
 
 def _reader(sizes: Mapping[str, int]) -> Callable[[Node], int]:
-    """What reads the size that a name has; of anything else nothing is known."""
+    """Return a function reading the size of a name; it raises UndecidedError for anything else."""
 
     def size(node: Node) -> int:
         if node.kind != "name" or node.label not in sizes:
@@ -192,7 +192,7 @@ def _reader(sizes: Mapping[str, int]) -> Callable[[Node], int]:
 
 
 def satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
-    """Whether no condition is false or raises; one that these sizes do not decide is neither."""
+    """Return whether no condition is false or raises; conditions undecided by these sizes pass."""
     for test in (item.result for item in conditions if item.result is not None):
         try:
             if truth(evaluated(test, _reader(sizes))) is not True:
@@ -202,16 +202,17 @@ def satisfied(conditions: Iterable[Formula], sizes: Mapping[str, int]) -> bool:
     return True
 
 
-# --- Sizes that the forward divides: `H // ws`, `x.unflatten(-1, (groups, -1))`, `F.pixel_shuffle(x, 2)`. They choose the sizes of
-# tests, and nothing else; where none is read off the forward there is none.
+# --- Divisions of sizes in the forward: `H
+# ws`, `x.unflatten(-1, (groups, -1))`, `F.pixel_shuffle(x, 2)`. They only affect
+# the choice of test sizes; an unrecognised division adds no condition.
 
 
-# Which dim a call divides by its second argument, and how often.
+# The dims a call divides by its second argument, each with the number of divisions.
 SHUFFLES = {"pixel_shuffle": ((-3, 2),), "pixel_unshuffle": ((-2, 1), (-1, 1))}
 
 
 def divisions(spec: OpSpec) -> tuple[Formula, ...]:
-    """`H % ws == 0` for each division of a size that leaves nothing."""
+    """Return `H % ws == 0` for each division of a size without remainder."""
     if spec.forward is None:
         return ()
     forward = spec.forward
@@ -226,7 +227,7 @@ def divisions(spec: OpSpec) -> tuple[Formula, ...]:
 
 
 def with_several(divided: tuple[Formula, ...]) -> tuple[Formula, ...]:
-    """Conditions that every division gives more than one: what is 1 broadcasts."""
+    """Return the conditions, and others making every quotient more than one, as a size of 1 broadcasts."""
     found = []
     for item in divided:
         assert item.result is not None
@@ -236,7 +237,7 @@ def with_several(divided: tuple[Formula, ...]) -> tuple[Formula, ...]:
 
 
 class _Reader:
-    """Reads statements in order; a name may stand for a size."""
+    """A reader of statements in order; a name may stand for a size."""
 
     def __init__(self, spec: OpSpec, graph: Graph) -> None:
         self.graph = graph
@@ -255,7 +256,7 @@ class _Reader:
                 self._bind(item)
 
     def _bind(self, item: Assign) -> None:
-        """`B, H, W, C = x.shape`, `n = x.size(1)`."""
+        """Bind names to the dims they hold: `B, H, W, C = x.shape`, `n = x.size(1)`."""
         if item.target.kind == "name":
             size = self._size(item.value)
             if size is not None:
@@ -275,7 +276,7 @@ class _Reader:
                     self.sizes[part.label] = dim
 
     def _size(self, node: Node) -> str | None:
-        """The dim whose size an expression is."""
+        """Return the dim with an expression as its size, or None."""
         match node:
             case Node("name", name):
                 return self.sizes.get(name)
@@ -303,7 +304,7 @@ class _Reader:
                     self._note(dim, divisor)
 
     def _note(self, whole: str | Node | None, divisor: Node) -> None:
-        """The condition that nothing is left."""
+        """Note the condition of no remainder, unless the dividend is unknown."""
         if whole is None:
             return
         node = self.graph.name(whole) if isinstance(whole, str) else whole
@@ -317,7 +318,7 @@ class _Reader:
         return None if size is None else self.graph.name(size)
 
     def _of_call(self, call: Node) -> Iterator[tuple[str | Node | None, Node]]:
-        """What a call divides by what."""
+        """Yield each dividend of a call, None if unknown, with its divisor."""
         callee, *args = call.args
         named = dict(zip(call.keywords, args[len(args) - len(call.keywords) :]))
         plain = args[: len(args) - len(call.keywords)]
@@ -342,7 +343,7 @@ class _Reader:
                 yield self._whole(name), self._given(sizes)
 
     def _whole(self, name: str) -> Node | None:
-        """How many elements a tensor has, where all its dims have names."""
+        """Return the number of elements of a tensor, or None if not all of its dims have names or numbers."""
         dims = self.dims[name]
         if not dims or leading(dims):
             return None
@@ -357,7 +358,7 @@ class _Reader:
         return self._product(list(names))
 
     def _given(self, sizes: tuple[Node, ...] | list[Node]) -> Node:
-        """The product of the sizes that are not left to be counted."""
+        """Return the product of the sizes other than -1."""
         return self._product([size for size in sizes if number_of(size) != -1])
 
     def _product(self, parts: list[Node]) -> Node:
@@ -369,7 +370,7 @@ class _Reader:
 
 
 def number_of(node: Node) -> int | None:
-    """The whole number that is written there."""
+    """Return the integer a node is written as, or None."""
     match node:
         case Node("constant", text) if text.removeprefix("-").isdecimal():
             return int(text)
@@ -378,15 +379,15 @@ def number_of(node: Node) -> int | None:
     return None
 
 
-# --- How far the forward's indices reach: `x[:, 3]`, `x[..., :2]`, `x.select(1, 4)`, `x.narrow(-1, 0, 3)`. Only a whole number in an
-# index of an input is read.
+# --- The reach of the forward's indices: `x[:, 3]`, `x[..., :2]`, `x.select(1, 4)`, `x.narrow(-1, 0, 3)`. Only integers in an
+# index of an input are read.
 
 
-LARGE = 16  # a slice of more is content with less
+LARGE = 16  # a longer slice may be cut short
 
 
 def reaches(spec: OpSpec) -> tuple[Formula, ...]:
-    """`T >= 4` for `x[:, 3]` of `x[B, T]`: the largest for each dim."""
+    """Return the largest bound for each dim: `T >= 4` for `x[:, 3]` of `x[B, T]`."""
     if spec.forward is None:
         return ()
     least: dict[str, int] = {}
@@ -401,7 +402,7 @@ def reaches(spec: OpSpec) -> tuple[Formula, ...]:
 
 
 def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
-    """Named dims, and how many elements of them an index counts on."""
+    """Yield named dims with the number of elements an index requires."""
     dims = {item.name: spec.tested_dims(item.name) or () for item in spec.tensors}
     for node in forward.nodes():
         match node:
@@ -429,7 +430,7 @@ def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
 
 
 def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
-    """Each dim of a tensor with what `x[index]` counts on."""
+    """Yield dims of a tensor with the sizes required by `x[index]`."""
     parts = index.args if index.kind == "tuple" else (index,)
     ellipsis = next((at for at, part in enumerate(parts) if _is_rest(part)), None)
     before = parts if ellipsis is None else parts[:ellipsis]
@@ -454,7 +455,7 @@ def _taken(
 
 
 def _counted(part: Node) -> int | None:
-    """The least size at which a part of an index takes all that it names; a slice leaves two, which do not broadcast."""
+    """Return the least size for an index part; for a slice two more than its ends, so the rest does not broadcast. None if unknown."""
     if part.kind != "slice":
         value = number_of(part)
         return None if value is None else max(-value, value + 1)
@@ -467,5 +468,5 @@ def _is_rest(part: Node) -> bool:
 
 
 def _is_of_a_dim(part: Node) -> bool:
-    """Whether it takes up a dim of the tensor, as all parts but `None` do."""
+    """Return whether an index part takes up a dim of the tensor, as all but `None` do."""
     return not (part.kind == "constant" and part.label == "None")

@@ -1,9 +1,9 @@
 """Test values of an op's inputs, as expressions.
 
-In: the inputs of an `OpSpec`. Out: for each the Python expression that makes one; for the proof further values of attributes, so that each
-branch of a forward that asks for them is run, and of the elements of tensors where a gradient is stated.
-Invariant: an expression reads only the sizes given to it, `torch`, and the functions of MAKERS and MASK that the test file has. A value that the forward
-refuses says nothing of the op; one that `require` or the bound of an index reads is not tried.
+In: the inputs of an `OpSpec`. Out: a Python expression making each of them; for the proof, further values of attributes, to run each
+branch of a forward testing them, and of tensor elements, if a gradient is stated.
+Invariant: an expression reads only the sizes given to it, `torch`, and the test file's functions in MAKERS and MASK. A value refused
+by the forward shows nothing about the op; one read by `require` or the bound of an index is not tried.
 """
 
 import ast
@@ -18,12 +18,12 @@ from scaffold.formula.constant_folding import evaluated, literal_value
 from scaffold.primitives.calls import may_be
 from scaffold.spec import Attribute, OpSpec, TensorInput
 
-MAKERS = ("nonzero", "spd", "distinct")  # domains that take a function of the test file
+MAKERS = ("nonzero", "spd", "distinct")  # domains made by a function of the test file
 MASK = "mask"  # ... as masks do
 
 
 class Domain(NamedTuple):
-    """How the tests make values of a domain, and which ones a proof tries beside them, between its bounds."""
+    """A domain: its expression in the tests, and further values for a proof, between its bounds."""
 
     made: str = ""
     least: float = -inf
@@ -31,7 +31,7 @@ class Domain(NamedTuple):
     tried: tuple[float, ...] = ()
 
 
-# exp(1000) is infinite, exp(30) is not; what is infinite or no number is tried of one element.
+# exp(1000) is infinite, exp(30) is not; infinity and NaN are tried in a single element.
 SIGNED = (0, 1, -1, 30, -30, 1000, -1000, 1e-4, inf, -inf, nan)
 INTEGERS = (0, -1, 5, -100)  # `F.cross_entropy` ignores -100
 PLAIN = {
@@ -43,7 +43,7 @@ PLAIN = {
         "0.1 + 0.8 * torch.rand({}, dtype=torch.double)", 0, 1, (0.5, 1e-4, 1 - 1e-4)
     ),
     "simplex": Domain("torch.randn({}, dtype=torch.double).softmax(-1)"),
-    "nonzero": Domain(tried=SIGNED[1:]),  # which is made by a function
+    "nonzero": Domain(tried=SIGNED[1:]),  # made by a function
 }
 VALUES = {
     "float": "0.5",
@@ -56,12 +56,12 @@ VALUES = {
     "device": 'torch.device("cpu")',
     "torch.device": 'torch.device("cpu")',
 }
-VISIBLE = 0.01  # of a constant, beside numbers about 1
+VISIBLE = 0.01  # the least constant to show beside numbers about 1
 AXES = ("dim", "axis")
 
 
 def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> str:
-    """An expression for a tensor; `sizes` are the arguments of its shape, one of them maybe starred."""
+    """Return an expression for a tensor; `sizes` are the arguments of its shape, one of them perhaps starred."""
     if item.dtype in ("int", "index"):
         return f"torch.randint({bound}, {_tuple(sizes)})"
     if item.dtype == "bool":
@@ -74,7 +74,7 @@ def tensor_expression(item: TensorInput, sizes: tuple[str, ...], bound: str) -> 
 
 
 def attribute_value(spec: OpSpec, item: Attribute) -> str:
-    """A value for an attribute: its default, else one that is neither 0 nor 1."""
+    """Return a value for an attribute: its default, else a sample of its type; no number is 0 or 1."""
     if item.default is not None:
         return item.default
     if item.name in AXES and item.annotation == "int":
@@ -85,7 +85,7 @@ def attribute_value(spec: OpSpec, item: Attribute) -> str:
 
 
 def choices(item: Attribute) -> tuple[str, ...]:
-    """The values of a `Literal[...]`, as they stand in code."""
+    """Return the values of a `Literal[...]`, as source."""
     tree = ast.parse(item.annotation, mode="eval").body
     if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "Literal":
         return tuple(ast.unparse(element) for element in _elements(tree))
@@ -93,13 +93,13 @@ def choices(item: Attribute) -> tuple[str, ...]:
 
 
 def label(value: str) -> str:
-    """A choice as the name of a case shows it: a string without its quotes."""
+    """Return a choice as shown in a case's name: a string without its quotes."""
     tree = ast.parse(value, mode="eval").body
     return str(tree.value) if isinstance(tree, ast.Constant) else value
 
 
 def _value(tree: ast.expr) -> str:
-    """A value of an annotated type."""
+    """Return a value of an annotated type."""
     if isinstance(tree, ast.BinOp):
         return "None" if "None" in ast.unparse(tree) else _value(tree.left)
     if not isinstance(tree, ast.Subscript):
@@ -129,7 +129,7 @@ def _is_called(spec: OpSpec, item: Attribute) -> bool:
 
 
 def _nodes(spec: OpSpec) -> Iterator[Node]:
-    """Every node of the forward, and of the gradients as they are stated."""
+    """Yield every node of the forward, and of the stated gradients."""
     stated = (formula for _, formula in spec.gradients)
     surrogate = spec.surrogate.forward if spec.surrogate else None
     for formula in (spec.forward, surrogate, spec.backward, *stated):
@@ -138,7 +138,7 @@ def _nodes(spec: OpSpec) -> Iterator[Node]:
 
 
 def _spread(sizes: tuple[str, ...]) -> str:
-    """Sizes as arguments: `N, D`, or the one tuple itself."""
+    """Return sizes as arguments: `N, D`, or the one tuple itself."""
     if len(sizes) == 1 and sizes[0].startswith("*"):
         return sizes[0][1:]
     return ", ".join(sizes) or "()"
@@ -151,15 +151,15 @@ def _tuple(sizes: tuple[str, ...]) -> str:
 
 
 def literal(text: str) -> str:
-    """A string as it stands in formatted code: in double quotes where that needs no escape."""
+    """Return a string literal as in formatted code: in double quotes if it needs no escape."""
     return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
 
 
-MOST_NUMBERS = 36  # of those that formulas name
+MOST_NUMBERS = 36  # from formulas
 
 
 def is_asked_more(spec: OpSpec) -> bool:
-    """Whether the gradient may be wrong of calls that the tests do not make, and such calls can be chosen: it is the user's, or has branches."""
+    """Return whether a proof tries more calls than the tests: the gradient is the user's or has branches, and calls can be chosen."""
     stated = bool(spec.gradients or spec.backward)
     branches = spec.forward is not None and _has_branches(spec.forward)
     known = spec.surrogate is None or spec.surrogate.forward is not None
@@ -173,7 +173,7 @@ def _has_branches(forward: Formula) -> bool:
 
 
 def enlarged(spec: OpSpec) -> tuple[str, ...]:
-    """The differentiable inputs of which larger values are beyond a limit that those of the tests may keep to."""
+    """Return the differentiable inputs to try with larger values, as those of the tests may stay within a limit of a call."""
     several = spec.samples is not None or any(item.variadic for item in spec.tensors)
     limits = any(
         node.kind == "call" and may_be(node.args[0].label, "limited")
@@ -187,7 +187,7 @@ def enlarged(spec: OpSpec) -> tuple[str, ...]:
 
 
 def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
-    """Values for elements of the inputs: those of their domain, and those that the formulas name."""
+    """Return values for elements of the inputs, by position: those of their domain, and those in formulas."""
     found: dict[int, tuple[float, ...]] = {}
     named = [*_numbers(spec)][:MOST_NUMBERS]
     several = any(item.variadic for item in spec.tensors)
@@ -207,7 +207,7 @@ def tried_values(spec: OpSpec) -> dict[int, tuple[float, ...]]:
 
 
 def _numbers(spec: OpSpec) -> Iterator[float]:
-    """Each number of a formula, on both sides of 0 and beyond it; what lies between two of them."""
+    """Yield each number in a formula with both signs, doubled and halved, and the midpoints between them."""
     values = [evaluated(node) for node in _nodes(spec) if node.kind == "constant"]
     values += [_read(attribute_value(spec, one)) for one in spec.attributes]
     numbers = {abs(float(x)) for x in values if _is_number(x)}
@@ -218,11 +218,11 @@ def _numbers(spec: OpSpec) -> Iterator[float]:
         yield (one + another) / 2
 
 
-UNNAMED = ("none", "other")  # of which one is no string that is compared: an `else`
+UNNAMED = ("none", "other")  # not both are compared with, so one reaches an `else`
 
 
 def compared_counts(spec: OpSpec) -> tuple[int, ...]:
-    """The integers that formulas compare something with that is no input: a size, a number of dims or of elements."""
+    """Return the positive integers in comparisons of formulas: a size, a number of dims or of elements."""
     values = (
         evaluated(arg)
         for node in _nodes(spec)
@@ -236,7 +236,11 @@ Value = bool | int | float | str | tuple[Any, ...] | None
 
 
 def further_values(spec: OpSpec) -> dict[int, tuple[Value, ...]]:
-    """Both values of a bool, None where it may be; what a number or a string is compared with, and what lies on either side of that; another number."""
+    """Return further values of attributes, by position.
+
+    Both values of a bool, None if allowed; numbers and strings it is compared with, and the numbers' neighbours; another
+    number.
+    """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
     bound = {item.bound for item in spec.tensors}
@@ -268,7 +272,10 @@ def _values(spec: OpSpec, item: Attribute) -> tuple[Value, ...]:
 
 
 def other_constants(spec: OpSpec) -> dict[str, Value]:
-    """Return another value for each attribute, so that an op with the usual one in its code fails; none for axes and sizes, which change shapes."""
+    """Return another value for each attribute, to expose an op with the usual one hard-coded; none for axes and sizes.
+
+    Other axes and sizes would change shapes.
+    """
     found: dict[str, Value] = {}
     named = {
         name for item in spec.tensors for name in spec.tested_dims(item.name) or ()
@@ -287,7 +294,7 @@ def other_constants(spec: OpSpec) -> dict[str, Value]:
 
 
 def _near(number: float) -> float:
-    """Return half of a number, so that a probability stays one; 0.1 of one that is too small to show beside numbers about 1."""
+    """Return half of a number, so a probability stays one; 0.1 for one too small to show beside numbers about 1."""
     return number / 2 if abs(number) >= VISIBLE else math.copysign(0.1, number)
 
 
@@ -296,7 +303,7 @@ def _around(number: float) -> tuple[float, ...]:
 
 
 def _others(types: set[str], usual: str) -> Iterator[Value]:
-    """Other numbers than the one that the tests use, for which alone a stated gradient may be right; a tuple of them in another order."""
+    """Yield numbers other than the tests', since a stated gradient may be right for those alone; a tuple in other orders."""
     kind = next((kind for kind in ("float", "int") if kind in types), "")
     absent = usual == "None" and kind
     number = _read(VALUES[kind] if absent else usual)
@@ -317,7 +324,7 @@ def _others(types: set[str], usual: str) -> Iterator[Value]:
 
 
 def _read(text: str) -> object:
-    """The value of an expression; None where it is no literal."""
+    """Return the value of an expression; None if it is no literal."""
     try:
         return literal_value(text)
     except (SyntaxError, ValueError):
@@ -325,7 +332,7 @@ def _read(text: str) -> object:
 
 
 def _words(spec: OpSpec, name: str) -> Iterator[str]:
-    """The strings that the attribute is compared with, and another one."""
+    """Yield the strings an attribute is compared with, and another one."""
     comparisons = (node for node in _nodes(spec) if node.kind == "compare")
     several = [
         node.args
@@ -345,7 +352,7 @@ LIMITS = ("min", "max")  # of Python's numbers
 
 
 def _compared(spec: OpSpec, name: str) -> Iterator[float]:
-    """The numbers that the attribute is compared with; 0 where it is a test itself."""
+    """Yield the numbers an attribute is compared with; 0 if it is a test itself."""
     if spec.forward and any(_is_name(x, name) for x in spec.forward.expressions()):
         yield 0  # `if n:`
     for node in _nodes(spec):
@@ -367,7 +374,7 @@ def _is_name(node: Node, name: str) -> bool:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a real number, from which others lie on either side."""
+    """Return whether a value is a finite number, so it has neighbours on either side; a bool is none."""
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)

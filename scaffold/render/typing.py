@@ -1,7 +1,7 @@
-"""Which expressions a type checker knows to be a `Tensor`: others get an annotation in generated code.
+"""Expressions a type checker knows to be a `Tensor`; others get an annotation in generated code.
 
-In: nodes and the names that are annotated as tensors. Out: whether the value is known to be a `Tensor`.
-Invariant: in doubt it is not, and the generated code says so with an annotation.
+In: nodes and the names annotated as tensors. Out: whether the value is known to be a `Tensor`.
+Invariant: in doubt it is not, and gets an annotation in the generated code.
 """
 
 import re
@@ -24,15 +24,15 @@ from scaffold.primitives.calls import is_untyped
 from scaffold.spec import OpSpec
 
 MODULES = frozenset({"torch", "F"})
-UNTYPED = "torch.broadcast_shapes("  # which strict checkers do not let typed code call
+UNTYPED = "torch.broadcast_shapes("  # strict checkers reject it in typed code
 IGNORED = "  # type: ignore[no-untyped-call]"
-LONG = 60  # of a line in a body that is not indented yet
-# Of such a line below `with`: a formatter leaves a line with that comment as it is.
+LONG = 60  # characters of a line of a body, not indented yet
+# Characters of such a line below `with`: a formatter does not break a line with that comment.
 WIDTH = LINE - METHOD - STEP
 
 
 def is_typed(node: Node, tensors: frozenset[str]) -> bool:
-    """Whether `mypy` infers something better than `Any` for the expression."""
+    """Return whether `mypy` infers a better type than `Any` for the expression."""
     match node:
         case Node("name", name):
             return name in tensors
@@ -51,7 +51,7 @@ def is_typed(node: Node, tensors: frozenset[str]) -> bool:
 def typed_names(
     statements: Iterable[Statement], tensors: frozenset[str]
 ) -> frozenset[str]:
-    """The names whose type is known after the statements: it is that of what each is assigned first."""
+    """Return the names of known type after the statements, judged by the first assignment to each."""
     known, seen = set(tensors), set(tensors)
     for item in assignments(statements):
         for name, value in _parts(item):
@@ -69,7 +69,7 @@ def annotated_body(
     *,
     strict: bool,
 ) -> tuple[list[str], str]:
-    """Lines, and the result to return: under an annotated name where its type is not known, and a strict checker asks for it."""
+    """Return lines, and the result to return: an annotated name, if its type is unknown and a strict checker needs it."""
     lines, value = emit_lines(statements), emit(result)
     if not (strict or any(map(_ignored, (*lines, value)))):
         return lines, value
@@ -91,7 +91,7 @@ def annotated_body(
 def typed_call(
     spec: OpSpec, name: str, called: str, returns: str, taken: Collection[str]
 ) -> tuple[list[str], str]:
-    """Name a function that PyTorch leaves untyped, with its type, if a strict checker asks for it: lines, and what to call."""
+    """Give a function untyped in PyTorch a typed name, if a strict checker needs it; return the lines and the callee."""
     if not spec.strict_types:
         return [], called
     name = fresh(name, taken)
@@ -99,16 +99,16 @@ def typed_call(
 
 
 def _ignored(code: str) -> str:
-    """The sum of no tensors at all is the number 0, as a type checker knows."""
+    """Return a comment for a type checker on a `sum(...)`, as the sum of no tensors is the number 0; else ""."""
     summed = re.fullmatch(r"\s*(\w+ = )?sum\([^()]*\)", code) is not None
     return "  # type: ignore[assignment]" if summed else ""
 
 
 def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
-    """Lines of typed code; that `torch.broadcast_shapes` says no type, a strict type checker is told to overlook.
+    """Return the lines with comments telling a strict type checker to ignore the missing type of `torch.broadcast_shapes`.
 
-    The comment keeps a formatter from breaking a line, so a shape gets its own where that would be long, broken by hand where
-    even that is; it is read in the next line alone, so that all of them have one name.
+    The comment keeps a formatter from breaking a line, so in a long line the shape gets a line of its own, broken by hand if
+    even that is long. It is read only in the next line, so all shapes share one name.
     """
     found, done = [*lines], list[str]()
     if not strict:
@@ -128,7 +128,7 @@ def untyped_calls_ignored(lines: Iterable[str], *, strict: bool) -> list[str]:
 
 
 def _ignored_call(line: str) -> list[str]:
-    """The comment belongs to the line on which the call begins; a formatter breaks none that has it."""
+    """Return a call with the comment on its first line; a formatter breaks no line with it."""
     if len(line) <= WIDTH or not _begins_with_it(line):
         return [f"{line}{IGNORED}"]
     indent = line[: len(line) - len(line.lstrip())]
@@ -144,7 +144,7 @@ def _begins_with_it(line: str) -> bool:
 
 
 def _whole_call(line: str) -> str:
-    """The first call in it, up to the bracket that closes it."""
+    """Return the first such call in a line, up to its closing bracket."""
     start = line.index(UNTYPED)
     end, depth = start + len(UNTYPED), 1
     while depth:
@@ -154,7 +154,7 @@ def _whole_call(line: str) -> str:
 
 
 def _begins_plainly(statements: Lines, name: str) -> bool:
-    """Whether a local begins as the sole target of an assignment, which an annotation can stand at."""
+    """Return whether a local's first assignment has it as sole target, with room for an annotation."""
     for item in assignments(statements):
         if name in written(item):
             return item.target.kind == "name" and not item.operator
@@ -162,7 +162,7 @@ def _begins_plainly(statements: Lines, name: str) -> bool:
 
 
 def _parts(item: Assign) -> list[tuple[str, Node]]:
-    """The names that are bound, each with the value that it is or is a part of."""
+    """Return the bound names, each with its value or the value it is unpacked from."""
     target, value = item.target, item.value
     if target.kind == value.kind == "tuple" and len(target.args) == len(value.args):
         pairs = zip(target.args, value.args, strict=True)

@@ -1,4 +1,4 @@
-"""What the verification of an op calls: the op's file, and a module that makes inputs and knows the expected results.
+"""The texts of an op's verification: the op's file, and a module making inputs and expected results.
 
 In: an `OpSpec` and its `Derivation`. Out: two texts; the module imports the op from `OP_MODULE`.
 Invariant: inputs, cases and reference are those of the generated test, by the same template and the same view; the
@@ -49,23 +49,23 @@ from scaffold.spec.op_spec import DType
 
 OP_MODULE = "verified_op"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
-# Ranks that a formula may not count on.
+# Ranks a formula must not rely on.
 OF_A_STATED_GRADIENT = ("()", "(2, 1, 3, 2)", "(2, 1, 2, 1, 2)")
-TOLERANCE = {  # of a forward that computes less precisely than its inputs are
+TOLERANCE = {  # of a forward less precise than its inputs
     "single": {"atol": "1e-5", "rtol": "1e-4"},
     "half": {"atol": "1e-2", "rtol": "2e-2"},
 }
-# Names of the module's.
+# Names in the module.
 OWN_FORWARD, OWN_SURROGATE, OTHER = "own_forward", "own_surrogate", "other_operator"
-MANY = 26  # choices of optional inputs that are absent together, of a gradient that is stated: all of five
+MANY = 26  # choices of absent inputs, for a stated gradient: all of five
 ELEMENTS = 2048  # of a tensor with all of the dims, about
-MOST_BY_DIFFERENCES = 128  # ... where each element takes two calls
-MOST_SIZES = 20  # choices of sizes of a gradient that is stated
+MOST_BY_DIFFERENCES = 128  # ... if each element takes two calls
+MOST_SIZES = 20  # choices of sizes for a stated gradient
 OTHER_SIZES = 7  # the least of the second choice of sizes; the first one begins at 2
 
 
 class Verification(NamedTuple):
-    """The two texts that a verification runs."""
+    """The two texts run by a verification."""
 
     op: str
     checks: str
@@ -77,12 +77,12 @@ def verification(
     derived: frozenset[str],
     against: Formula | None = None,
 ) -> Verification:
-    """The texts for an op with nothing left to write; `derived` are the inputs whose gradient follows from the forward.
+    """Return the texts for an op with nothing left to write; `derived` are the inputs with derived gradients.
 
-    What a measurement holds it `against` stands beside them.
+    A measurement compares the op with the formula `against`, added to the module.
 
-    Both are rendered by the built-in templates: no line of a team's template runs. Where theirs changes the Function, the proof
-    is of another one than what is written, which its digest tells.
+    Both are rendered by the built-in templates: no line of a team's template runs. If a team's template changes the Function,
+    the proof is of another Function than the written one, as its digest shows.
     """
     if any(item.name not in derived for item in spec.differentiable):
         derived = frozenset()  # a formula of the user's may count on equal shapes
@@ -111,7 +111,7 @@ def _proof_view(
     detached = reference is not None and spec.surrogate is None
     forward = _own_text(spec, spec.forward, OWN_FORWARD)
     gradient = forward
-    if reference is None:  # autograd has nothing to say of it
+    if reference is None:  # autograd gives no gradients to compare
         gradient = None
     elif spec.surrogate is not None:
         gradient = _own_text(spec, spec.surrogate.forward, OWN_SURROGATE)
@@ -149,7 +149,7 @@ def _proof_view(
 
 
 def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
-    """The inputs whose values may be larger than those of the tests, where a formula of the user's may be wrong there alone."""
+    """Return the inputs to try with larger values, as a user's formula may be wrong only there."""
     if not is_asked_more(spec) or any(item.variadic for item in spec.tensors):
         return ()
     return tuple(
@@ -160,7 +160,7 @@ def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
 
 
 def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
-    """What a surrogate's gradient is not the derivative of, where that is known."""
+    """Return the forward of a surrogate, not matching its gradient, as a function if known."""
     if spec.surrogate is None:
         return None
     plain = replace(spec, surrogate=None)
@@ -169,14 +169,14 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
 
 
 def _own_text(spec: OpSpec, formula: Formula | None, name: str) -> FunctionView | None:
-    """A formula as a function that does what the user wrote, where the text alone can be run."""
+    """Return a formula as a function of the user's own text, if the text alone can run."""
     lines = formula.own_text([starred(item) for item in spec.inputs]) if formula else ()
     plain = replace(spec, surrogate=None)
     return compared_with(plain, lines)._replace(name=name) if lines else None
 
 
 def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], ...]:
-    """What the specification says of each output; nothing where there may be any number of them."""
+    """Return the name, dims and dtype of each output as specified; () if there may be any number."""
     if spec.outputs[-1].variadic:
         return ()
     return tuple((item.name, item.dims, item.dtype) for item in spec.outputs)
@@ -192,7 +192,7 @@ def _tolerances(spec: OpSpec) -> Iterator[str]:
 def _further_cases(
     spec: OpSpec, reference: tuple[str, ...] | None
 ) -> Iterator[tuple[str, str]]:
-    """Leading dims of several names that broadcast; every named dim with another size, then each of them alone with size 1."""
+    """Yield cases of broadcasting leading dims, of other sizes for all named dims, and of each dim alone with size 1."""
     if spec.samples is not None:
         return
     yield from _broadcast_names(spec)
@@ -216,7 +216,7 @@ def _further_cases(
 
 
 def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """More leading dims than the tests have, other numbers of tensors; some of many inputs absent together."""
+    """Yield cases of more leading dims and other numbers of tensors than the tests have, and of several absent inputs."""
     if leading_names(spec):
         yield "three leading dims", leading_arguments(spec, (2, 1, 3))
         yield "four leading dims", leading_arguments(spec, (2, 1, 3, 2))
@@ -224,7 +224,7 @@ def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
         yield from (("two tensors", '"count": 2'), ("five tensors", '"count": 5'))
     known = absences(spec)
     names = [item.name for item in spec.tensors if item.optional]
-    # Two of them, all but one, then the rest: of many, mistakes are where few are absent, or few are there.
+    # Two of them, all but one, then the rest: mistakes show with few of many absent, or with few present.
     counts = sorted(range(2, len(names)), key=lambda count: (count != 2, -count))
     choices = (absent for n in counts for absent in combinations(names, n))
     for absent in islice(choices, MANY):
@@ -235,7 +235,7 @@ def _of_other_counts(spec: OpSpec) -> Iterator[tuple[str, str]]:
 def _of_other_sizes(
     spec: OpSpec, usual: dict[str, int], free: Sequence[str], most: int
 ) -> Iterator[tuple[str, str]]:
-    """All sizes equal, all 1, large ones; each alone as large as a number that a formula compares something with, and larger."""
+    """Yield cases of sizes all equal, all 1, and large; then of each alone at a number a formula compares with, and above."""
     several = [spec.tested_dims(item.name) or () for item in spec.tensors]
     times = {name: max(dims.count(name) for dims in several) for name in free}
     large = int(most ** (1 / sum(times.values()))) if free else 0
@@ -254,7 +254,7 @@ def _of_other_sizes(
 
 
 def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """The leading dims of one name fewer than all others, or 1: the same in all inputs that have it."""
+    """Yield cases of one name's leading dims missing or of size 1, the same in all inputs having it."""
     names = leading_names(spec)
     for dim, parameter in names.items() if len(names) > 1 else ():
         if dim != ANY_DIMS:
@@ -263,7 +263,7 @@ def _broadcast_names(spec: OpSpec) -> Iterator[tuple[str, str]]:
 
 
 def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Other shapes where some are not declared, in the hope that the forward takes them."""
+    """Yield other shapes for undeclared ones, as a guess: the forward may refuse them."""
     if not (derived or is_asked_more(spec)) or not _is_loose(spec):
         return
     stated = OF_A_STATED_GRADIENT if is_asked_more(spec) and not derived else ()
@@ -275,16 +275,16 @@ def _guesses(spec: OpSpec, derived: frozenset[str]) -> Iterator[tuple[str, str]]
 
 
 def _is_loose(spec: OpSpec) -> bool:
-    """Whether the forward may refuse any case, as the shapes of the tests are none of the user's."""
+    """Return whether the forward may refuse any case, as the shapes of the tests are not the user's."""
     return spec.samples is None and any(
         spec.dims(item.name) is None for item in spec.tensors
     )
 
 
 def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
-    """Inputs whose leading dims may be fewer, or 1: at least two have some.
+    """Return inputs with leading dims to be fewer, or 1, each with its number of other dims; none unless two have leading dims.
 
-    A shape that is not declared has leading dims only where all gradients were derived.
+    An undeclared shape counts as leading dims only if all gradients were derived.
     """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}
