@@ -5,7 +5,7 @@
     swish = scaffold.derive("x * torch.sigmoid(x)", name="swish")
     swish.function(x)    # an autograd.Function with the derived backward
 
-What production code runs is what this writes; it imports nothing of it.
+Production code runs the files scaffold writes; they import nothing from scaffold.
 """
 
 import sys
@@ -13,7 +13,7 @@ from types import ModuleType
 
 from scaffold.version import __version__ as __version__
 
-TYPE_CHECKING = False  # as typing has it, whose import takes longer than all of this
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this module
 if TYPE_CHECKING:
     from scaffold.api import Derived as Derived
     from scaffold.api import derive as derive
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def load_ipython_extension(shell: "Shell") -> None:
-    """What `%load_ext scaffold` does: from then on there is the cell magic `%%scaffold`."""
+    """Register the cell magic `%%scaffold` when IPython runs `%load_ext scaffold`."""
     from scaffold.notebook import register
 
     register(shell)
 
 
 class _Package(ModuleType):
-    """Imports what it offers with the first use: `import scaffold` costs nothing.
+    """A module type with lazy attributes, so `import scaffold` costs nothing until one is used.
 
-    `scaffold.derive` is the function, though there is a package of that name, which Python would put in its place once it
-    is imported. Modules say `from scaffold.derive import ...`, which finds the package all the same.
+    `scaffold.derive` is the function, though a package has the same name, and Python would bind the attribute to the
+    package once it is imported. Modules write `from scaffold.derive import ...`, which still finds the package.
     """
 
     @property
@@ -43,7 +43,7 @@ class _Package(ModuleType):
 
     @derive.setter
     def derive(self, package: object) -> None:
-        """Python says that the package is imported."""
+        """Ignore Python's binding of the imported subpackage `derive`."""
 
     def __getattr__(self, name: str) -> object:
         if name == "Derived":

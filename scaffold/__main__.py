@@ -4,7 +4,7 @@ import os
 import sys
 
 if not sys.flags.safe_path and sys.path and sys.path[0] == os.getcwd():
-    del sys.path[0]  # a torch.py or jinja2.py of the directory is none of ours
+    del sys.path[0]  # do not import a torch.py or jinja2.py of the working directory
 
 from scaffold.cli import main
 

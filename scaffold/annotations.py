@@ -1,4 +1,4 @@
-"""Annotations of a pull request: the `::error file=...` lines that GitHub shows beside the code.
+"""Annotations of a pull request: the `::error file=...` lines shown by GitHub beside the code.
 
 In: a message and its place. Out: one line of text for stdout.
 Invariant: whatever path and message hold, the line stays one command.
@@ -12,7 +12,7 @@ Level = Literal["error", "warning", "notice"]
 def annotation(
     level: Level, path: str, line: int, column: int, message: str, title: str = ""
 ) -> str:
-    """The command that shows a message at a place, lines and columns from 1."""
+    """Return the workflow command for a message at a line and a column, both from 1."""
     titled = f",title={_property(title)}" if title else ""
     place = f"file={_property(path)},line={line},col={column}"
     return f"::{level} {place}{titled}::{_escaped(message)}"

@@ -1,8 +1,8 @@
-"""What Python code and notebooks ask for: the op of a forward, its text, its function, how it came about, its proof.
+"""The Python and notebook interface: an op derived from a forward, with its text, function, explanation and proof.
 
 In: a function or the text of a forward, and keys of the specification. Out: a `Derived`. Invariant: the function is read as text,
-never run; nothing is written to disk. PyTorch is imported, and the op's module run, when `function` is asked for. It is for
-those who write ops: production code has what was written.
+never run; nothing is written to disk. PyTorch is imported, and the op's module run, only when `function` is used. This
+interface is for writing ops: production code uses the written files.
 """
 
 import linecache
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scaffold.project.rendering import Generated
 
 Forward = str | Callable[..., Any]
-NUMBERS = count(1)  # of the modules that were made
+NUMBERS = count(1)  # numbers the modules made in this process
 
 
 def derive(
@@ -37,11 +37,11 @@ def derive(
     save_policy: Literal["recompute", "balanced"] | None = None,
     **keys: Any,
 ) -> "Derived":
-    """The op of a forward, its gradients derived: `scaffold.derive("x * torch.sigmoid(x)")`.
+    """Return the op of a forward, with derived gradients: `scaffold.derive("x * torch.sigmoid(x)")`.
 
-    `forward` is a function, whose source is read, or text as `scaffold new-op --forward` takes it; without `inputs` they are
-    taken from it. Any other option of `new-op` is one of `keys`: `once_differentiable=True`. Raises `ScaffoldError`, with the
-    place and what to write.
+    `forward` is a function, read as source, or text as `scaffold new-op --forward` takes it; without `inputs`, the inputs are
+    read from it. `keys` are any other options of `new-op`: `once_differentiable=True`. Raises `ScaffoldError` with the place
+    and a hint.
     """
     from scaffold.project.function_sources import forward_of
     from scaffold.project.rendering import generate_keys
@@ -59,63 +59,63 @@ def derive(
 
 
 def _locate(path: KeyPath, *, key: bool = False) -> Location:
-    """Where a value begins: the argument that it was given by."""
+    """Return the location of a value: the Python argument it was given by."""
     return Location(path[0].replace("-", "_") if path else "scaffold.derive")
 
 
 @dataclass(frozen=True)
 class Derived:
-    """An op that was derived; a notebook shows its Function."""
+    """A derived op; a notebook shows its Function."""
 
     _generated: "Generated"
 
     @property
     def name(self) -> str:
-        """What the op is called."""
+        """Return the name of the op."""
         return self._generated.spec.name
 
     @property
     def inputs(self) -> str:
-        """The inputs as `--inputs` has them, stated or taken from the forward."""
+        """Return the inputs in the notation of `--inputs`, as given or as read from the forward."""
         return str(self._generated.specified.raw.get("inputs", ""))
 
     @property
     def source(self) -> str:
-        """The file of the op, as `scaffold new-op` writes it."""
+        """Return the text of the op's file, as `scaffold new-op` writes it."""
         return self._generated.written[0].text
 
     @property
     def test_source(self) -> str:
-        """The file of its tests; empty if there is to be none."""
+        """Return the text of the test file, or "" if the op has no tests."""
         return "".join(item.text for item in self._generated.written[1:2])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was taken for granted, what was decided, what is left to write."""
+        """Return notes on assumptions, decisions and the parts left to write."""
         return self._generated.notes
 
     @cached_property
     def module(self) -> ModuleType:
-        """The op's file as a module of this process, which needs PyTorch."""
+        """Return the op's file, run as a module of this process; it needs PyTorch."""
         return _module(self.name, self.source)
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The op, to be called with tensors; it runs under `torch.compile(fullgraph=True)`, too."""
+        """Return the op as a callable of tensors; it also runs under `torch.compile(fullgraph=True)`."""
         found: Callable[..., Any] = getattr(self.module, self.name)
         return found
 
     def explain(self, sizes: str = "") -> str:
-        """How it came about: the rules, what is saved, and its bytes; `sizes`: 'N=32, D=512'."""
+        """Return a report on the derivation: the rules used, the saved tensors and their bytes; `sizes`: 'N=32, D=512'."""
         from scaffold.project.explanation import explained, read_sizes
 
         generated = self._generated
         return explained(generated.spec, generated.derivation, read_sizes(sizes))
 
     def test(self, limit: int = 30) -> tuple[str, ...]:
-        """Run it against PyTorch's autograd, in a process of its own, within `limit` seconds; what is to be said of that.
+        """Check the op against PyTorch's autograd in a separate process, within `limit` seconds; return the check's notes.
 
-        Raises `ScaffoldError` where a gradient is not that of the forward.
+        Raises `ScaffoldError` if a gradient differs from the forward's.
         """
         from scaffold.project.console import SILENT
         from scaffold.project.interpreter import proving
@@ -129,7 +129,7 @@ class Derived:
         return f"<scaffold.Derived {self.name}({self.inputs})>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the notes, and the Function."""
+        """Return HTML for a notebook: the notes and the Function."""
         from scaffold.project.rendering import function_shown
 
         made = self._generated
@@ -143,7 +143,7 @@ class Derived:
 
 
 def _coloured(code: str) -> str:
-    """Return Python code as HTML, in colours that are legible on light and on dark pages."""
+    """Return Python code as HTML, in colours legible on light and dark pages."""
     from pygments import highlight  # type: ignore[import-untyped]
     from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
     from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
@@ -154,14 +154,14 @@ def _coloured(code: str) -> str:
 
 
 def _module(name: str, source: str) -> ModuleType:
-    """A module of that text; tracebacks and compilers find its lines, and it by its name."""
+    """Run source text as a new module, registered for tracebacks (linecache) and compilers (`sys.modules`)."""
     number = next(NUMBERS)
     module = ModuleType(f"scaffold_derived_{name}_{number}")
     path = module.__file__ = f"<scaffold {name} {number}>"
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     sys.modules[module.__name__] = module
     try:
-        exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - what we wrote
+        exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - our own source
     except ModuleNotFoundError as error:
         del sys.modules[module.__name__]
         hint = f"install it in the environment of {sys.executable}"

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A place in what the user wrote: a file, an option (`--inputs`), a command or an argument (`NAME`), line and column from 1."""
+    """A place in the user's input: a file, option (`--inputs`), command or argument (`NAME`), with line and column from 1."""
 
     source: str
     line: int = 1
@@ -27,17 +27,17 @@ class Location:
         return self.source  # an option, a command or an argument as a whole
 
     def shifted(self, line: int, column: int) -> "Location":
-        """The place `line` lines below and `column` columns into a text that starts here (both from 0)."""
+        """Return the place `line` lines below and `column` columns into a text starting here (both from 0)."""
         if line == 0:
             return replace(self, column=self.column + column)
         return replace(self, line=self.line + line, column=column + 1)
 
 
 class ScaffoldError(Exception):
-    """Bad input: a message, the place it is about, and a hint on how to mend it."""
+    """Bad input: a message, its place, and a hint on how to fix it."""
 
     exit_code = 2
-    details: tuple[str, ...] = ()  # what to say beside it, one fact each
+    details: tuple[str, ...] = ()  # further facts to print, one a line
 
     def __init__(
         self, message: str, location: Location | None = None, hint: str | None = None
@@ -57,12 +57,12 @@ class ScaffoldError(Exception):
         return f"{_on_one_line(f'{place}: {self.message}')}{hint}"
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows in place of a traceback: what the user did is to blame, not our frames."""
+        """Return the lines a notebook shows instead of a traceback: the input is to blame, not our frames."""
         return [f"ScaffoldError: {self}"]
 
 
 class ScaffoldErrors(ScaffoldError):
-    """Several problems of one run, in the order of their places; one that is found twice, as of a file that two read, is one."""
+    """Several problems of one run, in order of discovery, without duplicates (two readers of a file may report the same one)."""
 
     def __init__(self, problems: Iterable[ScaffoldError]) -> None:
         every = [inner for problem in problems for inner in problem.problems]
@@ -91,7 +91,7 @@ class ConflictErrors(ScaffoldErrors, ConflictError):
 
 
 class VerificationError(ScaffoldError):
-    """An op that does not do what its forward says: exit code 1."""
+    """A failed proof: the op does not do what its forward says; exit code 1."""
 
     exit_code = 1
 
@@ -107,7 +107,7 @@ class VerificationError(ScaffoldError):
 
 
 def _on_one_line(text: str) -> str:
-    """What a terminal shows as it stands: line ends and control characters of the user's are escaped."""
+    """Escape line ends and control characters of the user's text, for printing on one line."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text
@@ -115,7 +115,7 @@ def _on_one_line(text: str) -> str:
 
 
 def raise_all(problems: list[ScaffoldError]) -> None:
-    """Raise what was collected: nothing, the one problem, or all of them together."""
+    """Raise the collected problems: nothing for none, a single one itself, several as one error."""
     if len(problems) == 1:
         raise problems[0]
     if problems and all(isinstance(problem, ConflictError) for problem in problems):
@@ -125,6 +125,6 @@ def raise_all(problems: list[ScaffoldError]) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """A hint that names the closest known word, or None where nothing is as much alike."""
+    """Return a hint with the closest known word, or None if none is similar enough (`alike`, from 0 to 1)."""
     close = get_close_matches(word, list(known), n=1, cutoff=alike)
     return f"did you mean '{close[0]}'?" if close else None

@@ -1,7 +1,7 @@
-"""Reading files that somebody else may have put there.
+"""Reading files of unknown origin.
 
-In: a path. Out: the content of a regular file of a size that somebody would write. Invariant: a pipe, a device or a file
-without end is an `OSError` at once, with words that fit behind "cannot be read"; nothing waits, nothing fills the memory.
+In: a path. Out: the content of a regular file of at most `LARGEST` bytes. Invariant: a pipe, a device or an endless file is an
+`OSError` at once, whose words fit behind "cannot be read"; nothing waits, and nothing fills the memory.
 """
 
 import errno
@@ -12,17 +12,17 @@ from os import open as open_descriptor
 LARGEST = 10_000_000  # bytes; the largest file of PyTorch's own source has 2
 CHUNK = 1 << 16
 FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-FLAGS |= getattr(os, "O_NONBLOCK", 0)  # a pipe is opened though nobody writes
+FLAGS |= getattr(os, "O_NONBLOCK", 0)  # opening a pipe does not wait for a writer
 FLAGS |= getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 
-# The hint where somebody's configuration cannot be read.
+# The hint for a configuration file that is not text.
 NOT_TEXT = "mend it, or take it away: it is a text file in UTF-8"
 
 Path = str | os.PathLike[str]
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file."""
+    """Return the content of a regular file; raise OSError for any other kind, or for more than `LARGEST` bytes."""
     descriptor = open_descriptor(path, FLAGS)
     try:
         _check(os.fstat(descriptor), path)
@@ -30,7 +30,7 @@ def read_bytes(path: Path) -> bytes:
         while part := os.read(descriptor, CHUNK):
             parts.append(part)
             size += len(part)
-            if size > LARGEST:  # it grew, or says nothing of its size
+            if size > LARGEST:  # it grew, or its size is reported as 0
                 raise _too_large(path)
     finally:
         os.close(descriptor)
@@ -38,7 +38,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file, with plain line ends."""
+    """Return the text of a file, with newlines as line ends."""
     text = read_bytes(path).decode(encoding)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

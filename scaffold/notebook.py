@@ -1,7 +1,7 @@
-"""The cell magic `%%scaffold`: the cell is a forward, what comes out is its op.
+"""The cell magic `%%scaffold`: derives the op of a forward written in a cell.
 
-In: the line of the magic, with options as `scaffold new-op` has them, and the cell. Out: a `Derived`, which the notebook shows, and
-which has the op's name there. Invariant: IPython is not imported: it is who asks.
+In: the magic's line, with the options of `scaffold new-op`, and the cell. Out: a `Derived`, shown by the notebook and
+bound there to the op's name. Invariant: IPython is never imported; it calls us.
 """
 
 import shlex
@@ -17,20 +17,20 @@ LINE = Location("%%scaffold")
 
 
 class Shell(Protocol):
-    """What is asked of IPython."""
+    """The part of IPython's shell used here."""
 
     @property
     def user_ns(self) -> MutableMapping[str, Any]:
-        """The names of the notebook."""
+        """Return the notebook's variables."""
 
     def register_magic_function(
         self, func: Callable[..., Any], magic_kind: str, magic_name: str
     ) -> None:
-        """Let a function be called by `%%magic_name`."""
+        """Register a function to be called by `%%magic_name`."""
 
 
 def register(shell: Shell) -> None:
-    """Give a shell the magic."""
+    """Register the magic `%%scaffold` with a shell."""
 
     def scaffold(line: str, cell: str) -> Derived:
         """Derive the op of a cell: an expression, statements with a return, or a function.
@@ -48,7 +48,7 @@ def register(shell: Shell) -> None:
 
 
 def read_line(line: str) -> dict[str, Any]:
-    """The arguments of `derive` that a line says: a name, and options as a shell has them."""
+    """Parse the magic's line, in shell syntax, into arguments of `derive`: a name and options."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -68,7 +68,7 @@ def read_line(line: str) -> dict[str, Any]:
 
 
 def _take(option: str, values: list[str], found: dict[str, Any]) -> None:
-    """Add an option, whose value is the first of those."""
+    """Add an option to `found`, taking its value off `values`; raise ScaffoldError for an unknown option or a missing value."""
     key = option.removeprefix("no-")
     if key not in KEYS or key == "forward":
         hint = did_you_mean(f"--{option}", [f"--{known}" for known in KEYS])

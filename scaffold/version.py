@@ -1,3 +1,3 @@
-"""The version of the tool, for what stands below the package: `scaffold` offers what stands above it."""
+"""The version of the tool, for modules below the package itself, as `scaffold` exports modules above it."""
 
 __version__ = "0.1.0"
