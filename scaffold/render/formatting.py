@@ -272,7 +272,7 @@ def _black(source: str, line_length: int) -> str:
     import black  # imported only if something is rendered
 
     folded = fold(source.rstrip("\n"), line_length) + "\n"
-    return black.format_str(folded, mode=_mode(line_length))  # any change: a second pass
+    return black.format_str(folded, mode=_mode(line_length))  # a change: a second pass
 
 
 @cache

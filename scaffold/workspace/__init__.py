@@ -56,7 +56,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """What the package offers, imported with the first name that is asked for: help asks for none."""
+        """Import a public name with its first use, as help needs none of them."""
         if name in __all__:
             from scaffold.workspace import cache, changes, conflicts, transaction
 

@@ -1,9 +1,9 @@
-"""A cache between runs, which may be deleted at any time: its entries, which pairs of texts differ in formatting alone, which records are whole.
+"""A cache between runs: pairs of texts differing only in formatting, and records unpacking correctly; it may be deleted at any time.
 
-In: pairs of texts, records of files. Out: whether they say the same, whether the text unpacks. Invariant: what is remembered was
-found so by this version, of these very bytes; without a place to remember it, it is found again.
+In: pairs of texts, records of files. Out: whether the texts differ only in formatting, whether the record unpacks. Invariant: a
+cached answer was found by this version, for these very bytes; without a place to store it, it is found again.
 
-Every run asks it of every file: to parse two texts takes ten milliseconds, to unpack one a third of what a file takes.
+Every run asks for every file: parsing two texts takes ten milliseconds, unpacking one a third of a file's time.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from scaffold.workspace.statements import normal_form
 
 
 def store(path: Path, data: bytes) -> None:
-    """Write an entry if that is possible."""
+    """Write an entry; ignore an OSError."""
     staged = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,11 +30,11 @@ def store(path: Path, data: bytes) -> None:
         disk.replace(staged, path)
 
 
-ENOUGH = 50_000  # answers; beyond them the file starts again with those of the last run
+ENOUGH = 50_000  # answers; a larger file is replaced by the last run's
 
 
 class Known:
-    """What a file remembers, and what was found in this run."""
+    """The answers stored in a file, and those found in this run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Known:
         self._met: set[str] = set()
 
     def same(self, one: str, other: str) -> bool:
-        """Whether two texts differ in their formatting at most."""
+        """Return whether two texts differ at most in formatting."""
         name = _name(f"{len(one)} {one}{other}")
         if name not in self._read() and normal_form(one) != normal_form(other):
             return False
@@ -50,7 +50,7 @@ class Known:
         return True
 
     def whole(self, kept: Kept) -> bool:
-        """Whether the text of a record unpacks to the one that it means."""
+        """Return whether a record's text unpacks to the one recorded."""
         name = _name(f"{kept.text} {kept.base}")
         if name not in self._read() and kept.written is None:
             return False
@@ -58,7 +58,7 @@ class Known:
         return True
 
     def keep(self) -> None:
-        """Remember what this run found, if it found something new."""
+        """Store this run's answers, if any of them is new."""
         known = self._read() if self._met else self._met
         if not self._met <= known:
             both = known | self._met

@@ -1,8 +1,8 @@
-"""What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict; and that as a unified diff.
+"""Changes to the disk: each file is created, identical, updated, removed, kept or in conflict; also as a unified diff.
 
-In: texts by path, and a root. Out: a `Plan`, for `transaction` to carry out; text that `git apply` and `patch` take. Invariant: nothing is
-written here; a path leads to one file below the root, whatever its spelling and links, and a text keeps the line ends that its file has.
-In a diff line ends are no difference, and a file that is not text is named, not shown.
+In: texts by path, and a root. Out: a `Plan`, for `transaction` to carry out; a diff for `git apply` and `patch`. Invariant: nothing is
+written here; a path leads to one file below the root, whatever its spelling and links, and a text keeps its file's line ends.
+A diff ignores line ends, and only names a file other than text.
 """
 
 import os
@@ -17,16 +17,16 @@ from unicodedata import normalize
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.workspace import disk
 
-# --- Where a path leads: the file that is meant, below the root, with what it holds.
+# --- Resolving a path: the file it leads to, below the root, and the file's content.
 #
 # In: a path as the user knows it, and the root. Out: the real path, or its content.
 # Invariant: no path leads out of the root, through whatever links, and none is mistaken for another by any file system.
 
 
 def find_target(path: str, base: Path, folder: "Folder", *, follow: bool) -> Path:
-    """The real place of a path: below the root, whatever links lead there.
+    """Return the real place of a path, below the root; raise ScaffoldError for any other.
 
-    A link as the last part is followed to the file that it stands for, or else it is what is meant.
+    With `follow`, a link as the last part is followed to its file; otherwise the place is the link itself.
     """
     if "\0" in path or not _encodable(path):
         raise ScaffoldError(f"{path!r} is not a path")
@@ -54,13 +54,13 @@ def _encodable(path: str) -> bool:
 
 
 class Folder:
-    """What the directories of a run hold; each is listed once."""
+    """The contents of a run's directories; each is listed once."""
 
     def __init__(self) -> None:
         self._names: dict[Path, dict[str, list[str]]] = {}
 
     def check_case(self, path: str, base: Path, name: Path) -> None:
-        """Refuse a name beside one that some file systems take for the same."""
+        """Raise ScaffoldError for a name some file systems confuse with an existing one."""
         directory = base
         for part in name.relative_to(base).parts:
             if not directory.is_dir():
@@ -88,7 +88,7 @@ def folded(name: str) -> str:
 
 
 def read_file(path: str, target: Path) -> bytes | None:
-    """What is there, None if nothing is; refuse what is no file."""
+    """Return the content of a file, None if there is none; raise ScaffoldError for anything but a regular file."""
     try:
         kind = os.stat(target).st_mode
     except FileNotFoundError:
@@ -108,16 +108,16 @@ def check_parent(path: str, target: Path) -> None:
         raise ScaffoldError(f"'{path}' cannot be written: '{parent}' is read-only")
 
 
-# --- Texts as the bytes of a file, and back: UTF-8, with the line ends that the file has.
+# --- Texts as the bytes of a file, and back: UTF-8, with the file's own line ends.
 #
-# In: a text or bytes. Out: the other. Invariant: line ends and a byte order mark are the file's own affair; nothing is compared with them.
+# In: a text or bytes. Out: the other. Invariant: line ends and a byte order mark belong to the file; comparisons ignore them.
 
 
-_MARK = b"\xef\xbb\xbf"  # which some editors put before a text
+_MARK = b"\xef\xbb\xbf"  # put before a text by some editors
 
 
 def encode(path: str, text: str) -> bytes:
-    """The bytes of a text with newlines for line ends."""
+    """Return the bytes of a text with newlines for line ends; raise ScaffoldError if it is not encodable."""
     try:
         return unix(text.encode())
     except UnicodeEncodeError as error:
@@ -127,12 +127,12 @@ def encode(path: str, text: str) -> bytes:
 
 
 def unix(data: bytes) -> bytes:
-    """The bytes with newlines for line ends, without a byte order mark."""
+    """Return the bytes with newlines for line ends, without a byte order mark."""
     return data.removeprefix(_MARK).replace(b"\r\n", b"\n")
 
 
 def like(before: bytes, after: bytes) -> bytes:
-    """The new content with the byte order mark of the old one, and the line endings that most of its lines have."""
+    """Return the new content with the byte order mark of the old one, and the line ends most of its lines have."""
     if before.startswith(_MARK):
         after = _MARK + after.removeprefix(_MARK)
     if before.count(b"\r\n") * 2 > before.count(b"\n"):
@@ -141,37 +141,37 @@ def like(before: bytes, after: bytes) -> bytes:
 
 
 def merge_into(before: bytes, base: str, after: bytes) -> tuple[bytes, int]:
-    """What a merge makes of a file, in its line ends, and its conflicts; UnicodeDecodeError if it is no text."""
+    """Return the merged file, in its own line ends, and the number of conflicts; raise UnicodeDecodeError unless it is text."""
     from scaffold.workspace.merge import merge
 
     text, conflicts = merge(base, unix(before).decode(), unix(after).decode())
     return like(before, unix(text.encode())), conflicts
 
 
-# --- What a run would do to the disk: each file is created, identical, updated, removed, kept or in conflict.
+# --- The changes of a run: each file is created, identical, updated, removed, kept or in conflict.
 
 
 Verb = Literal["create", "identical", "update", "remove", "skip", "conflict"]
 
 
 class Change(NamedTuple):
-    """One file: as the user knows it, where it really is, what it holds and will hold."""
+    """One file: its path as the user knows it, its real place, its content before and after."""
 
     path: str
     target: Path
     verb: Verb
     before: bytes | None  # None: there is no file
     after: bytes | None  # None: there will be none
-    base: str | None = None  # the text as it was last written, where that is known
-    conflicts: int = 0  # places that a merge left for the user to settle
+    base: str | None = None  # the text as last written, if known
+    conflicts: int = 0  # places left by a merge for the user to settle
 
 
 class Plan(NamedTuple):
-    """The changes of a run, in the order in which they were asked for."""
+    """The changes of a run, in the order of the request."""
 
     root: Path
     changes: tuple[Change, ...]
-    reads: tuple[tuple[Path, bytes | None], ...] = ()  # what the texts were made from
+    reads: tuple[tuple[Path, bytes | None], ...] = ()  # sources of the texts, as read
 
     @property
     def conflicts(self) -> tuple[Change, ...]:
@@ -179,7 +179,7 @@ class Plan(NamedTuple):
 
     @property
     def unsettled(self) -> tuple[Change, ...]:
-        """The conflicts that nobody has decided on; others are written, with markers."""
+        """Return the conflicts nobody has decided on; others are written, with markers."""
         return tuple(change for change in self.conflicts if not change.conflicts)
 
     @property
@@ -192,7 +192,7 @@ class Plan(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the caller knows about the files that are there."""
+    """The caller's knowledge of existing files."""
 
     ours: Collection[str]
     bases: Mapping[str, str]
@@ -208,12 +208,12 @@ def plan(
     kept: Collection[str] = (),
     reads: Mapping[str, bytes | None] | None = None,
 ) -> Plan:
-    """Class each file against what the disk holds; one without a text shall go.
+    """Plan a change for each file by comparing it with the disk; a file with a text of None is to be removed.
 
-    Paths are relative to `root`, an existing directory that none of them may leave. The files of `ours` are known to be
-    as we wrote them, if in another formatting, and need no question; those that are `kept` stay as they are. `bases` are
-    the texts as last written, which a merge starts from. `reads` are the files that the texts were made from, as they
-    were read: where one of them has changed, `apply` writes nothing.
+    Paths are relative to `root`, an existing directory none of them may leave. The files of `ours` are known to be as we
+    wrote them, perhaps reformatted, and need no question; `kept` ones stay as they are. `bases` are the texts as last
+    written, from which a merge starts. `reads` are the sources of the texts, as they were read: if one of them has changed,
+    `apply` writes nothing. Raises ScaffoldError for unusable and clashing paths.
     """
     base = Path(os.path.realpath(root))
     if not base.is_dir():
@@ -258,7 +258,7 @@ def _change(path: str, text: str | None, target: Path, known: _Known) -> Change:
 
 
 def _updated(before: bytes, base: str | None, after: bytes) -> bytes:
-    """The new content of a file of ours, in the formatting that its team gave it."""
+    """Return the new content of a file of ours, in its team's formatting if a merge without conflicts gives it."""
     if base is None or unix(before) == base.encode():
         return like(before, after)
     try:
@@ -277,7 +277,7 @@ def _check_writable(path: str, target: Path, after: bytes | None) -> None:
 
 
 def _clashes(changes: list[Change]) -> Iterator[ScaffoldError]:
-    """Two files of the run that are one file, or would be on some file systems."""
+    """Yield errors for two paths of one file, on some file system at least, and for a file in place of a directory."""
     seen: dict[str, str] = {}
     files = {change.target: change.path for change in changes}
     for change in changes:
@@ -296,17 +296,17 @@ SHOWN = ("create", "update", "remove", "conflict")
 
 
 def diff(plan: Plan) -> str:
-    """The differences of all that would be, or was, written, and of every conflict."""
+    """Return the diff of everything to be written, or already written, and of every conflict."""
     return "".join(diff_change(change) for change in plan.changes)
 
 
 def diff_change(change: Change) -> str:
-    """The difference that a change makes; none where the file stays as it is."""
+    """Return the diff of a change; "" if the file stays as it is."""
     return diff_file(change) if change.verb in SHOWN else ""
 
 
 def diff_file(change: Change) -> str:
-    """The difference of one file."""
+    """Return the diff of one file; for anything but text, a line naming it."""
     try:
         before, after = _lines(change.before or b""), _lines(change.after or b"")
     except UnicodeDecodeError:
@@ -318,7 +318,7 @@ def diff_file(change: Change) -> str:
 
 
 def _lines(data: bytes) -> list[str]:
-    """The lines with their ends; only a newline ends one, as in git."""
+    """Return the lines with their ends; only a newline ends one, as in git."""
     lines = data.decode().replace("\r\n", "\n").split("\n")
     last = [lines[-1]] if lines[-1] else []
     return [f"{line}\n" for line in lines[:-1]] + last

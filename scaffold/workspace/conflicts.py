@@ -1,7 +1,7 @@
-"""What to do where a file exists and differs: the policy, and the dialogue with the user.
+"""Conflicts with existing, different files: the policy, and the dialogue with the user.
 
-In: a `Plan`, the policy of `--on-conflict`, and someone to ask. Out: a `Plan` in which every conflict is decided on.
-Invariant: no file is overwritten unless the policy or an answer said so; a merge that leaves something to settle stays a
+In: a `Plan`, the policy of `--on-conflict`, and a function asking the user. Out: a `Plan` with every conflict decided.
+Invariant: no file is overwritten unless the policy or an answer says so; a merge with places left to settle stays a
 conflict, with the markers.
 """
 
@@ -34,9 +34,9 @@ _DECIDING: dict[Policy, Answer] = {"overwrite": "yes", "skip": "no", "merge": "m
 
 
 def resolve(plan: Plan, policy: Policy, ask: Ask | None = None) -> Plan:
-    """Decide on each conflict; ConflictError if the policy does not, or a file cannot be merged.
+    """Decide on each conflict; raise ConflictError if the policy does not, or a file cannot be merged.
 
-    `ask` is asked about one file at a time; without it (no terminal) asking is aborting.
+    `ask` is called for one file at a time; without it (no terminal), "ask" means "abort".
     """
     if policy in _DECIDING:
         return _settled(plan, lambda change: _DECIDING[policy])
@@ -75,7 +75,7 @@ def _decided(change: Change, answer: Answer) -> Change:
 
 
 def _merged(change: Change) -> Change:
-    """The file with what is new in it; a conflict still where both sides changed the same."""
+    """Return the change with the new text merged into the file; still a conflict if both sides changed the same lines."""
     obstacle = _obstacle(change)
     if obstacle:
         reason, hint = obstacle
@@ -96,7 +96,7 @@ def _merged(change: Change) -> Change:
 
 
 def _obstacle(change: Change) -> tuple[str, str] | None:
-    """Why a file cannot be merged, and what to do about it."""
+    """Return the reason a file cannot be merged, and a hint; None if it can."""
     from scaffold.workspace.merge import has_markers
 
     instead = "settle it with --on-conflict skip or overwrite"
@@ -130,7 +130,7 @@ def _any_base(plan: Plan) -> bool:
 def converse(
     change: Change, prompt: Callable[[str], str], show: Callable[[str], None]
 ) -> Answer:
-    """Ask about one file until there is an answer; no answer to be had is `quit`.
+    """Ask about one file until there is a valid answer; the end of the input means `quit`.
 
     `prompt` shows a question and returns a line, or raises EOFError; `show` shows a text.
     """

@@ -1,4 +1,4 @@
-"""Every call that changes the disk, one function each, and the reads beside them.
+"""Every call changing the disk, one function each, and the reads beside them.
 
 In: paths and bytes. Out: `OSError`s as the system raises them.
 Invariant: the rest of the package touches the disk through this module alone, so that a test
@@ -16,7 +16,7 @@ from scaffold.files import read_bytes
 
 
 def read(path: Path) -> bytes | None:
-    """The content of a file, None where there is none."""
+    """Return the content of a file, None if there is none."""
     try:
         return read_bytes(path)
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def read(path: Path) -> bytes | None:
 
 
 def digest(path: Path) -> str | None:
-    """The fingerprint of a file's content, None where there is no file."""
+    """Return the fingerprint of a file's content, None if there is no file."""
     data = read(path)
     return None if data is None else fingerprint(data)
 
@@ -34,42 +34,42 @@ def fingerprint(data: bytes) -> str:
 
 
 def mode(path: Path) -> int:
-    """The permission bits of a file."""
+    """Return the permission bits of a file."""
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
 def writable(path: Path) -> bool:
-    """Whether we may write, and its mode does not ask even root to leave it alone."""
+    """Return whether we may write a file; one without write permission for anybody is left alone, even by root."""
     return os.access(path, os.W_OK) and bool(os.stat(path).st_mode & 0o222)
 
 
 def create(path: Path) -> int:
-    """A descriptor of a new, empty file with the mode that the umask gives."""
+    """Open a new, empty file with the umask's mode; return its descriptor."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def open_lock(path: Path) -> int:
-    """A descriptor of a file that is there afterwards, with its content."""
+    """Open a file, creating it if missing; its content stays. Return its descriptor."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
 
 def open_directory(path: Path) -> int:
-    """A descriptor of a directory."""
+    """Open a directory; return its descriptor."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def read_all(descriptor: int) -> bytes:
-    """The content of an open file, from its start."""
+    """Return the content of an open file, from its start."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
 def lock(descriptor: int) -> None:
-    """Hold the file until the descriptor is closed; BlockingIOError if another holds it."""
+    """Lock the file until the descriptor is closed; raise BlockingIOError if another process holds it."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def held(path: Path) -> bool:
-    """Whether a process holds the lock of a file; nothing is changed."""
+    """Return whether a process holds the lock of a file; nothing is changed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -96,7 +96,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_all() -> None:
-    """Have everything on the disk that is on its way there: one wait, however many files there are."""
+    """Flush all pending writes to the disk: one wait, however many files there are."""
     os.sync()
 
 

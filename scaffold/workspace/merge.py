@@ -1,11 +1,11 @@
 """A three-way merge of texts: the edits of a file and those of its generator, both kept.
 
-In: what was generated last, what stands on disk, and what is generated now. Out: a `Merged`, with markers where both sides changed
-the same lines. Invariant: what only one side changed is taken over as it is; where nobody but the generator changed a file, the
+In: the text generated last, the file on disk, and the text generated now. Out: a `Merged`, with markers where both sides changed
+the same lines. Invariant: a change on one side alone is taken over as it is; if only the generator changed a file, the
 result is the generator's text.
 
-First the statements of the three texts are aligned, so that a change of formatting is none; then imports in a row are merged as the
-set of names that they are; at last the lines of statements that both sides changed are merged by diff3. Where that leaves places to settle, since
+First the statements of the three texts are aligned, so a change of formatting does not count; then adjacent imports are merged
+as sets of names; last, the lines of statements changed on both sides are merged by diff3. If places are left to settle, since
 the generator writes the file in another form, definitions are merged by their names.
 """
 
@@ -27,19 +27,19 @@ from scaffold.workspace.statements import (
     unix,
 )
 
-# --- Where three versions of a sequence agree, and where they do not: diff3, over difflib.
+# --- Agreements and differences of three versions of a sequence: diff3, over difflib.
 #
-# In: the common ancestor and its two descendants, as sequences of lines or of anything that can be compared and hashed.
-# Out: `Hunk`s, from the start to the end, which cover all three.
-# Invariant: what is agreed on stands in all three, in their order; between two agreements each of the three has its hunk,
-# which may be empty.
+# In: the common ancestor and its two descendants, as sequences of lines or of anything comparable and hashable.
+# Out: `Hunk`s, from the start to the end, covering all three.
+# Invariant: a stable hunk is in all three, in their order; between two stable hunks each of the three has its part,
+# perhaps an empty one.
 #
-# The algorithm is that of Khanna, Kunal and Pierce, "A Formal Investigation of Diff3" (2007): what both descendants have in
-# common with the ancestor is stable, the rest lies in between.
+# The algorithm is from Khanna, Kunal and Pierce, "A Formal Investigation of Diff3" (2007): parts both descendants share
+# with the ancestor are stable, the rest lies in between.
 
 
 class Hunk(NamedTuple):
-    """A part of each of the three; where it is `stable` the three are equal."""
+    """A part of each of the three; in a `stable` one they are equal."""
 
     stable: bool
     base: slice
@@ -58,7 +58,7 @@ class _Start(NamedTuple):
 def diff3(
     base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
 ) -> Iterator[Hunk]:
-    """The parts of three versions in turn: what they disagree on, then what they agree on; none is empty in all."""
+    """Yield the parts of three versions, differences before agreements in turn; none is empty in all three."""
     at = _Start(0, 0, 0)
     for start, size in _agreements(base, mine, new):
         end = _Start(*(index + size for index in start))
@@ -72,7 +72,7 @@ def diff3(
 def _agreements(
     base: Sequence[Hashable], mine: Sequence[Hashable], new: Sequence[Hashable]
 ) -> Iterator[tuple[_Start, int]]:
-    """Where the runs begin that stand in all three, and how long they are; last the ends, with a size of 0."""
+    """Yield the start and size of each run common to all three; at last the ends, with a size of 0."""
     ours, theirs = iter(_matches(base, mine)), iter(_matches(base, new))
     one, other = next(ours), next(theirs)
     while True:
@@ -91,11 +91,11 @@ def _agreements(
 
 
 def _matches(base: Sequence[Hashable], other: Sequence[Hashable]) -> list[Match]:
-    # autojunk: difflib would ignore lines that are frequent, such as blank ones and brackets.
+    # autojunk: difflib would ignore frequent lines, such as blank ones and brackets.
     return SequenceMatcher(None, base, other, autojunk=False).get_matching_blocks()
 
 
-# --- A three-way merge of imports in a row, which are a set of names whatever their lines.
+# --- A three-way merge of adjacent imports, treated as a set of names whatever their lines.
 
 
 WIDTH = 88  # of a line, unless the file has longer ones
@@ -103,7 +103,7 @@ WIDTH = 88  # of a line, unless the file has longer ones
 
 @dataclass(slots=True)
 class _Import:
-    """One statement: what stands above it, its names, its lines, whether those have comments."""
+    """One import statement: the lines above it, its names, its text, whether it is free of comments."""
 
     above: str
     module: str | None  # None: `import name`
@@ -113,12 +113,12 @@ class _Import:
 
     @property
     def key(self) -> str:
-        """What identifies a run of imports: the module that it imports from."""
+        """Return the key of a run of imports: the module imported from, else the statement."""
         return f"import {self.names[0]}" if self.module is None else self.module
 
 
 def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | None:
-    """The file's imports, with those that the generator added and without those that it dropped."""
+    """Return the file's imports with the generator's additions and removals; None if comments or names get in the way."""
     old, here, then = (
         {one.said: one for one in run.imports} for run in (base, mine, new)
     )
@@ -141,7 +141,7 @@ def merge_imports(base: Statement, mine: Statement, new: Statement) -> str | Non
 
 
 def _parse(text: str) -> list[_Import] | None:
-    """The statements of a run; None where two share a line, or a comment ends the run."""
+    """Return the statements of a run; None if two share a line, or a comment ends the run."""
     rows = split(text)
     lines: list[_Import] = []
     done = 0
@@ -159,7 +159,7 @@ def _parse(text: str) -> list[_Import] | None:
 
 
 def _drop(lines: list[_Import], dropped: set[str]) -> bool:
-    """Leave out names; False where a comment stands in the way."""
+    """Remove names in place; return False if a comment prevents it."""
     for line in list(lines):
         names = [name for name in line.names if _said(line, name) not in dropped]
         if names == line.names:
@@ -173,7 +173,7 @@ def _drop(lines: list[_Import], dropped: set[str]) -> bool:
 
 
 def _take_out(lines: list[_Import], place: int) -> None:
-    """Remove a statement; what starts a section stays above the next one of it."""
+    """Remove a statement; the text above it moves to the next statement unless it has its own."""
     above = lines.pop(place).above
     if place < len(lines) and not lines[place].above:
         lines[place].above = above
@@ -185,7 +185,7 @@ def _said(line: _Import, name: str) -> str:
 
 
 def _is_single(lines: list[_Import]) -> bool:
-    """Whether the file has one name a line."""
+    """Return whether the file imports one name per line."""
     modules = [line.module for line in lines if line.module is not None]
     several = any(len(line.names) > 1 for line in lines)
     return len(modules) > len(set(modules)) and not several
@@ -194,7 +194,7 @@ def _is_single(lines: list[_Import]) -> bool:
 def _add(
     lines: list[_Import], model: list[_Import], one: Imported, single: bool
 ) -> None:
-    """Import a name, where the file has its module or else where the new text has it."""
+    """Import a name, beside its module's imports in the file, else in the place of the new text."""
     name = f"{one.name} as {one.alias}" if one.alias else one.name
     same = [line for line in lines if line.module == one.module and line.module]
     if same and not single and same[-1].bare:
@@ -216,13 +216,13 @@ def _add(
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """The order of names: constants, classes, the rest."""
+    """Return the sort key of a name: constants, classes, the rest."""
     kind = 0 if len(name) > 1 and name.isupper() else 1 if name[0].isupper() else 2
     return kind, name.lower()
 
 
 def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
-    """Put a statement beside the neighbour that it has in the new text, of its section if possible."""
+    """Insert a statement beside its neighbour in the new text, of the same section if possible."""
     keys = [other.key for other in lines]
     place = [other.key for other in model].index(line.key)
     sections = [0]
@@ -253,7 +253,7 @@ def _insert(lines: list[_Import], model: list[_Import], line: _Import) -> None:
 
 
 def _put_before(lines: list[_Import], place: int, line: _Import) -> None:
-    """Insert a statement below the blank lines of the one that it comes before."""
+    """Insert a statement before another one, taking over the blank lines above it."""
     blank, comments = _blank(lines[place].above)
     line.above, lines[place].above = blank, comments
     lines.insert(place, line)
@@ -265,7 +265,7 @@ def _blank(above: str) -> tuple[str, str]:
 
 
 def _text_of_bindings(line: _Import, indent: str, width: int) -> str:
-    """The lines of a statement, on one if that is possible."""
+    """Return the lines of a statement, a single one if it fits."""
     if line.text:
         return line.above + line.text
     if line.module is None:
@@ -279,9 +279,9 @@ def _text_of_bindings(line: _Import, indent: str, width: int) -> str:
 
 # --- A three-way merge of texts: the edits of a file and those of its generator, both kept.
 #
-# In: the text as last written, the file as it is, the text as it would be written now. Out: a `Merged`.
-# Invariant: where one side alone says something else, it is heard; what both say otherwise stands between markers. Of the
-# same statement in two spellings the file's is kept, so that a formatter neither conflicts nor gets lost.
+# In: the text as last written, the file on disk, the text to be written now. Out: a `Merged`.
+# Invariant: a change on one side alone is applied; different changes on both stand between markers. Of one statement in two
+# spellings the file's is kept, so a formatter's work neither conflicts nor gets lost.
 
 
 YOURS, BASE, OURS = "yours", "base", "scaffold"
@@ -290,7 +290,7 @@ Side = tuple[Statement, ...]
 
 
 class Merged(NamedTuple):
-    """A merged text and the number of its places that are left for the user to settle."""
+    """A merged text and the number of places left for the user to settle."""
 
     text: str
     conflicts: int
@@ -305,12 +305,12 @@ class _Sides(NamedTuple):
 
 
 def has_markers(text: str) -> bool:
-    """Whether a merge, ours or another's, left a place to settle; `=======` alone says nothing."""
+    """Return whether a merge, ours or another's, left a place to settle; `=======` alone is no evidence."""
     return _MARKER.search(unix(text)) is not None
 
 
 def merge(base: str, mine: str, new: str) -> Merged:
-    """Bring what is new since `base` into `mine`; the lines of the result end in a newline."""
+    """Merge the changes from `base` to `new` into `mine`; the lines of the result end in a newline."""
     if new in (base, mine):
         return Merged(mine, 0)
     if mine == base:
@@ -328,7 +328,7 @@ def merge(base: str, mine: str, new: str) -> Merged:
 
 
 def _marked_lines(merged: Merged) -> int:
-    """How many lines the user has to look at."""
+    """Return the number of lines between markers, for the user to look at."""
     count, inside = 0, False
     for line in split(merged.text):
         inside = inside or line.startswith("<<<<<<<")
@@ -342,12 +342,12 @@ def _ended(text: str) -> str:
 
 
 def _lines(text: str) -> Side:
-    """The statements of what is no Python: its lines."""
+    """Return the lines of a text other than Python as statements."""
     return tuple(Statement(line, line.rstrip()) for line in split(text))
 
 
 def _with_imports(sides: _Sides) -> _Sides:
-    """The sides with the runs of imports merged, where each has the same number of them."""
+    """Return the sides with their runs of imports merged, if all have the same number of runs."""
     runs = [[i for i, item in enumerate(side) if item.imports] for side in sides]
     if len({len(places) for places in runs}) > 1:
         return sides
@@ -378,12 +378,12 @@ def _merged(sides: _Sides) -> Merged:
 
 
 def _spelling(base: Statement, mine: Statement, new: Statement) -> str:
-    """The text of what all three say: the file's, unless it is as it was written."""
+    """Return the text of a statement equal on all sides: the new one if the file's is as written last, else the file's."""
     return new.text if mine.text == base.text else mine.text
 
 
 def _decide(gap: _Sides) -> Merged:
-    """The text for a place where the sides differ."""
+    """Return the text for a place of disagreement between the sides."""
     base, mine, new = map(_forms, gap)
     if mine == base:
         return Merged(_text(gap.new), 0)
@@ -401,7 +401,7 @@ def _text(side: Side) -> str:
 
 
 def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
-    """What becomes of statements that both sides changed: their lines, merged."""
+    """Merge statements changed on both sides, by their lines."""
     parts: list[str] = []
     conflicts = 0
     for hunk in diff3(base, mine, new):
@@ -417,7 +417,7 @@ def _merged_lines(base: list[str], mine: list[str], new: list[str]) -> Merged:
 
 
 def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str:
-    """A place for the user to settle: the three texts between markers."""
+    """Return the three texts between markers, for the user to settle."""
     first, second, third = ("".join(side) for side in (mine, base, new))
     return (
         f"<<<<<<< {YOURS}\n{first}||||||| {BASE}\n{second}"
@@ -426,7 +426,7 @@ def _marked(base: Sequence[str], mine: Sequence[str], new: Sequence[str]) -> str
 
 
 def _opposed(base: list[str], mine: list[str], new: list[str]) -> Merged:
-    """All that lies between the lines that the three texts start and end with, as one conflict."""
+    """Return everything between the common first and last lines of the three texts as one conflict."""
     sides = (base, mine, new)
     head = _common(*sides)
     tail = _common(*(side[head:][::-1] for side in sides))
@@ -436,7 +436,7 @@ def _opposed(base: list[str], mine: list[str], new: list[str]) -> Merged:
 
 
 def _common(*sides: Sequence[str]) -> int:
-    """How many lines all sides start with."""
+    """Return the number of lines all sides start with."""
     count = 0
     for lines in zip(*sides, strict=False):
         if len(set(lines)) > 1:
@@ -445,40 +445,40 @@ def _common(*sides: Sequence[str]) -> int:
     return count
 
 
-# --- A merge of definitions by their names, for a file that its generator now writes in another form.
+# --- A merge of definitions by their names, for a file its generator now writes in another form.
 #
-# In: the three texts. Out: the new text, with what somebody wrote or changed in the file; None where a name is defined twice, or two
-# statements share a line, both sides changed an import, or a statement without a name was changed.
-# Invariant: what the generator wrote and writes no more goes, unless somebody changed it, or reads it in what he wrote.
+# In: the three texts. Out: the new text, with everything written or changed by hand in the file; None if a name is defined twice,
+# two statements share a line, both sides changed an import, or a statement without a name was changed.
+# Invariant: a definition the generator has dropped goes, unless it was changed by hand, or is read by code written by hand.
 
 
 class _Part(NamedTuple):
-    """A statement of a file that is no import, with what stands above it."""
+    """A statement other than an import, with the lines above it."""
 
     text: str
     form: str
-    reads: frozenset[str]  # names, and what a test asks of fixtures
+    reads: frozenset[str]  # names, and fixtures requested by tests
 
 
 class _File(NamedTuple):
-    """A file as its statements, by the name that each defines, and its imports."""
+    """A file as its statements, by the name each defines, and its imports."""
 
-    pieces: list[tuple[str, str]]  # all of it: names and texts; "" for an import
+    pieces: list[tuple[str, str]]  # the whole file: names and texts; "" for an import
     parts: dict[str, _Part]
-    imports: dict[str, Imported]  # by the name that they bind
+    imports: dict[str, Imported]  # by the name they bind
 
     @property
     def nameless(self) -> set[str]:
-        """The statements that define nothing, but for a docstring."""
+        """Return the keys of statements defining nothing, except a docstring."""
         return {key for key in self.parts if key.startswith(END)} - {DOCSTRING}
 
 
 DOCSTRING = '="'
-END = "="  # the name of what stands below the last statement
+END = "="  # the name of the text below the last statement
 
 
 def merge_definitions(base: str, mine: str, new: str) -> Merged | None:
-    """The generator's text with the definitions that were written or changed by hand."""
+    """Return the generator's text with definitions written or changed by hand; None if they cannot be merged by name."""
     old, here, then = (_file(text) for text in (base, mine, new))
     if old is None or here is None or then is None:
         return None
@@ -543,12 +543,12 @@ def _file(text: str) -> _File | None:
 
 
 def _differ(one: Mapping[str, Imported], other: Mapping[str, Imported]) -> bool:
-    """Whether a name is imported from elsewhere, or with another comment."""
+    """Return whether a name is imported from different modules, or with different comments."""
     return any(one[name] != other[name] for name in one.keys() & other)
 
 
 def _defined(node: ast.stmt) -> str:
-    """The name that a statement defines; "" for any other."""
+    """Return the name a statement defines; "" for any other statement."""
     match node:
         case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             return name
@@ -568,7 +568,7 @@ def _read(node: ast.stmt) -> Iterator[str]:
 def _decided(
     base: Mapping[str, _Part], mine: Mapping[str, _Part], new: Mapping[str, _Part]
 ) -> dict[str, Merged]:
-    """The text of each definition that somebody wrote, changed or removed."""
+    """Return the text of each definition written, changed or removed by hand."""
     found: dict[str, Merged] = {}
     for key in dict.fromkeys([*mine, *base]):
         parts = [side.get(key) for side in (base, mine, new)]
@@ -587,7 +587,7 @@ def _decided(
 def _reached(
     mine: Mapping[str, _Part], kept: Collection[str], there: Collection[str]
 ) -> set[str]:
-    """The definitions of the file that those which are kept read, and that the new text has not."""
+    """Return the file's definitions read by kept ones, directly or not, and missing from the new text."""
     reached: set[str] = set()
     waiting = list(kept)
     while waiting:
@@ -598,7 +598,7 @@ def _reached(
 
 
 def _importing(new: str, mine: str, wanted: Sequence[Imported]) -> str | None:
-    """The new text, with further imports of the file; None where comments of imports stand in the way."""
+    """Return the new text with further imports of the file; None if comments on imports get in the way."""
     statements, models = list(cut(new) or ()), cut(mine) or ()
     runs = [i for i, item in enumerate(statements) if item.imports]
     for one in wanted:
@@ -623,7 +623,7 @@ def _modules(run: Statement) -> set[str | None]:
 def _placed(
     pieces: Sequence[tuple[str, str]], own: Mapping[str, str], mine: list[str]
 ) -> Iterator[str]:
-    """The pieces of the new text, and those of the file: before what follows them there, or else at the end."""
+    """Yield the pieces of the new text with the file's own: each before its successor in the file, or else at the end."""
     order = {key for key, _ in pieces}
     before: dict[str, list[str]] = {}
     for key, text in own.items():

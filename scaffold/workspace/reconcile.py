@@ -1,7 +1,7 @@
-"""Which files of an op are missing, out of date or edited by hand, and what a run does about each.
+"""The state of an op's files (missing, out of date, edited by hand) and the action a run takes for each.
 
-In: the record of an op, its files on disk, and their texts as they would be rendered now. Out: a `Prospect` for each, and the record
-after the run. Invariant: an edit by hand is never taken for a file that is out of date, nor the other way around.
+In: the record of an op, its files on disk, and their texts as rendered now. Out: a `Prospect` for each, and the record after the
+run. Invariant: an edit by hand is never mistaken for a file out of date, nor the reverse.
 """
 
 from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ from scaffold.workspace.records import (
 )
 from scaffold.workspace.statements import normal_form
 
-# --- How a file on disk stands to what was written last.
+# --- A file on disk, compared with the text written last.
 #
 # In: the root, and the record of one of its files. Out: a `Standing`.
 # Invariant: formatting alone is not an edit; nothing is written.
@@ -32,25 +32,25 @@ Condition = Literal["untouched", "reformatted", "edited", "missing", "conflict-m
 
 
 class Standing(NamedTuple):
-    """What became of a file since it was written."""
+    """The state of a file since it was written."""
 
     condition: Condition
-    text: str | None  # what it holds now, where it was worth reading
-    lost: bool = False  # the text that was written last is gone, or is another
+    text: str | None  # its present text, if it was worth reading
+    lost: bool = False  # the text written last is lost or altered
 
     @property
     def edited(self) -> bool:
-        """Whether overwriting it would lose somebody's work."""
+        """Return whether overwriting the file would lose somebody's work."""
         return self.condition in ("edited", "conflict-markers")
 
 
 def says_the_same(one: str, other: str) -> bool:
-    """Whether two texts differ in their formatting at most."""
+    """Return whether two texts differ at most in formatting."""
     return normal_form(one) == normal_form(other)
 
 
 def is_whole(kept: Kept) -> bool:
-    """Whether the text that was written last is still there."""
+    """Return whether the record still holds the text written last."""
     return kept.written is not None
 
 
@@ -60,7 +60,7 @@ def standing(
     same: Callable[[str, str], bool] = says_the_same,
     whole: Callable[[Kept], bool] = is_whole,
 ) -> Standing:
-    """Compare a file with its record; `same` may know the answer for its text and the recorded one, `whole` that of the record."""
+    """Compare a file with its record; `same` and `whole` may be cached forms of `says_the_same` and `is_whole`."""
     data, lost = present(root, kept.path), not whole(kept)
     if data is None:
         return Standing("missing", None, lost)
@@ -75,7 +75,7 @@ def standing(
 
 
 def present(root: Path, path: str) -> bytes | None:
-    """The content of a file of the project, None where there is none."""
+    """Return the content of a file of the project, None if there is none; raise ScaffoldError if it is unreadable."""
     try:
         return read_bytes(f"{root}/{path}")
     except FileNotFoundError:
@@ -86,21 +86,21 @@ def present(root: Path, path: str) -> bytes | None:
 
 
 def decoded(data: bytes, path: str) -> str:
-    """The text of a file, with plain line ends."""
+    """Return the text of a file, with newlines for line ends; raise ScaffoldError unless it is UTF-8."""
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise ScaffoldError("is not UTF-8", Location(path)) from None
 
 
-# --- What a run has to do about each file of an op, so that it holds what it should.
+# --- The action a run takes for each file of an op, to give it the wanted text.
 
 
 Need = Literal["create", "same", "keep", "update", "collide", "drop", "leave"]
 
 
 class Wanted(NamedTuple):
-    """One file as it should be: its part in the op, its path, the digest of its draft, its text."""
+    """A wanted file: its part in the op, its path, the digest of its draft, its text."""
 
     role: str
     path: str
@@ -109,10 +109,10 @@ class Wanted(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """A file, what it should be, what it was, what it is, and what that calls for.
+    """A file's wanted, recorded and current text, and the action.
 
-    create: there is none. same: it says what it should. keep: edited, and nothing new to put there. update: ours, and
-    out of date. collide: out of date, and edited or not ours. drop: the op has no such file any more, and nobody
+    create: there is none. same: it has the wanted text. keep: edited, and there is nothing new to write. update: ours, and
+    out of date. collide: out of date, and edited or not ours. drop: the op no longer has such a file, and nobody
     edited it. leave: the same, but somebody did.
     """
 
@@ -125,12 +125,12 @@ class Prospect(NamedTuple):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file was removed by hand."""
+        """Return whether the file was removed by hand."""
         return self.standing is not None and self.standing.condition == "missing"
 
     @property
     def mends(self) -> bool:
-        """Whether the text that was written last is lost, and what is rendered says it again."""
+        """Return whether the text written last is lost, and rendering it now restores it."""
         if self.need not in ("create", "same", "keep") or self.wanted is None:
             return False
         lost = self.standing is not None and self.standing.lost
@@ -140,7 +140,7 @@ class Prospect(NamedTuple):
 def reconcile(
     root: Path, record: Record | None, files: tuple[Wanted, ...]
 ) -> tuple[Prospect, ...]:
-    """Compare what the files of an op should be with what they are."""
+    """Compare the wanted files of an op with its record and the disk."""
     roles = {item.role for item in files}
     prospects = [_prospect(root, record, wanted) for wanted in files]
     gone = [kept for kept in record.files if kept.role not in roles] if record else []
@@ -158,7 +158,7 @@ def _prospect(root: Path, record: Record | None, wanted: Wanted) -> Prospect:
 
 
 def _of_stranger(root: Path, wanted: Wanted) -> Need:
-    """What to do where no record tells of a file."""
+    """Return the action for a file without a record."""
     data = present(root, wanted.path)
     if data is None:
         return "create"
@@ -173,13 +173,13 @@ def _of_known(kept: Kept, wanted: Wanted, known: Standing) -> Need:
         return "keep" if known.edited else "same"
     if not known.edited:
         return "update"
-    assert known.text is not None  # or else nobody could know
+    assert known.text is not None  # an edited file was read
     same = normal_form(known.text) == normal_form(wanted.text)
     return "same" if same else "collide"
 
 
 def _moved(root: Path, kept: Kept, wanted: Wanted) -> Prospect:
-    """A file that the configuration wants elsewhere: what is there goes with it."""
+    """Return the prospect of a file moved by the configuration; its present content moves with it."""
     known = standing(root, kept)
     need = _of_stranger(root, wanted)
     if need == "create" and known.edited:
@@ -194,11 +194,11 @@ def _leftover(root: Path, kept: Kept) -> Prospect:
     return Prospect(need, kept.path, None, kept, known)
 
 
-# --- What is to be remembered of an op after a run.
+# --- The record of an op after a run.
 #
-# In: the record from before, the prospects of the op's files, and which of their paths were written. Out: the path and the text of
-# the record; None for a file that goes.
-# Invariant: a record never says more than what is on disk: of a file that was left as it was, the old tale is kept.
+# In: the record from before, the prospects of the op's files, and the paths written. Out: the path and the text of
+# the record; None for a file to be removed.
+# Invariant: a record never says more than the disk: a file left as it was keeps its old entry.
 
 
 def record_files(
@@ -207,9 +207,9 @@ def record_files(
     written: Collection[str],
     code: str = "",
 ) -> dict[str, str | None]:
-    """The file of `record` brought up to date; `record` already says what the files now follow from, and what was proven.
+    """Return the file of `record` brought up to date; its origin and its proof are already the new ones.
 
-    `code` is the digest of the Function as it is wanted, where proofs matter.
+    `code` is the digest of the wanted Function, if proofs matter.
     """
     files, current = [], True
     for prospect in prospects:
@@ -229,7 +229,7 @@ def record_files(
 
 
 def _of_written(proof: Proof, record: Record, prospects: tuple[Prospect, ...]) -> Proof:
-    """The proof, which is of the text on record too where that is the one that was wanted: then nobody need parse the file."""
+    """Return the proof, with the digest of the recorded text if it is the wanted one: the file then need not be parsed."""
     kept = record.kept("op")
     wanted = (
         next((_draft(item) for item in prospects if item.path == kept.path), "")
@@ -244,7 +244,7 @@ def _draft(prospect: Prospect) -> str:
 
 
 def _kept(prospect: Prospect, written: bool) -> Kept | None:
-    """The record of one file; None where there is nothing to remember."""
+    """Return the record of one file; None if there is nothing to remember."""
     wanted, kept = prospect.wanted, prospect.kept
     if wanted is None:
         gone = prospect.need == "drop" and written

@@ -1,7 +1,8 @@
-"""What a project remembers of an op: what its files were made from, their texts as they were written, and their proof.
+"""Records: the sources of an op's files, their texts as written, and the op's proof.
 
-In: the files below `.scaffold/`. Out: a `Record` for each op, and the text of one that is to be written. Invariant: a record that was
-itself lost or changed is told as such, never trusted (whether a generated file was edited is asked of `reconcile`); a proof counts for just the specification and the Function that were proven.
+In: the files below `.scaffold/`. Out: a `Record` for each op, and the text of one to be written. Invariant: a lost or changed record
+is reported as such, never trusted (`reconcile` tells whether a generated file was edited); a proof counts only for the
+specification and the Function proven.
 """
 
 import ast
@@ -22,13 +23,13 @@ from typing import Any, Literal, NamedTuple, get_args
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import read_bytes
 
-# --- The proof of an op that is on record: what was proven, by what, and whether it is what stands in the file.
+# --- The recorded proof of an op: its subject, its method, and whether it applies to the present file.
 #
-# In: the record's `Proof`, the digest of the op's specification as it is now, the text of the op's file. Out: whether the
+# In: the record's `Proof`, the digest of the op's present specification, the text of the op's file. Out: whether the
 # proof still holds.
-# Invariant: a proof is of a specification and of the code of the Function and its wrapper, with whatever else of the file
-# they name; formatting, comments, docstrings, the Module and the names of unrelated imports are no part of it, and neither are
-# the versions of the tool and of PyTorch, which are kept for information.
+# Invariant: a proof is of a specification and of the code of the Function and its wrapper, with everything else they name in
+# the file; formatting, comments, docstrings, the Module and the names of unrelated imports are no part of it, and neither are
+# the versions of the tool and of PyTorch, kept for information.
 
 
 By = Literal["proof", "tests"]
@@ -38,12 +39,12 @@ _DEFINITIONS = (*_DOCUMENTED, ast.alias, ast.Assign, ast.AnnAssign)
 
 
 class Proof(NamedTuple):
-    """What was proven of an op; where `lacks` says something, why that could not be done."""
+    """The subject of an op's proof; or, in `lacks`, the reason there is none."""
 
-    spec: str  # digest of what the specification says of the maths
-    function: str  # digest of the code that ran
-    text: str = ""  # digest of the file that was written with that code
-    # Of the generated code; or the op's tests passed, of what stood in the file.
+    spec: str  # digest of the mathematical part of the specification
+    function: str  # digest of the code as run
+    text: str = ""  # digest of the file written with this code
+    # "proof": the generated code was proven; "tests": the op's tests passed with the file's code.
     by: By = "proof"
     tool: str = ""
     torch: str = ""
@@ -51,7 +52,7 @@ class Proof(NamedTuple):
 
 
 def function_digest(text: str, names: Collection[str]) -> str:
-    """The fingerprint of the definitions with these names, and of what they name in the file; "" where it is not Python.
+    """Return the digest of the definitions with these names, and of everything they name in the file; "" unless it is Python.
 
     It is the same in every version of Python. A file that defines none of them counts as a whole.
     """
@@ -68,7 +69,7 @@ def function_digest(text: str, names: Collection[str]) -> str:
 
 
 def meaning_digest(text: str) -> str:
-    """The fingerprint of all that a text says as Python, comments and docstrings left out; of the text itself where it is none."""
+    """Return a digest of a text's Python code without comments and docstrings; of the text itself unless it is Python."""
     return (
         function_digest(text, ())
         or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -76,7 +77,7 @@ def meaning_digest(text: str) -> str:
 
 
 def adds_only(base: str, text: str) -> bool:
-    """Whether a file still holds every statement of its base, and beside them definitions of names that are new to it.
+    """Return whether a file keeps every statement of its base, and adds only definitions of new names.
 
     Those of classes count too: a method may be added.
     """
@@ -97,7 +98,7 @@ def adds_only(base: str, text: str) -> bool:
 
 
 def _opened(part: "_Part") -> Iterator["_Part"]:
-    """A class as its head and its statements, whose names are told by it; anything else as it is."""
+    """Yield a class as its head and its statements, with qualified names; anything else as it is."""
     if not isinstance(part.node, ast.ClassDef):
         yield part
         return
@@ -112,10 +113,10 @@ def _opened(part: "_Part") -> Iterator["_Part"]:
 
 
 def _cut(text: str) -> list["_Part"] | None:
-    """The parts of a file, docstrings left out; None where it is not Python."""
+    """Return the parts of a file, without docstrings; None unless it is Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of the code's escapes
+            warnings.simplefilter("ignore")  # warnings about the code's escapes
             statements = _without_docstring(ast.parse(text).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -123,10 +124,10 @@ def _cut(text: str) -> list["_Part"] | None:
 
 
 class _Part(NamedTuple):
-    """A statement of the file, or one name of an import: sorting and splitting these changes nothing."""
+    """A statement of the file, or one name of an import, so sorting and splitting imports changes nothing."""
 
     node: ast.AST
-    binds: set[str]  # the names that have a meaning by it
+    binds: set[str]  # the names it defines or changes
     reads: set[str]
     origin: str = ""  # of an imported name
 
@@ -151,7 +152,7 @@ def _parts(statement: ast.stmt) -> Iterator[_Part]:
             yield _Part(statement, bound, read)
         case ast.AnnAssign(target) | ast.AugAssign(target):
             yield _Part(statement, {_root(target)}, read)
-        case _:  # whatever it does, it does to what it names
+        case _:  # it may change anything it names
             yield _Part(statement, read | set(_defined(statement)), read)
 
 
@@ -160,14 +161,14 @@ def _binding(alias: ast.alias) -> str:
 
 
 def _root(target: ast.expr) -> str:
-    """`torch` of `torch.backends.cudnn.enabled = True`; "" of what binds nothing."""
+    """Return `torch` for `torch.backends.cudnn.enabled = True`; "" for a target binding nothing."""
     while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
         target = target.value
     return target.id if isinstance(target, ast.Name) else ""
 
 
 def _defined(statement: ast.stmt) -> Iterator[str]:
-    """What a compound statement defines: `if TYPE_CHECKING:` imports."""
+    """Yield the names defined inside a compound statement, as by imports under `if TYPE_CHECKING:`."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from map(_binding, node.names)
@@ -176,7 +177,7 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
 
 
 def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
-    """The parts that bind a wanted name, or one that those read."""
+    """Yield the parts binding a wanted name, or one read by a part already found."""
     waiting = parts
     while found := [part for part in waiting if part.binds & wanted]:
         yield from found
@@ -186,7 +187,7 @@ def _reached(parts: list[_Part], wanted: set[str]) -> Iterator[_Part]:
 
 
 def _said(value: object) -> str:
-    """A syntax tree as text: without what is empty, which is what versions of Python differ in."""
+    """Return a syntax tree as text, without empty fields, as these differ between versions of Python."""
     match value:
         case ast.Delete(targets):
             return f"Delete({_said(list(_flat(targets)))})"
@@ -205,7 +206,7 @@ def _said(value: object) -> str:
 
 
 def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
-    """The targets one by one: `del (a, b)` deletes the same as `del a, b`, as formatters write it."""
+    """Yield the targets one by one: `del (a, b)` deletes the same as `del a, b`, the formatters' form."""
     for target in targets:
         if isinstance(target, (ast.Tuple, ast.List)):
             yield from _flat(target.elts)
@@ -220,36 +221,36 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
-# --- What a project remembers of an op: what its files were made from, and their texts as they were written.
+# --- The records of a project: the sources of an op's files, and their texts as written.
 
 
 DIRECTORY = ".scaffold"
-# 2 had digests in base 16, each value however often, and packed texts without what they have in common.
+# Version 2 had digests in base 16, repeated values, and texts packed without a common dictionary.
 VERSION = 3
-# Bytes of a text: no generated file is longer, and a record that unpacks to more was tampered with.
+# Bytes of a text: no generated file is longer, and a record unpacking to more was tampered with.
 MOST = 1 << 24
-PIECE = 12_000  # bytes that are packed by themselves, beside WINDOW of what they repeat
+PIECE = 12_000  # bytes packed as one, beside WINDOW of dictionary
 WINDOW = 32_000  # bytes; zlib looks back 32,506
 UNREADABLE = (
     "take the file from version control; or remove it, and 'scaffold sync' asks"
 )
 _ORIGIN = ("spec", "configuration", "templates")  # digests
 _PROVEN = ("spec", "function", "text")
-SHARED = "op-testing"  # the record of what all tests import; no op is spelt like that
+SHARED = "op-testing"  # the record of `op_testing`; no op is spelt like this
 FORMER = ".base"  # version 1 had the text of each file in one of its own, OP.ROLE.base
 
 
 class Origin(NamedTuple):
-    """What the files of an op follow from: the version of this tool, and digests of the rest."""
+    """The sources of an op's files: the version of this tool, and digests of the rest."""
 
     tool: str
     spec: str
     configuration: str
     templates: str
-    reads: tuple[tuple[str, str], ...] = ()  # files that the formulas name
+    reads: tuple[tuple[str, str], ...] = ()  # files named by the formulas
 
     def changed_since(self, before: "Origin") -> tuple[str, ...]:
-        """Name the parts that differ, as a sentence does."""
+        """Return the names of the differing parts, worded for a sentence."""
         names = ("the tool", "the specification", "the configuration", "a template")
         pairs = zip(names, self[:4], before[:4], strict=True)
         changed = [name for name, now, then in pairs if now != then]
@@ -259,57 +260,57 @@ class Origin(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """One file as it was written last: its part in the op, its path, digests of draft and text, and the text, packed."""
+    """One file as written last: its part in the op, its path, digests of draft and text, and the text, packed."""
 
-    role: str  # "op" or "test"; "op_testing" of what tests share
+    role: str  # "op" or "test"; "op_testing" for the shared code
     path: str
-    draft: str  # before it was formatted; "" once the op has no such file any more
+    draft: str  # before formatting; "" once the op no longer has this file
     text: str
-    base: str  # what a merge of the file starts from; see `pack`
+    base: str  # the base of a merge; see `pack`
 
     @property
     def written(self) -> str | None:
-        """The text that was written last; None where it is lost, or not the one that the record means."""
+        """Return the text written last; None if it is lost or does not match its digest."""
         text = unpack(self.base)
         return text if text is not None and digest(text.encode()) == self.text else None
 
 
 class Record(NamedTuple):
-    """What is known of an op's files."""
+    """The record of an op's files."""
 
     op: str
     manifest: str
     origin: Origin
     files: tuple[Kept, ...]
     proof: Proof | None = None
-    former: tuple[str, ...] = ()  # files of version 1 that go once this is written
+    former: tuple[str, ...] = ()  # files of version 1, removed once this is written
 
     def kept(self, role: str) -> Kept | None:
-        """The file with that part in the op."""
+        """Return the file with this part in the op, or None."""
         return next((item for item in self.files if item.role == role), None)
 
 
 def digest(data: bytes) -> str:
-    """The fingerprint of a file, whatever its line ends."""
+    """Return the digest of a file, whatever its line ends."""
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
 def record_path(op: str) -> str:
-    """Where the record of an op is, below the root."""
+    """Return the path of an op's record, below the root."""
     return f"{DIRECTORY}/{op}.json"
 
 
 def state_paths(record: Record) -> tuple[str, ...]:
-    """Every file that a record consists of, in this version or an earlier one."""
+    """Return the paths of all files of a record, in this version or an earlier one."""
     return (record_path(record.op), *record.former)
 
 
 def kept_file(
     role: str, path: str, draft: str, text: str, before: Kept | None = None
 ) -> Kept:
-    """The record of a file with this text; what the one from `before` says in the same words stays as it is.
+    """Return the record of a file with this text; the packed text from `before` is reused if it still applies.
 
-    Two builds of zlib may pack a text differently, and a record shall change only where what it says does.
+    Two builds of zlib may pack a text differently, and a record must change only with its content.
     """
     meant = digest(text.encode())
     if before is not None and before.text == meant and before.written is not None:
@@ -318,7 +319,7 @@ def kept_file(
 
 
 def pack(text: str) -> str:
-    """A text in a sixth of its length, as one line of ASCII: zlib that knows what generated files have in common, then base 85."""
+    """Pack a text into a sixth of its length, as one line of ASCII: zlib with a dictionary of common text, then base 85."""
     data = text.encode()
     packed = b""
     for start in range(0, len(data) or 1, PIECE):
@@ -328,7 +329,7 @@ def pack(text: str) -> str:
 
 
 def unpack(packed: str) -> str | None:
-    """The text that was packed; None where that was changed since."""
+    """Unpack a text; return None if it was changed since."""
     text = b""
     try:
         data = base64.b85decode(packed)
@@ -346,7 +347,7 @@ def unpack(packed: str) -> str | None:
 
 @lru_cache(maxsize=8)
 def _common(start: int) -> bytes:
-    """What a piece of a text that begins there likely repeats: any op and its test, and that place of what tests share."""
+    """Return zlib's dictionary for the piece at `start`: text common to ops and tests, and this part of `op_testing`."""
     common = read_bytes(Path(__file__).with_name("common_text.txt"))
     ops, shared = common.replace(b"\r\n", b"\n").split(b"\f")
     around = WINDOW - len(ops)
@@ -355,7 +356,7 @@ def _common(start: int) -> bytes:
 
 
 def read_state(root: Path) -> dict[str, bytes]:
-    """The files of all records of a project, by path below the root, as they stand."""
+    """Read the files of all records of a project, by path below the root; raise ScaffoldError for unreadable ones."""
     try:
         names = sorted(os.listdir(root / DIRECTORY))
     except (FileNotFoundError, NotADirectoryError):
@@ -376,7 +377,7 @@ def read_state(root: Path) -> dict[str, bytes]:
 
 
 def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
-    """Every record of a project, by op."""
+    """Return the records of a project, by op; raise ScaffoldError for invalid ones."""
     found: dict[str, Record] = {}
     problems: list[ScaffoldError] = []
     for path, data in state.items():
@@ -436,7 +437,7 @@ def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
 
 
 def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) -> str:
-    """What version 1 kept in a file of its own; "" where that is lost."""
+    """Return the text version 1 kept in a file of its own, packed; "" if it is lost."""
     data = state[former[role]] if role in former else b""
     try:
         return pack(data.decode("utf-8").replace("\r\n", "\n"))
@@ -445,7 +446,7 @@ def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) ->
 
 
 def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
-    """The proof of a record; those of earlier versions have none."""
+    """Return the proof of a record; None for one of an earlier version."""
     if raw is None:
         return None
     by, tool, torch = raw["by"], _text(raw["tool"]), _text(raw["torch"])
@@ -456,7 +457,7 @@ def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
 
 
 def _below(value: Any) -> str:
-    """A path below the root: what a record names may be moved and removed."""
+    """Return a path, raising ValueError unless it is below the root: a run may move or remove it."""
     path = _text(value)
     if path.startswith("/") or ".." in path.split("/"):
         raise ValueError
@@ -470,11 +471,11 @@ def _text(value: Any) -> str:
 
 
 def _shown(digest: str) -> str:
-    """A digest in two thirds of its digits."""
+    """Return a digest in two thirds of its digits."""
     return base64.b85encode(bytes.fromhex(digest)).decode()
 
 
-@lru_cache(maxsize=64)  # those of configuration and templates are in every record
+@lru_cache(maxsize=64)  # configuration and templates recur in every record
 def _digest(value: Any) -> str:
     return base64.b85decode(_text(value)).hex()
 
@@ -484,7 +485,7 @@ def _hexadecimal(value: Any) -> str:
 
 
 def encode(record: Record) -> str:
-    """The text of a record; the same record is the same text. What most say alike is left out."""
+    """Return the text of a record, equal for equal records; a draft's digest is left out if it is the text's."""
     origin, proof = record.origin, record.proof
     told: dict[str, Any] = {"version": VERSION, "manifest": record.manifest}
     told["tool"] = origin.tool
@@ -505,5 +506,5 @@ def _encoded(kept: Kept) -> dict[str, str]:
 
 
 def written_record(record: Record) -> dict[str, str | None]:
-    """The path and the text of a record; None for what an earlier version had beside it."""
+    """Return the record's path and text; None for each file an earlier version had beside it."""
     return {record_path(record.op): encode(record), **dict.fromkeys(record.former)}

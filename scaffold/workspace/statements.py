@@ -1,10 +1,10 @@
-"""A Python file cut into statements, each with a form that does not depend on how it is formatted.
+"""Statements: a Python file cut into them, each with a form independent of formatting.
 
-In: a text. Out: `Statement`s whose texts, joined, are that text, each with its form; None where the text is not Python.
+In: a text. Out: `Statement`s; their texts, joined, are the input, and each has its form; None unless the text is Python.
 Invariant: formatters, sorters of imports among them, do not change the forms in their order; any other edit does.
 
-A form is the syntax tree of the statement, its words in their order, and the comments where they stand among the words. A
-compound statement ends at its colon. Imports in a row are one statement.
+A form is the syntax tree of the statement, its words in their order, and the comments at their places among the words. A
+compound statement ends at its colon. Adjacent imports are one statement.
 """
 
 import ast
@@ -17,7 +17,7 @@ from functools import lru_cache
 from inspect import cleandoc
 from typing import Any, NamedTuple
 
-# --- The text of a Python file, cut into statements that say what they say whatever their formatting.
+# --- The text of a Python file, cut into statements with forms independent of formatting.
 
 
 BLOCKS = frozenset({"body", "orelse", "finalbody", "handlers", "cases"})
@@ -30,7 +30,7 @@ Position = tuple[int, int]  # row from 1, column in characters from 0
 
 
 class Imported(NamedTuple):
-    """One name that is imported, with the comments on it."""
+    """One imported name, with the comments on it."""
 
     module: str | None  # None: `import name`
     name: str
@@ -39,14 +39,14 @@ class Imported(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The import of this name alone."""
+        """Return the import of this name alone."""
         origin = "" if self.module is None else f"from {self.module} "
         renamed = f" as {self.alias}" if self.alias else ""
         return f"{origin}import {self.name}{renamed}"
 
     @property
     def bound(self) -> str:
-        """The name that the file has it by; `import a.b` and `import a.c` share one without harm."""
+        """Return the name bound in the file; `import a.b` and `import a.c` may share one."""
         return self.alias or self.name
 
 
@@ -59,7 +59,7 @@ class Statement(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Where a statement starts in the text, and its syntax; a run of imports also ends."""
+    """The start of a statement in the text, and its syntax; a run of imports also has an end."""
 
     start: Position
     form: str
@@ -68,15 +68,15 @@ class _Mark(NamedTuple):
 
 
 def split(text: str) -> list[str]:
-    """The lines with their ends; only a newline ends one."""
+    """Return the lines with their ends; only a newline ends one."""
     return list(io.StringIO(text))
 
 
 def cut(text: str) -> tuple[Statement, ...] | None:
-    """Cut a text whose lines end in a newline."""
+    """Cut a text into statements; its lines end in a newline. Return None unless it is Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of the code's escapes
+            warnings.simplefilter("ignore")  # warnings about the code's escapes
             tree = ast.parse(text)
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
@@ -92,13 +92,13 @@ def cut(text: str) -> tuple[Statement, ...] | None:
 
 
 class _Places(NamedTuple):
-    """The lines of the text, and the comment of each row that has one."""
+    """The lines of the text, and the comments by row."""
 
     lines: list[str]
     comments: dict[int, str]
 
     def position(self, row: int, column: int) -> Position:
-        """From the tree's columns, which are bytes."""
+        """Return a position in characters, from the tree's columns in bytes."""
         line = self.lines[row - 1]
         if line.isascii():
             return row, column
@@ -106,7 +106,7 @@ class _Places(NamedTuple):
 
 
 def _marks(node: ast.AST, depth: int, places: _Places) -> Iterator[_Mark]:
-    """The marks of all statements below a node, in the order of the text."""
+    """Yield the marks of all statements below a node, in the order of the text."""
     for name in node._fields:
         if name in BLOCKS:
             run: list[ast.stmt] = []
@@ -134,7 +134,7 @@ def _marks_of(
 
 
 def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
-    """A docstring, but for its indentation and the blanks at the ends of its lines."""
+    """Return a docstring's form, without its indentation and trailing blanks; None for any other node."""
     if not isinstance(parent, _DOCUMENTED) or parent.body[0] is not node:
         return None
     match node:
@@ -145,7 +145,7 @@ def _documentation(parent: ast.AST, node: ast.AST) -> str | None:
 
 
 def _said(value: object) -> str:
-    """A syntax tree as a line of text."""
+    """Return a syntax tree as a line of text."""
     match value:
         case ast.Name():
             return value.id
@@ -154,7 +154,7 @@ def _said(value: object) -> str:
         case ast.Delete(targets):
             return f"Delete{_said([*_flat(targets)])}"
         case ast.AST():
-            # The body of a statement is statements of its own; of `a if b else c` it is a value.
+            # A statement's body consists of statements of its own; the body of `a if b else c` is a value.
             silent = _SILENT if isinstance(value, ast.expr) else _SILENT | BLOCKS
             fields = (name for name in value._fields if name not in silent)
             inner = ",".join(_said(getattr(value, name, None)) for name in fields)
@@ -165,7 +165,7 @@ def _said(value: object) -> str:
 
 
 def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
-    """`del (a, b)` deletes the same as `del a, b`, though it is another tree."""
+    """Yield the targets one by one: `del (a, b)` deletes the same as `del a, b`, from a different tree."""
     for target in targets:
         if isinstance(target, ast.Tuple):
             yield from _flat(target.elts)
@@ -174,11 +174,11 @@ def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _run(run: list[ast.stmt], depth: int, places: _Places) -> Iterator[_Mark]:
-    """Imports in a row: a set of names, as sorting and splitting leave it."""
+    """Yield one mark for adjacent imports: their sorted set of names, unchanged by sorting and splitting."""
     if not run:
         return
     imports: list[Imported] = []
-    above = run[0].lineno  # what stands above the first one may be about the file
+    above = run[0].lineno  # comments above the first one may be about the file
     for node in run:
         imports += _imported(node, above, places.comments)
         above = (node.end_lineno or node.lineno) + 1
@@ -191,14 +191,14 @@ def _run(run: list[ast.stmt], depth: int, places: _Places) -> Iterator[_Mark]:
 
 
 def module_of(node: ast.Import | ast.ImportFrom) -> str | None:
-    """The module that names are imported from, with its dots."""
+    """Return the module names are imported from, with its dots; None for `import name`."""
     if isinstance(node, ast.Import):
         return None
     return "." * node.level + (node.module or "")
 
 
 def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Imported]:
-    """The names of an import; a comment is on the name of its line, or on all of them."""
+    """Yield the names of an import; a comment belongs to the name on its line, or else to all of them."""
     rows = {alias.lineno for alias in node.names}
     shared = {row for row in range(node.lineno, node.end_lineno + 1) if row not in rows}
     for number, alias in enumerate(node.names):
@@ -210,13 +210,13 @@ def _imported(node: Any, above: int, comments: dict[int, str]) -> Iterator[Impor
 
 
 class _Cutter:
-    """Goes through the tokens once, and closes a statement at the end of its line."""
+    """One pass over the tokens, closing each statement at the end of its line."""
 
     def __init__(self, lines: list[str], marks: list[_Mark]) -> None:
         self._lines = lines
         self._marks = marks
         self._next = 0  # of the marks
-        self._row = 0  # lines that belong to earlier statements
+        self._row = 0  # lines of earlier statements
         self._form: list[str] = []
         self._imports: tuple[Imported, ...] = ()
         self._until: Position = (0, 0)  # the end of the current run of imports
@@ -262,7 +262,7 @@ class _Cutter:
             self._form.append(token.string)
 
     def _note(self, token: tokenize.TokenInfo, alone: bool) -> None:
-        """A comment; one on a line of its own belongs to a block."""
+        """Add a comment to the form; one alone on its line also gets its block's depth."""
         block = sum(indent <= token.start[1] for indent in self._indents)
         self._form.append(f"{block if alone else ''}{_comment(token.string)}")
 
@@ -275,13 +275,13 @@ class _Cutter:
 
 
 def _comment(text: str) -> str:
-    """A comment without the blank that formatters want after its `#`."""
+    """Return a comment without the blank formatters want after its `#`."""
     rest = text[1:].replace("\xa0", " ", 1) if text[1:2] == "\xa0" else text[1:]
     return f"#{rest.removeprefix(' ').rstrip()}"
 
 
 def _number(text: str) -> str:
-    """A number as formatters spell it: 0.5 for .5, 1.0 for 1., 1e5 for 1E+5."""
+    """Return a number as formatters spell it: 0.5 for .5, 1.0 for 1., 1e5 for 1E+5."""
     text = text.lower()
     if text[:2] in ("0x", "0o", "0b"):
         return text
@@ -289,16 +289,16 @@ def _number(text: str) -> str:
     return re.sub(r"\.(?!\d)", ".0", text)
 
 
-# --- What a Python file says, whatever its formatting.
+# --- The content of a Python file, independent of formatting.
 #
-# In: the text of a file. Out: a text, equal for two files iff a formatter could make one of the other.
+# In: the text of a file. Out: a text, equal for two files iff a formatter could turn one into the other.
 # Invariant: line length, quotes, redundant parentheses, trailing commas, blank lines, line ends, and the order and grouping of
-# imports are no part of it; comments are, where they stand.
+# imports are no part of it; comments are, at their places.
 
 
-@lru_cache(maxsize=16)  # what tests share is long, and compared again and again
+@lru_cache(maxsize=16)  # shared test code is long, and compared again and again
 def normal_form(text: str) -> str:
-    """What the text says; where it is not Python, its lines without the blanks at their ends."""
+    """Return the text's statements in normal form; for anything but Python, its lines without trailing blanks."""
     lines = unix(text)
     statements = cut(lines)
     if statements is None:
@@ -307,5 +307,5 @@ def normal_form(text: str) -> str:
 
 
 def unix(text: str) -> str:
-    """The text with newlines for line ends, without a byte order mark."""
+    """Return the text with newlines for line ends, without a byte order mark."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -1,7 +1,7 @@
-"""Carries out a plan: all of its files, or none.
+"""Transactions: carry out all of a plan's files, or none.
 
-In: a `Plan`. Out: the files, or an error and the tree as it was. Invariant: one run at a time writes below a root; what a run is about to
-do stands in a journal on disk before it does it, so that the next run undoes what a kill has left.
+In: a `Plan`. Out: the files, or an error and the tree as it was. Invariant: one run at a time writes below a root; each action of
+a run is in a journal on disk before it is taken, so the next run can undo the remains of a killed one.
 """
 
 import json
@@ -19,7 +19,7 @@ from scaffold.workspace.changes import Change, Plan
 
 # --- One run at a time writes below a root.
 #
-# In: a root. Out: its journal file, open and locked; or a turn among the runs that try again. Invariant: whoever has the
+# In: a root. Out: its journal file, open and locked; or a turn among the runs trying again. Invariant: the holder of the
 # journal is alone, or works on a file system without locks.
 
 
@@ -29,7 +29,7 @@ WAIT = 10.0  # seconds for another run to end
 
 @contextmanager
 def locked(root: Path) -> Iterator[int]:
-    """The journal file of a root, open and locked, made if need be; wait for another run."""
+    """Yield the journal file of a root, created if missing, open and locked; wait for another run, at most `WAIT` seconds."""
     path = root / NAME
     patience = time.monotonic() + WAIT
     while (descriptor := _open_locked(path)) is None:
@@ -45,9 +45,9 @@ def locked(root: Path) -> Iterator[int]:
 
 @contextmanager
 def in_turn(root: Path) -> Iterator[None]:
-    """Wait for the other runs below a root that begin anew, so that they do not come in between each other.
+    """Wait for other restarted runs below a root, so they do not interrupt each other.
 
-    It is a courtesy: who has waited for long goes on without.
+    It is only a courtesy: after `WAIT` seconds the run goes on without its turn.
     """
     descriptor: int | None = None
     with suppress(OSError):
@@ -70,7 +70,7 @@ def _wait(descriptor: int) -> None:
 
 
 def _open_locked(path: Path) -> int | None:
-    """The open file, or None while another run holds it."""
+    """Return the locked file's descriptor, or None while another run holds it."""
     descriptor = disk.open_lock(path)
     try:
         disk.lock(descriptor)
@@ -85,13 +85,13 @@ def _open_locked(path: Path) -> int | None:
 
 
 def _is_there(descriptor: int, path: Path) -> bool:
-    """Whether the file is still the one; a run that ends takes its file with it."""
+    """Return whether the path still leads to the open file; a finished run removes its file."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
 
 
-# --- What a run is about to do, on disk before it does it, so that it can be undone.
+# --- The journal of a run: on disk before the run acts, so its actions can be undone.
 
 
 _DONE = b"done"
@@ -99,15 +99,15 @@ _TEMPORARY = re.compile(r"\.scaffold-[0-9a-f]+-\d+\.(new|old)\.tmp")
 
 
 class Step(NamedTuple):
-    """One file: `staged` takes the place of `target`, whose content `backup` keeps."""
+    """The replacement of one file: `staged` takes the place of `target`, with its content kept in `backup`."""
 
     target: Path
-    staged: Path | None  # None: the file goes, `target` is renamed to `backup`
+    staged: Path | None  # None: the file is removed, `target` is renamed to `backup`
     backup: Path | None  # None: there is no file yet
     after: str | None  # fingerprint of the new content
 
     def can_be_undone(self) -> bool:
-        """Whether the target is as the run wants it, by our doing, and what it was is still there."""
+        """Return whether we changed the target as planned, and its former content is still there."""
         if self.backup is not None and not os.path.lexists(self.backup):
             return False
         if self.staged is None:
@@ -115,7 +115,7 @@ class Step(NamedTuple):
         return not self.staged.exists() and disk.digest(self.target) == self.after
 
     def undo(self) -> None:
-        """Put the target back as it was."""
+        """Restore the target as it was."""
         if self.backup is None:
             disk.unlink(self.target)
         else:
@@ -129,7 +129,7 @@ class Step(NamedTuple):
 
 
 class Journal(NamedTuple):
-    """The steps of a run, the directories that it makes, outermost first, and those that it may empty, innermost first."""
+    """The steps of a run, the directories it makes, outermost first, and those it may empty, innermost first."""
 
     root: Path
     steps: tuple[Step, ...]
@@ -137,18 +137,18 @@ class Journal(NamedTuple):
     emptied: tuple[Path, ...]
 
     def undo(self) -> None:
-        """Put everything back as it was; can be repeated, and taken up by a later run."""
+        """Restore everything as it was; it can be repeated, even by a later run."""
         for step in self.steps:
             if step.can_be_undone():
                 step.undo()
         self._clean(tuple(reversed(self.made)))
 
     def finish(self) -> None:
-        """Tidy up after all of it is done; can be repeated as well."""
+        """Tidy up after everything is done; it can be repeated, too."""
         self._clean(self.emptied)
 
     def _clean(self, directories: tuple[Path, ...]) -> None:
-        """Remove the temporary files, and those of the directories that are empty then."""
+        """Remove the temporary files, and then any of the directories left empty."""
         for step in self.steps:
             step.clean()
         for directory in directories:
@@ -157,7 +157,7 @@ class Journal(NamedTuple):
 
 
 def draw_up(plan: Plan) -> Journal:
-    """The journal of a plan; nothing is written."""
+    """Return the journal of a plan; nothing is written."""
     run = os.urandom(4).hex()
     steps = [_planned(change, run, n) for n, change in enumerate(plan.writes)]
     made: dict[Path, None] = {}
@@ -191,7 +191,7 @@ def _depth(directory: Path) -> tuple[int, Path]:
 
 
 def _below(root: Path, directory: Path) -> list[Path]:
-    """The directory and those above it, as far as the root."""
+    """Return the directory and its parents below the root."""
     return [
         one
         for one in (directory, *directory.parents)
@@ -200,7 +200,7 @@ def _below(root: Path, directory: Path) -> list[Path]:
 
 
 def _missing(directory: Path) -> list[Path]:
-    """The directories that are not there yet, outermost first."""
+    """Return the missing directories of a path, outermost first."""
     missing: list[Path] = []
     while not directory.exists():
         missing.insert(0, directory)
@@ -209,20 +209,20 @@ def _missing(directory: Path) -> list[Path]:
 
 
 def begin(descriptor: int, journal: Journal) -> None:
-    """Write down what will be done, before any of it."""
+    """Write the journal to the disk, before any of its steps."""
     disk.write(descriptor, _encode(journal) + b"\n")
     disk.sync(descriptor)
 
 
 def commit(descriptor: int) -> None:
-    """Write down that all of it is done: from here on nothing is undone."""
+    """Mark the journal as done: from here on nothing is undone."""
     disk.write(descriptor, _DONE)
 
 
 def recover(root: Path) -> tuple[str, ...]:
-    """Undo what a killed run left half done, tidy up after one; the files put back.
+    """Undo the work of a killed run, or tidy up after a finished one; return the files restored.
 
-    Call it before planning. A run that is still under way is a ScaffoldError.
+    Call it before planning. Raises ScaffoldError if a run is still under way.
     """
     base = Path(os.path.realpath(root))
     path = base / NAME
@@ -236,7 +236,7 @@ def recover(root: Path) -> tuple[str, ...]:
 
 
 def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
-    """Temporary files of runs in directories below a root, where there is no journal that tells of them."""
+    """Return temporary files of runs in directories below a root, if no journal lists them."""
     if (root / NAME).exists():
         return ()
     found = []
@@ -248,9 +248,9 @@ def strays(root: Path, directories: Iterable[str]) -> tuple[str, ...]:
 
 
 def interrupted(root: Path) -> tuple[str, ...]:
-    """The files of a run that was killed and that the next one puts right; nothing is written.
+    """Return the files of a killed run to be restored by the next run; nothing is written.
 
-    Of one that was all done they are the temporary files that are left.
+    For a run killed after its last step, return its remaining temporary files.
     """
     path = Path(os.path.realpath(root)) / NAME
     if not path.exists():
@@ -283,7 +283,7 @@ def _recover(path: Path, data: bytes) -> tuple[str, ...]:
 
 
 def _read(path: Path, data: bytes) -> tuple[Journal, bytes]:
-    """The journal and the mark after it; one that is cut short tells of nothing done."""
+    """Return the journal and the mark after it; a truncated journal has no steps, as nothing was done yet."""
     body, newline, mark = data.partition(b"\n")
     root = path.parent
     return (_decode(body, root) if newline else Journal(root, (), (), ())), mark
@@ -337,7 +337,7 @@ def _step(entry: dict[str, str], root: Path) -> Step:
 
 
 def _inside(path: Path, root: Path) -> Path:
-    """The path, unless a journal of unknown origin points somewhere else."""
+    """Return the path; raise ScaffoldError if it leads elsewhere, as in a journal of unknown origin."""
     real = Path(os.path.realpath(path))
     if real != path or not path.is_relative_to(root):
         raise _foreign(root)
@@ -353,16 +353,16 @@ def _foreign(root: Path) -> ScaffoldError:
 # --- Carry out a plan: all of its files, or none.
 #
 # In: a `Plan` without conflicts. Out: the files on disk.
-# Invariant: each file is whole at every moment, old or new; an error leaves the tree as it was. What the plan was made from
-# is, while it is carried out, as it was read: no other run's change is lost.
+# Invariant: each file is whole at every moment, old or new; an error leaves the tree as it was. The sources of the plan are
+# still as they were read while it is carried out: no other run's change is lost.
 
 
-# Files from which on one wait for the whole disk is shorter than one for each.
+# From this number of files on, one wait for the whole disk is shorter than one wait each.
 MANY = 32
 
 
 class ChangedError(ScaffoldError):
-    """The disk is not as it was read or planned for: to begin anew may do."""
+    """A disk no longer as it was read or planned for; running again may help."""
 
     def __init__(self, root: Path, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -370,7 +370,7 @@ class ChangedError(ScaffoldError):
 
 
 def apply(plan: Plan) -> None:
-    """Write what the plan says. ScaffoldError if that fails; then nothing was written."""
+    """Write the files of a plan; raise ScaffoldError if it fails, with nothing written."""
     if plan.unsettled:
         raise ValueError("a plan must be resolved before it is applied")
     if not plan.writes:
@@ -391,7 +391,7 @@ def apply(plan: Plan) -> None:
 
 
 def rehearse(plan: Plan) -> None:
-    """Raise what `apply` would, as far as that can be known without writing: a root that no journal can be kept in."""
+    """Raise the errors of `apply` foreseeable without writing: those of a root not writable for the journal."""
     if plan.writes and not os.access(plan.root, os.W_OK):
         raise ScaffoldError(
             f"cannot write in '{plan.root}': Permission denied; nothing was written"
@@ -420,7 +420,7 @@ def _write(plan: Plan, descriptor: int) -> None:
     except BaseException as error:
         _undo(journal, error)
         raise
-    with suppress(OSError):  # what is left is tidied up by the next run
+    with suppress(OSError):  # the next run tidies up any remains
         journal.finish()
         disk.unlink(plan.root / NAME)
 
@@ -434,13 +434,13 @@ def _stage(change: Change, step: Step, sync: bool) -> None:
         return
     try:
         disk.link(change.target, step.backup)
-    except OSError:  # a file system without second names
+    except OSError:  # a file system without hard links
         disk.unlink(step.backup)
         _put(step.backup, change.before, mode, sync)
 
 
 def _put(path: Path, data: bytes, mode: int | None, sync: bool) -> None:
-    """Make a new file; with `sync` it is on the disk, not only on its way there, afterwards."""
+    """Create a file; with `sync`, wait until it is on the disk."""
     descriptor = disk.create(path)
     try:
         disk.write(descriptor, data)
