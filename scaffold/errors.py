@@ -1,6 +1,6 @@
 """Errors with a place and a hint: every expected failure of the tool is one of these.
 
-In: what went wrong, where, and what to do about it. Out: exceptions whose text is ready to print.
+In: a message, its place, and a hint. Out: exceptions with text ready to print.
 Invariant: nothing but a `ScaffoldError` leaves the package for bad input.
 """
 

@@ -34,7 +34,10 @@ IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
 
 
 def split(source: str) -> list[str]:
-    """Split source into pieces; not below a mere docstring without imports, as black leaves one blank line there."""
+    """Split source into pieces; without imports in the first one, return the source whole.
+
+    Black leaves one blank line, not two, below a lone docstring.
+    """
     if SPANNING.search(source):
         return [source]
     first, *rest = BOUNDARY.split(source)

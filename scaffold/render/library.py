@@ -138,7 +138,7 @@ def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
 
 def _vmap_lines(spec: OpSpec, count: int) -> list[str]:
     lines, sample = [], "x if dim is None else x.select(dim, i)"
-    if any(item.variadic for item in spec.tensors):  # a list, whose dims are one too
+    if any(item.variadic for item in spec.tensors):  # a list; its dims are a list, too
         lines = [
             "def sample_of(x: Any, dim: Any, i: int) -> Any:",
             "    if isinstance(dim, list | tuple):",

@@ -79,7 +79,7 @@ def update_lines(spec: OpSpec, module: ModuleSpec) -> list[str]:
 
 
 def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
-    """Return the statements and the value of an update, reading from `self`; its locals are renamed where they hide a name."""
+    """Return the statements and the value of an update, reading from `self`; locals hiding a name are renamed."""
     assert formula.result is not None
     graph = formula.graph
     body: Lines = (*formula.statements, Assign(graph.node("absent"), formula.result))

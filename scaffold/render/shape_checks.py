@@ -112,7 +112,7 @@ def _refused(
 def _breaking(
     spec: OpSpec, condition: Formula, read: Sequence[tuple[str, str, int]]
 ) -> Refused | None:
-    """Find an input violating the condition with any sizes of the tests: one index of a dim more, or twice as many; or None.
+    """Find an input violating the condition for every choice of test sizes: one index of a dim more, or twice as many.
 
     `H % 2 == 0` holds for twice the size too, `D == E // 2` for one index more, and `E == 2 * D and P > D` however large P is.
     """

@@ -160,7 +160,7 @@ def _of_any_size(spec: OpSpec) -> tuple[int, ...]:
 
 
 def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
-    """Return the forward of a surrogate, not matching its gradient, as a function if known."""
+    """Return a surrogate's true forward as a function, if known; the surrogate's gradient is not its derivative."""
     if spec.surrogate is None:
         return None
     plain = replace(spec, surrogate=None)
@@ -169,7 +169,7 @@ def _true_forward(spec: OpSpec, derivation: Derivation) -> FunctionView | None:
 
 
 def _own_text(spec: OpSpec, formula: Formula | None, name: str) -> FunctionView | None:
-    """Return a formula as a function of the user's own text, if the text alone can run."""
+    """Return a formula as a function of the user's own text; None if the text alone cannot run."""
     lines = formula.own_text([starred(item) for item in spec.inputs]) if formula else ()
     plain = replace(spec, surrogate=None)
     return compared_with(plain, lines)._replace(name=name) if lines else None
@@ -282,9 +282,9 @@ def _is_loose(spec: OpSpec) -> bool:
 
 
 def _leading(spec: OpSpec, derived: frozenset[str]) -> dict[int, int]:
-    """Return inputs with leading dims to be fewer, or 1, each with its number of other dims; none unless two have leading dims.
+    """Return the inputs able to have fewer leading dims, or dims of 1: position -> number of other dims.
 
-    An undeclared shape counts as leading dims only if all gradients were derived.
+    At least two inputs must have leading dims. An undeclared shape counts as such only if all gradients were derived.
     """
     if spec.samples is not None or any(item.variadic for item in spec.tensors):
         return {}

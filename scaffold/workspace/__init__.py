@@ -1,7 +1,7 @@
 """The only writer: plan, settle conflicts, show the difference, write all or nothing.
 
-In: {path: text} and a directory. Out: files; a `Plan` says what happens to each.
-Invariant: what a plan says is what `apply` does, and nothing is written before.
+In: {path: text} and a directory. Out: files; a `Plan` states the change of each.
+Invariant: `apply` carries out the plan exactly, and nothing is written before it.
 
 A command calls `recover`, `plan`, `resolve` and `apply`, in this order; a dry run `plan`,
 `resolve` and `rehearse`.

@@ -179,7 +179,7 @@ class Plan(NamedTuple):
 
     @property
     def unsettled(self) -> tuple[Change, ...]:
-        """Return the conflicts nobody has decided on; others are written, with markers."""
+        """Return the undecided conflicts; merged ones are written, with markers."""
         return tuple(change for change in self.conflicts if not change.conflicts)
 
     @property
