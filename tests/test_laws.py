@@ -544,7 +544,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4581,  # verdicts on hand-written Functions are shown
+    "cli": 4605,  # verdicts on hand-written Functions are shown
     "derive": 19683,
     "formula": 6855,
     "inspect": 3381,  # the inputs of such are guessed

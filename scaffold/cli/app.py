@@ -81,7 +81,10 @@ class Command(TyperCommand):
             from scaffold.cli.dialogue import asked_arguments
 
             args = asked_arguments()
-        _take_as_typed(self.get_params(ctx))
+        parameters = self.get_params(ctx)
+        _take_as_typed(parameters)
+        if any("--format" in parameter.opts for parameter in parameters):
+            args = _with_format(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -89,6 +92,13 @@ class Command(TyperCommand):
         if SAYING.get() == "much":
             show_details(_circumstances())
         return super().invoke(ctx)
+
+
+def _with_format(args: list[str]) -> list[str]:
+    """Return the arguments with `--format=json` for its short form, `--json`."""
+    options = list(takewhile(lambda word: word != "--", args))
+    full = ["--format=json" if word == "--json" else word for word in options]
+    return [*full, *args[len(options) :]]
 
 
 class _AsTyped:
@@ -362,7 +372,7 @@ def _run() -> int:
         if refusal is None:  # nothing was asked for: help is shown
             error.show()  # type: ignore[attr-defined]
             return ScaffoldError.exit_code
-        if {"json", "--format=json"} & set(sys.argv):
+        if {"json", "--json", "--format=json"} & set(sys.argv):
             show_refusal(refusal)
         raise refusal from None
     return found if isinstance(found, int) else 0
@@ -380,7 +390,7 @@ MEANT = {
     **dict.fromkeys(("--ste", "--straight-through"), "--grad 'x=grad_output'"),
     **dict.fromkeys(("--out", "--output-dir", "--dir"), "--out-dir DIR"),
     **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
-    **dict.fromkeys(("--json", "--as-json"), "--format json"),
+    **dict.fromkeys(("--as-json", "--output-format"), "--format json"),
 }
 # Options that went, and what to do instead.
 GONE = {

@@ -26,7 +26,7 @@ FORMAT = Annotated[
     str,
     typer.Option(
         "--format",
-        help="text, json or github.",
+        help="text, json (--json) or github.",
         metavar="FORMAT",
         autocompletion=completing(FORMATS),
     ),

@@ -26,7 +26,7 @@ from scaffold.cli.options import (
     check_format,
     completing,
 )
-from scaffold.cli.output import TERMINAL, tell
+from scaffold.cli.output import TERMINAL, show_next, tell
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import NOT_TEXT, read_bytes
 from scaffold.project.writing import Known, look, undisturbed, write_once
@@ -118,6 +118,18 @@ def init(
 
     start, settled = undisturbed(attempt)
     tell(settled, with_diff=diff, format_=format_, notes=start.notes)
+    if settled.written and settled.plan.writes and format_ == "text":
+        show_next(_next_commands(directory))
+
+
+def _next_commands(directory: str) -> tuple[str, ...]:
+    """Return what to type in a project that has begun."""
+    there = f"cd {shlex.quote(directory)} && " if directory != "." else ""
+    return (
+        f"{there}scaffold new-op swish --inputs x --forward 'x * torch.sigmoid(x)'",
+        "scaffold check   # in CI: the files are what the manifest says",
+        "scaffold verify  # runs the tests of the ops",
+    )
 
 
 def _problems(directory: str, policy: str, ci: str | None) -> list[ScaffoldError]:
@@ -158,6 +170,10 @@ jobs:
       - run: pip install 'torch-scaffold~={version}'
       - run: scaffold check --format github
       - run: scaffold lint --format github
+      # The tests of the ops need PyTorch, and what your package needs: pip install -e .
+      - run: pip install torch --index-url https://download.pytorch.org/whl/cpu
+      - run: pip install pytest numpy
+      - run: scaffold verify
 """
 UNPUBLISHED = (
     "torch-scaffold is not on PyPI yet: say where you keep it, for pip to install, in"

@@ -93,7 +93,7 @@ FORMAT = Annotated[
     str,
     typer.Option(
         "--format",
-        help="text, json, github or sarif.",
+        help="text, json (--json), github or sarif.",
         metavar="FORMAT",
         autocompletion=completing(("text", "json", "github", "sarif")),
     ),

@@ -38,7 +38,7 @@ class Option(NamedTuple):
         return self.key or self.flags.split("/")[0].removeprefix("--")
 
 
-FORMAT = Option("--format", "text or json.", metavar="FORMAT", choices=FORMATS)
+FORMAT = Option("--format", "text or json (--json).", metavar="FORMAT", choices=FORMATS)
 # What Typer takes for a kind of value; any other is a text. A list is an option that is given several times.
 TAKEN = ((SWITCH, bool), (EITHER, bool), (TEXTS, list), (NAMES, list), (TABLE, list))
 

@@ -66,7 +66,7 @@ FORMAT = Annotated[
     str,
     typer.Option(
         "--format",
-        help="text or json.",
+        help="text or json (--json).",
         metavar="FORMAT",
         autocompletion=completing(FORMATS),
     ),

@@ -305,6 +305,12 @@ def tell(
     exit_on_conflict(settled.plan)
 
 
+def show_next(commands: Sequence[str]) -> None:
+    """Print what a user types next, unless little was asked for."""
+    if SAYING.get() != "little":
+        _print("".join(["next:\n", *(f"  {command}\n" for command in commands)]))
+
+
 class Showing(NamedTuple):
     """What is to be shown, and to whom: a run that only shows writes nothing."""
 

@@ -35,7 +35,7 @@ FILE = Annotated[
         metavar="[FILE]", help="A table (default: those of the configuration)."
     ),
 ]
-FORMAT = Annotated[str, typer.Option("--format", help="text or json.")]
+FORMAT = Annotated[str, typer.Option("--format", help="text or json (--json).")]
 
 
 @rules.command("list")

@@ -38,7 +38,8 @@ def places(directory: Path) -> tuple[str, str | None, str | None]:
 def test_an_empty_directory_becomes_a_project(tmp_path: Path) -> None:
     outcome = scaffold(tmp_path, "init")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.split() == [
+    files, _, _ = outcome.out.partition("next:\n")
+    assert files.split() == [
         *("create", "pyproject.toml", "create", "ops.toml"),
         *("create", "scaffold.schema.json"),
     ]
@@ -49,6 +50,18 @@ def test_an_empty_directory_becomes_a_project(tmp_path: Path) -> None:
     assert read_ops(manifest, "ops.toml") == ()
     schema = json.loads((tmp_path / "scaffold.schema.json").read_text())
     assert schema == ops_schema()
+
+
+def test_the_next_commands_work_as_they_are_printed(tmp_path: Path) -> None:
+    _, _, commands = scaffold(tmp_path, "init").out.partition("next:\n")
+    for line in commands.splitlines():
+        _, *words = shlex.split(line, comments=True)
+        assert scaffold(tmp_path, *words).code == 0, words
+    assert "[ops.swish]" in (tmp_path / "ops.toml").read_text()
+    again = scaffold(tmp_path, "init")
+    assert (again.code, "next:" in again.out) == (0, False)
+    quiet = scaffold(tmp_path, "init", "--ci", "github", "--quiet")
+    assert (quiet.code, "next:" in quiet.out) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -63,3 +63,13 @@ def test_what_is_refused_has_the_same_keys_of_every_command(tmp_path: Path) -> N
         (problem,) = found["problems"]
         assert list(problem) == ["source", "line", "column", "message", "hint"]
         assert problem["hint"]
+
+
+def test_json_is_short_for_its_format(synced: Path) -> None:
+    for words in (("check",), ("rules", "show", "tanh"), ("list",)):
+        long = scaffold(synced, *words, "--format", "json")
+        assert scaffold(synced, *words, "--json") == long
+        assert json.loads(long.out)["version"] == 1
+    refused = scaffold(synced, "check", "--json", "--stric")
+    assert (refused.code, json.loads(refused.out)["version"]) == (2, 1)
+    assert scaffold(synced, "schema", "--json").code == 2  # it has no format
