@@ -1,1 +1,1 @@
-"""The forward as it will stand in the op, and what the backward may read of it: statements over the names of the user."""
+"""The forward of the generated op, and the values the backward may read of it: statements over the user's names."""

@@ -1,9 +1,9 @@
-"""The forward as it will stand in the op: the user's words, with what PyTorch needs changed.
+"""The forward of the generated op: the user's statements, changed only as PyTorch needs.
 
-In: an `OpSpec` with a forward. Out: its statements and one result an output.
+In: an `OpSpec` with a forward. Out: its statements, and one result per output.
 Invariant: same values; a conditional on an absent optional becomes an `if`, every result is a tensor of its own, and no
-assignment hides an input, an import or the name of a gradient or of another output. A forward that is kept as it stands changes no input, and
-PyTorch can call it with tensors alone, as autograd of it needs.
+assignment shadows an input, an import, the name of a gradient or the name of another output. A forward kept verbatim
+changes no input, and PyTorch can call it with tensors alone, as its autograd needs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ NUMBERS = frozenset({"bool", "float", "int"})
 
 
 def write_forward(spec: OpSpec, formula: Formula) -> Forward:
-    """The forward of an op from its formula."""
+    """Return the op's forward, derived from its formula."""
     if formula.kept is not None:
         return kept_forward(spec, formula, formula.kept)
     _refuse_gradient_names(spec, formula)
@@ -57,7 +57,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     before, results = _results(spec, formula, result, writer)
     lines = (*body, *before)
     if _is_derived(spec) and any(map(is_random, (*_read_by(lines), *results))):
-        # Few forwards draw anything, and a skeleton needs none of what that imports.
+        # Few forwards draw random numbers, and a skeleton needs no such import.
         from scaffold.derive.forward.random_draws import with_draws_apart
 
         lines, results = with_draws_apart(
@@ -72,7 +72,9 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
-    """`n //= 2` of a number that the op is given, or that has two names, as `n = n // 2`: no number changes in place, and the name goes to another."""
+    """Replace `n //= 2` by `n = n // 2` if `n` is a number attribute or has a second name: numbers do not change in
+    place.
+    """
     graph, kinds = formula.graph, kinds_of_inputs(spec)
     numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
     lists = {item.name for item in spec.attributes} - numbers
@@ -96,7 +98,8 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
         kinds.after((item,))
         if _is_list(value) or value.label in lists:
             lists.update(names)
-        # A name that goes to another value; one number that has two names.
+        # A name rebound to another value is no number any more; a copied number has two
+        # names.
         numbers -= names
         if scalar and value.kind == "name" and value.label not in lists:
             numbers |= {*names, value.label}
@@ -106,13 +109,13 @@ def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
 
 
 def _is_list(value: Node) -> bool:
-    """Whether a Python value may be a list, which does change in place."""
+    """Return whether a Python value may be a list, which can change in place."""
     called = callee(value) or ""
     return value.kind == "list" or called.rpartition(".")[2] in ("list", "tolist")
 
 
 def _without_constant_numbers(spec: OpSpec, graph: Graph, statements: Lines) -> Lines:
-    """`n = x.shape[0].detach()`, which `with torch.no_grad(): n = x.shape[0]` became, as `n = x.shape[0]`."""
+    """Replace `n = x.shape[0].detach()` by `n = x.shape[0]`: the parser adds `.detach()` under `torch.no_grad()`."""
     kinds = kinds_of_inputs(spec)
 
     def plain(node: Node) -> Node | None:
@@ -140,9 +143,9 @@ def _flat(several: Iterable[Lines]) -> Lines:
 
 
 def grad_name(spec: OpSpec, output: str) -> str:
-    """The gradient of an output, as it comes in.
+    """Return the backward's name for the incoming gradient of an output.
 
-    It is `grad_output` where there is one, unless that is an input itself, or the gradient of one called `output`.
+    A sole output gets `grad_output`, unless an input has that name or is called `output`.
     """
     sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
     usual = sole and not any(
@@ -152,13 +155,13 @@ def grad_name(spec: OpSpec, output: str) -> str:
 
 
 def gradient_names(spec: OpSpec) -> frozenset[str]:
-    """The names that gradients have in the backward, whether they come in or go out."""
+    """Return all names of incoming and outgoing gradients in the backward."""
     names = {f"grad_{item.name}" for item in (*spec.inputs, *spec.outputs)}
     return frozenset(names | {"grad_output"})
 
 
 def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
-    """The outputs that the forward returns under the name of a local: output -> local."""
+    """Map each output returned under a local's name to that local."""
     if result is None:
         return {}
     values = result.args if len(spec.outputs) > 1 else (result,)
@@ -167,7 +170,7 @@ def returned_names(spec: OpSpec, result: Node | None) -> dict[str, str]:
 
 
 def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
-    """Every name that is in use somewhere in the op."""
+    """Return every name in use somewhere in the op."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     return written(*statements) | names
@@ -176,7 +179,7 @@ def _taken(spec: OpSpec, statements: Lines) -> frozenset[str]:
 def _isolated(
     formula: Formula, spec: OpSpec, result: Node
 ) -> tuple[Lines, Node, dict[str, str], dict[str, str]]:
-    """The formula with a new name for every local that hides something, those new names, and what they hide of the inputs."""
+    """Rename locals that shadow other names; return statements, result, new names and shadowed inputs."""
     graph, statements = formula.graph, formula.statements
     taken = set(_taken(spec, statements))
     outer = {item.name for item in spec.inputs} - set(spec.dirty)
@@ -221,7 +224,7 @@ def _results(
 
 
 def _changed_input(spec: OpSpec, result: Node) -> str | None:
-    """The dirty input that the result is: PyTorch must see that very tensor returned."""
+    """Return the dirty input changed by the result, or None: PyTorch must see that very tensor returned."""
     changed = [name for name in changed_in_place(result) if name in spec.dirty]
     return changed[0] if (callee(result) or "").endswith("_") and changed else None
 
@@ -253,7 +256,7 @@ def _starred_last(graph: Graph, names: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
-    """The returned values, those of a variadic output (the last) as one."""
+    """Return one value per output, those of a variadic (last) output combined into one."""
     values, outputs = result.args, spec.outputs
     if outputs[-1].variadic:
         count = len(outputs) - 1
@@ -270,7 +273,7 @@ def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
 
 
 def _is_derived(spec: OpSpec) -> bool:
-    """Whether no formula states a gradient: one might read what the user's own line draws."""
+    """Return whether no formula states a gradient: such a formula might read the user's own random draw."""
     return spec.derive and not spec.gradients and spec.backward is None
 
 
@@ -288,7 +291,7 @@ def _as_tuple(graph: Graph, result: Node) -> Node:
 
 
 def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
-    """An input may be changed in place only if it is declared dirty, and then must not be assigned anew."""
+    """Raise if the forward changes an input that is not declared dirty, or rebinds a dirty input's name."""
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
     end = (
         [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
@@ -318,7 +321,7 @@ def _assigns_anew(item: Statement, name: str) -> bool:
 
 
 def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
-    """A local must not be called like a gradient that comes in where formulas of the user's could mean either."""
+    """Raise if a local is named like an incoming gradient: the user's formulas could mean either."""
     stated = spec.gradients or spec.backward
     locals_ = written(*formula.statements) if stated else frozenset()
     for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
@@ -327,11 +330,11 @@ def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
         raise ScaffoldError(message, formula.location, hint)
 
 
-# --- A forward that stays as the user wrote it: what it may not do
+# --- A forward kept as the user wrote it: its restrictions
 
 
 def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
-    """The forward of an op as it stands."""
+    """Return the op's forward, kept verbatim; raise if it changes or returns an input itself."""
     assert formula.result is not None  # the body
     if spec.style == "combined" and not spec.style_is_free:
         message = f"{kept.reason}, which a combined forward cannot hold"
@@ -343,7 +346,7 @@ def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
 
 
 def writes_in_place(kept: Kept) -> bool:
-    """Whether it changes a tensor, or a number, that has a name."""
+    """Return whether the kept forward changes a named tensor or number in place."""
     return bool(_changes(kept))
 
 
@@ -356,7 +359,7 @@ def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
 
 
 def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
-    """PyTorch takes no input that is saved and returned as it is."""
+    """Raise if the forward returns an input itself: PyTorch refuses to return a saved input unchanged."""
     assigned = written(*kept.statements)
     tensors = {item.name for item in spec.tensors} - assigned - set(spec.dirty)
     for value in kept.returned:

@@ -1,7 +1,7 @@
-"""Outputs that the forward itself takes out of the graph: `return x * y, (x - y).detach()`.
+"""Outputs detached by the forward itself: `return x * y, (x - y).detach()`.
 
-In: an `OpSpec`. Out: the outputs, and the spec in which they have no gradient. Invariant: out of the same forward in plain PyTorch they
-would not require grad; in doubt an output has a gradient.
+In: an `OpSpec`. Out: these outputs, and the spec with them declared non-differentiable. Invariant: returned from the
+same forward in plain PyTorch they would not require grad; in doubt an output has a gradient.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ Names = frozenset[str]
 
 
 def detached_outputs(spec: OpSpec) -> Names:
-    """The outputs without a gradient that are not declared so; none where no other output would be left."""
+    """Return the outputs without a gradient that are not declared so, or none if no other output would be left."""
     if not _can_be_followed(spec) or spec.forward is None:
         return frozenset()
     forward = write_forward(spec, spec.forward)
@@ -36,7 +36,7 @@ def detached_outputs(spec: OpSpec) -> Names:
 
 
 def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
-    """The spec in which these outputs are declared as they are."""
+    """Return the spec with these outputs declared non-differentiable."""
     if not outputs:
         return spec
     declared = tuple(
@@ -47,7 +47,9 @@ def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
 
 
 def perhaps_detached(spec: OpSpec) -> bool:
-    """Whether an output with a gradient comes without one out of PyTorch: it is detached in a branch, or of an absent input alone."""
+    """Return whether PyTorch may give a differentiable output no gradient: detached in a branch, or computed from an
+    absent input alone.
+    """
     if spec.forward is None or spec.kept is not None:
         return spec.kept is not None
     forward = live_forward(spec, spec.forward, ends=True)
@@ -59,7 +61,7 @@ def perhaps_detached(spec: OpSpec) -> bool:
 
 
 def _surely_active(statements: Iterable[Statement], active: Names) -> Names | None:
-    """The names that carry a gradient whichever way is taken; None where every way ends in an error."""
+    """Return the names that carry a gradient whichever branch is taken; None if every branch raises."""
     for item in statements:
         if isinstance(item, If):
             ways = [_surely_active(way, active) for way in (item.body, item.orelse)]
@@ -77,7 +79,9 @@ def _surely_active(statements: Iterable[Statement], active: Names) -> Names | No
 
 
 def _surely_carries(node: Node, active: Names) -> bool:
-    """Whether the value requires grad in PyTorch if the `active` names do, whatever a conditional chooses."""
+    """Return whether the value surely requires grad in PyTorch if the `active` names do, whatever a conditional
+    chooses.
+    """
     ways = (
         way
         for item in node.walk()
@@ -90,7 +94,7 @@ def _surely_carries(node: Node, active: Names) -> bool:
 
 
 def _can_be_followed(spec: OpSpec) -> bool:
-    """Whether the gradient is the derivative of a forward that can be followed line by line."""
+    """Return whether the gradient is derived from a forward with several outputs, line by line."""
     several = len(spec.outputs) > 1
     return several and spec.derive and not (spec.kept or spec.surrogate or spec.dirty)
 

@@ -1,7 +1,8 @@
-"""The forward as the user wrote it, where he gives the name of an input to a local.
+"""Restoring the user's `x = x.sigmoid()`, a local named like an input, in the forward.
 
-In: the forward as it will stand, whose locals have names of their own (`new_x = x.sigmoid()`), and what ctx is filled with. Out: the same
-with `x = x.sigmoid()`. Invariant: the same values; a name is an input's as long as that is read, be it by what fills ctx.
+In: the final forward, whose locals have names of their own (`new_x = x.sigmoid()`), and the contents of ctx. Out: the
+same forward with `x = x.sigmoid()`. Invariant: same values; a name stays the input's for as long as the input is read,
+also by the lines that fill ctx.
 """
 
 import re
@@ -31,9 +32,9 @@ from scaffold.spec import OpSpec
 def with_input_names(
     spec: OpSpec, maths: Maths, forward: ReturningForward, context: Context
 ) -> ReturningForward:
-    """The forward with the user's `x = x.sigmoid()` for `new_x = x.sigmoid()`, where nothing reads the input once the local is there.
+    """Rename `new_x` to the user's `x` where nothing reads the input `x` after `new_x` is assigned.
 
-    A combined forward fills ctx before its first line, if that gives the name of an input away, as far as that is known there.
+    A combined forward fills ctx before its first line if it rebinds an input's name and the contents are known there.
     """
     if maths.forward is None or forward.forward is None:
         return forward
@@ -48,7 +49,7 @@ def with_input_names(
         new: old
         for new, old in maths.forward.hiding.items()
         if old in tensors and late.isdisjoint({new, old})
-        # Else a type checker would see another type than the parameter's.
+        # Otherwise a type checker would see another type than the parameter's.
         if _are_tensors(kinds, statements, new)
         if is_given_up((*statements, end), old, new)
     }
@@ -66,7 +67,7 @@ def with_input_names(
 def _read_late(
     spec: OpSpec, forward: ReturningForward, context: Context
 ) -> Iterator[str]:
-    """The names that are read where ctx is filled after the last line of the forward."""
+    """Yield the names read by the lines that fill ctx after the forward's last line."""
     yield from (x.origin for x in context.saved if x.source == "intermediate")
     if spec.style != "combined":
         return
@@ -86,7 +87,7 @@ def _read_late(
 
 
 def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
-    """Whether each line that assigns a name gives it a tensor, and no number in some calls."""
+    """Return whether every assignment to a name gives it a tensor, never a number."""
     values = [item.value for item in assignments(statements) if name in written(item)]
     builtin = any(
         part.kind == "call"
@@ -103,7 +104,9 @@ def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
 
 
 def is_given_up(statements: Lines, old: str, new: str) -> bool:
-    """Whether no line reads the old name after one that assigns the new one; of two branches, the second comes after the first."""
+    """Return whether no line reads or assigns the old name after one assigns the new; the second of two branches comes
+    after the first.
+    """
     begun = False
     for item in _flat(statements):
         if begun and (old in read_names(item) or old in written(item)):
@@ -113,7 +116,7 @@ def is_given_up(statements: Lines, old: str, new: str) -> bool:
 
 
 def _flat(statements: Lines) -> Iterator[Statement]:
-    """The assignments, in order; a test stands before them as what is assigned to nothing."""
+    """Yield all statements in order, each `if` as its bare test followed by its branches."""
     for item in statements:
         if isinstance(item, If):
             yield replace(item, body=(), orelse=())
@@ -123,7 +126,9 @@ def _flat(statements: Lines) -> Iterator[Statement]:
 
 
 def _without_idle(statements: Lines) -> Lines | None:
-    """Without `x = x`, which a branch begins with that had another name for it; None where `if` would be followed by nothing."""
+    """Drop each `x = x`, left over from renaming a branch's first line; return None if an `if` would have an empty
+    body.
+    """
     done = list[Statement]()
     for item in statements:
         if isinstance(item, If):

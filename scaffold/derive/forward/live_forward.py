@@ -1,7 +1,7 @@
-"""The lines of the forward that are needed: by its results, and, with names of their own, for what the backward saves.
+"""Live statements of the forward: needed by its results, or by the values saved for the backward.
 
-In: an `OpSpec` and its `Maths`, and which locals are saved. Out: the forward as it will stand. Invariant: the same results; a local that
-only some branches assign is saved as an empty tensor where none did.
+In: an `OpSpec` and its `Maths`, and the saved locals. Out: the final forward. Invariant: same results; a local that
+only some branches assign is saved as an empty tensor if none of them ran.
 """
 
 from collections.abc import Callable
@@ -36,17 +36,17 @@ LEFT_OUT = "something to save where no branch assigns it"
 
 
 class ReturningForward(NamedTuple):
-    """The statements of the forward as it will stand, what it returns, and what it returns besides to be saved."""
+    """The final forward's statements and results, and the extra values returned to be saved."""
 
     forward: Lines | None  # None: not written yet
     results: tuple[Node, ...]
-    extra: tuple[Node, ...]  # the locals that it returns as well, for setup_context
+    extra: tuple[Node, ...]  # locals also returned, for setup_context
 
 
 def forward_that_saves(
     spec: OpSpec, maths: Maths, reuse: Reuse, saved: tuple[Saved, ...]
 ) -> ReturningForward:
-    """The forward that also returns the locals which are saved, or copies them."""
+    """Return the forward that also returns the saved locals, or copies them."""
     if maths.forward is None:
         return ReturningForward(None, (), ())
     graph, results, statements = maths.graph, maths.forward.results, reuse.forward
@@ -63,7 +63,7 @@ def forward_that_saves(
         if spec.style == "combined":
             names = tuple(map(graph.name, kept))
             pairs = zip(names, extra, strict=True)
-            # What is saved is what is returned.
+            # Save the very tensor that is returned.
             copies = (Assign(name, own) for name, own in pairs if own is not name)
             statements, extra = (*statements, *copies), names
     elif spec.is_library:
@@ -78,7 +78,7 @@ def forward_that_saves(
 def _choices_named(
     spec: OpSpec, graph: Graph, statements: Lines, results: tuple[Node, ...]
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """The forward with a line for a result that is a choice, which is misread among several."""
+    """Assign each conditional result to a name first: `a if t else b` is easily misread within a tuple."""
     taken = written(*statements) | {item.name for item in spec.inputs}
     lines, named = list(statements), list[Node]()
     for output, value in zip(spec.outputs, results, strict=True):
@@ -92,16 +92,16 @@ def _choices_named(
 
 
 def _nothing(spec: OpSpec, graph: Graph) -> Node:
-    """What to save of a local that a branch has left out: an empty tensor, on the device of an input."""
+    """Return the placeholder saved for a local its branch did not assign: an empty tensor on an input's device."""
     sure = [item for item in spec.tensors if not (item.variadic or item.optional)]
     owner, maker = (sure[0].name, "new_empty") if sure else ("torch", "empty")
     function = graph.node("attribute", maker, (graph.name(owner),))
     return graph.node("call", "", (function, graph.constant("0")))
 
 
-@lru_cache(maxsize=8)  # what a test claims asks it of one forward a dozen times
+@lru_cache(maxsize=8)  # a test's claims ask for one forward a dozen times
 def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
-    """The forward without the lines that its results do not need; `ends`: those results that have a gradient."""
+    """Return the forward without dead lines; with `ends`, keep only lines needed by differentiable results."""
     forward = write_forward(spec, formula)
     if ends and not formula.kept:
         pairs = zip(spec.outputs, forward.results, strict=True)
@@ -113,6 +113,6 @@ def live_forward(spec: OpSpec, formula: Formula, ends: bool = False) -> Forward:
 
 
 def effects(spec: OpSpec) -> Callable[[Node], bool]:
-    """Whether an expression does more than to compute its value, as far as one can see."""
+    """Return a predicate: does an expression have side effects, as far as is known?"""
     unknown = spec.foreign | {item.name for item in spec.attributes}
     return lambda node: is_random(node) or calls_unknown(node, unknown)

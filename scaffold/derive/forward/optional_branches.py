@@ -1,10 +1,10 @@
-"""`a if bias is not None else b` in the forward, for an input that may be None, as an `if` statement where that reads better.
+"""Optional inputs: turning `a if bias is not None else b` in the forward into an `if` statement where it reads better.
 
 In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
-Invariant: the same values, and nothing is computed that a branch would have left out.
+Invariant: the same values, and no branch's computation runs outside its branch.
 
-Few forwards spell such a choice out (3 of 661 known ops); it is what becomes of `x @ w + bias`, where `bias` may be None, as in each
-example of a linear layer.
+Few forwards spell such a choice out (3 of 661 known ops); `x @ w + bias` with an optional `bias` becomes one, as in
+each example of a linear layer.
 """
 
 from scaffold.formula import Assign, Graph, If, Lines, Node, Statement, changed_in_place
@@ -14,7 +14,7 @@ STEMS = {"+": "total", "-": "difference", "*": "product"}
 
 
 class Unfolder:
-    """Unfolds the statements of one body, but for the `whole` targets; names that it makes are not `taken`."""
+    """Unfolder of one body's conditionals, except in assignments to `unsplit` targets; new names avoid `taken`."""
 
     def __init__(
         self, graph: Graph, taken: set[str], unsplit: frozenset[str] = frozenset()
@@ -25,7 +25,7 @@ class Unfolder:
         return tuple(line for item in statements for line in self._statement(item))
 
     def result(self, name: str, value: Node) -> tuple[Lines, Node]:
-        """Statements and the value to return; a value that takes an `if` gets the output's name."""
+        """Return statements and the value to return; a value that needs an `if` is assigned to the output's name."""
         if _droppable(value) is None:
             return self._hoisted(value)
         target = self.graph.name(name)
@@ -43,7 +43,7 @@ class Unfolder:
         return self._assign(item.target, item.value, item.comments)
 
     def _assign(self, target: Node, value: Node, comments: tuple[str, ...]) -> Lines:
-        """`target = alone`, then `if bias is not None: target = target + bias`."""
+        """Write `target = alone`, then `if bias is not None: target = target + bias`."""
         choice = _droppable(value)
         if choice is None or _reads_later(target.label, *choice):
             before, plain = self._hoisted(value)
@@ -55,8 +55,8 @@ class Unfolder:
         return (*begun, If(test, (given,)))
 
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
-        """The value with the droppable conditionals inside it, if always computed, under names of their own."""
-        if any(changed_in_place(value)):  # the order of its parts matters
+        """Move the droppable conditionals that are always evaluated out of the value, into named locals."""
+        if any(changed_in_place(value)):  # the order of evaluation matters
             return (), value
         before: list[Statement] = []
 
@@ -66,7 +66,7 @@ class Unfolder:
                 target = self.graph.name(take(self.taken, STEMS[choice[1].label]))
                 before.extend(self._assign(target, node, ()))
                 return target
-            if node.kind in ("conditional", "boolean"):  # only the first part is sure
+            if node.kind in ("conditional", "boolean"):  # only the first operand is always evaluated
                 first, *rest = node.args
                 args = (self.graph.rewrite(first, lift), *rest)
                 return self.graph.node(node.kind, node.label, args)
@@ -77,7 +77,7 @@ class Unfolder:
 
 
 def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
-    """Test, value with the optional and value without it, where the latter is worth a line of its own."""
+    """Return test, value with the optional, and value without it, if the latter deserves a line of its own."""
     match node:
         case Node(
             "conditional", _, (test, Node("binary", "+" | "-" | "*") as both, alone)
@@ -88,6 +88,6 @@ def _droppable(node: Node) -> tuple[Node, Node, Node] | None:
 
 
 def _reads_later(name: str, test: Node, both: Node, alone: Node) -> bool:
-    """Whether the `if` would read a name that the line above it has assigned anew."""
+    """Return whether the `if` would read the name assigned on the line above it."""
     others = [test, *(arg for arg in both.args if arg is not alone)]
     return any(name in other.names() for other in others)

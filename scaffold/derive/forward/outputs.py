@@ -1,7 +1,7 @@
-"""What forward returns: tensors of its own, each of them once.
+"""Results of the forward: tensors of its own, each returned once.
 
-In: the statements and results of a forward. Out: results with a clone where one could be an input, another result or a saved
-local. Invariant: same values; nothing is cloned that is surely new.
+In: the statements and results of a forward. Out: results with a clone where one could be an input, another result or a
+saved local. Invariant: same values; surely new tensors are not cloned.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from scaffold.spec import OpSpec, Output
 def own_results(
     spec: OpSpec, graph: Graph, lines: Lines, results: tuple[Node, ...]
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """The forward with results that are tensors of the op's own: no input, and none of them twice."""
+    """Clone results as needed, so that none is an input or is returned twice."""
     inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
     several = frozenset(item.name for item in spec.tensors if item.variadic)
     for value in results:
@@ -51,7 +51,7 @@ def own_results(
 def _cloned_in_branches(
     graph: Graph, lines: Lines, result: Node, inputs: frozenset[str]
 ) -> Lines:
-    """`y = x` in a branch as `y = x.clone()`, which costs nothing in the other branches."""
+    """Replace `y = x` in a branch by `y = x.clone()`, at no cost in the other branches."""
 
     def one(item: Statement) -> Statement:
         if isinstance(item, If):
@@ -72,7 +72,7 @@ def _own(
     inputs: frozenset[str],
     several: frozenset[str],
 ) -> Node:
-    """An input that is returned as it is must be cloned or marked dirty; so must one of a variadic input."""
+    """Clone a result that is an input or an element of a variadic input: PyTorch wants it cloned or marked dirty."""
     if value.kind == "conditional":
         test, *branches = value.args
         values = (_own(graph, branch, exact, inputs, several) for branch in branches)
@@ -110,10 +110,10 @@ def kept_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """For `setup_context`: the results, and the saved locals as they are returned after them.
+    """Return, for `setup_context`, the results and the saved locals to return after them.
 
-    A saved local is returned as non-differentiable: it must not be the tensor of a result or a view of it. And PyTorch
-    refuses to save an input that is returned as it is.
+    A saved local is returned as non-differentiable, so it must be neither a result's tensor nor a view of it. PyTorch
+    also refuses to save an input that is returned unchanged.
     """
     same, views = Trace(statements, same_tensor), Trace(statements, sharing)
     inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
@@ -143,7 +143,7 @@ def registered_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """For an op that is registered: results and saved locals, none of which may share memory with an input or with another."""
+    """Return, for a registered op, results and saved locals that share no memory with inputs or each other."""
     views = Trace(statements, sharing)
     taken = frozenset(item.name for item in spec.tensors)
     outside = spec.kept is None and leaves(spec, statements, results)
@@ -152,7 +152,7 @@ def registered_apart(
     for value in (*results, *map(graph.name, kept)):
         memory = views.of_value(value)
         apart.append(cloned(graph, value) if memory & taken else value)
-        if outside:  # laid out as the fake says, whatever a kernel makes of it
+        if outside:  # match the fake's layout, whatever layout a kernel returns
             method = graph.node("attribute", "contiguous", (apart[-1],))
             apart[-1] = graph.node("call", "", (method,))
         taken |= memory
@@ -165,7 +165,7 @@ def saved_apart(
     results: tuple[Node, ...],
     saved: tuple[Saved, ...],
 ) -> Lines:
-    """For a combined forward: saved locals that are no views of a result, which autograd takes for changed."""
+    """Clone saved locals that are views of a result in a combined forward: autograd would see them as changed."""
     views = Trace(statements, sharing)
     taken = frozenset().union(*(views.of_value(value) for value in results))
     copies = []
@@ -177,7 +177,7 @@ def saved_apart(
 
 
 def _is_saved(output: Output, as_is: frozenset[str], saved: tuple[Saved, ...]) -> bool:
-    """Whether the backward reads an output that may be an input, or that input."""
+    """Return whether the backward reads an output that may alias an input, or that input."""
     return not output.variadic and any(
         as_is
         and item.source == "output"

@@ -1,8 +1,8 @@
-"""Random numbers on lines of their own, so that the forward can save what it drew.
+"""Random draws on lines of their own, so that the forward can save them.
 
-In: the statements and results of a forward. Out: the same values from the same random numbers, with `noise = torch.randn_like(x)`
-above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn in the order in which the user's
-forward draws them, and only where it does; what cannot be taken out of its expression stays.
+In: the statements and results of a forward. Out: the same values from the same random numbers, with `noise =
+torch.randn_like(x)` above the line that reads it, and dropout as a product with a mask. Invariant: numbers are drawn in
+the order of the user's forward, and only if it draws them; a draw stays in its expression if it cannot be moved out.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from scaffold.formula.names import fresh
 from scaffold.primitives.calls import facts_of_call, may_be
 from scaffold.spec import OpSpec
 
-LAZY = ("conditional", "boolean")  # of these not every part is computed
+LAZY = ("conditional", "boolean")  # not every operand of these is evaluated
 
 
 def with_draws_apart(
@@ -40,7 +40,7 @@ def with_draws_apart(
     results: tuple[Node, ...],
     taken: set[str],
 ) -> tuple[Lines, tuple[Node, ...]]:
-    """The forward with a line for each draw that stands inside an expression; names that it makes are not `taken`."""
+    """Assign each draw inside an expression to a name on its own line; new names avoid `taken`."""
     active = frozenset(item.name for item in spec.differentiable)
     kinds, shared = kinds_of_inputs(spec), _shared(lines)
     apart = _Draws(graph, active, kinds, taken, _chosen(lines), shared)
@@ -54,7 +54,7 @@ def with_draws_apart(
 
 
 def _chosen(lines: Lines) -> frozenset[str]:
-    """The names that a branch assigns, and another line too: what stands for a draw holds that draw alone."""
+    """Return the names assigned both in a branch and elsewhere: a draw needs a name assigned only once."""
     writes = Counter(name for item in assignments(lines) for name in written(item))
     inside = frozenset[str]()
     for item in lines:
@@ -64,7 +64,7 @@ def _chosen(lines: Lines) -> frozenset[str]:
 
 
 def _shared(lines: Lines) -> frozenset[str]:
-    """The names whose tensor changes in place and has another name, which sees the change."""
+    """Return the names whose tensor is changed in place while another name aliases it."""
     changes = Trace(lines, sharing).changes
     return frozenset(
         item.name for item in changes if len(item.holders) > 1 or item.outside
@@ -72,7 +72,7 @@ def _shared(lines: Lines) -> frozenset[str]:
 
 
 class _Draws:
-    """Walks the statements; `active` names carry a gradient, `drawn` ones are random and carry none."""
+    """Statement walker; `active` names carry a gradient, `drawn` names are random and carry none."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Draws:
         return (*before, replace(item, value=value))
 
     def _choice(self, item: If) -> If:
-        """The branches, each from what is known above them."""
+        """Rewrite both branches, each starting from the facts known before the `if`."""
         begun = self.active, self.drawn.copy()
         body = self.block(item.body)
         after = self.active, self.drawn
@@ -145,7 +145,7 @@ class _Draws:
         return alone and not carries_gradient(item.value, self.active)
 
     def _changed_draw(self, item: Assign) -> Assign | None:
-        """`mask.div_(keep)` of a mask that was drawn as `mask = mask.div(keep)`, since the mask is saved as it was drawn."""
+        """Replace `mask.div_(keep)` by `mask = mask.div(keep)` for a drawn mask: the mask is saved as drawn."""
         value = item.value
         if item.operator:
             named = item.target.label in self.drawn - self.shared
@@ -162,16 +162,18 @@ class _Draws:
         return Assign(name, plain, "", item.comments) if plain else None
 
     def taken_out(self, value: Node) -> tuple[Lines, Node]:
-        """The lines that draw what an expression draws, and the expression over their names."""
+        """Return the lines that draw an expression's random numbers, and the expression over their names."""
         if not is_random(value) or any(changed_in_place(value)):
-            return (), value  # the order of its parts matters
+            return (), value  # the order of evaluation matters
         lines: list[Assign] = []
 
         def named(node: Node) -> Node:
-            """The expression over names of its draws; a draw that stands twice in it draws twice, though it is one node."""
+            """Replace the draws in an expression by names; a draw occurring twice is drawn twice, though it is one
+            node.
+            """
             if not is_random(node):
                 return node
-            if node.kind in LAZY:  # only the first part is sure
+            if node.kind in LAZY:  # only the first operand is always evaluated
                 first, *rest = node.args
                 args = (named(first), *rest)
                 return self.graph.node(node.kind, node.label, args)
@@ -185,14 +187,14 @@ class _Draws:
         return tuple(lines), plain
 
     def _drops(self, node: Node) -> bool:
-        """Whether a call multiplies its argument by random factors, as dropout does, and leaves it as it is."""
+        """Return whether a call multiplies its argument by random factors, not in place, as dropout does."""
         name = callee(node)
         if name is None or not may_be(name, "random_factor"):
             return False
         return "inplace" not in node.keywords and bool(_argument(node))
 
     def _product(self, lines: list[Assign], node: Node) -> Node:
-        """`mask = F.dropout(torch.ones_like(x), p)`, of which `x * mask` is what `F.dropout(x, p)` is."""
+        """Replace `F.dropout(x, p)` by `x * mask` with `mask = F.dropout(torch.ones_like(x), p)`."""
         value = _argument(node)
         assert value is not None
         if value.kind != "name":
@@ -214,14 +216,14 @@ class _Draws:
         return self.graph.name(name)
 
     def _word(self, node: Node) -> str:
-        """What a draw is called."""
+        """Return the word to name a draw by: "mask", the primitive's own word, or "noise"."""
         if self.kinds.of(node) == "tensor" and node.kind == "compare":
             return "mask"
         return next(_words(node), "noise")
 
 
 def _argument(node: Node) -> Node | None:
-    """The tensor that a function is called with."""
+    """Return the tensor argument of a function call, or None."""
     plain = node.args[1 : len(node.args) - len(node.keywords)]
     return plain[0] if plain else keywords(node).get("input")
 

@@ -1,8 +1,8 @@
-"""Straight-line statements in which every value has a name of its own.
+"""Single-assignment names: straight-line statements in which every value has a name of its own.
 
-In: statements that use names again (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for what `h` was before its last
-assignment; and of a backward, the same with `h` for both again, where the one is read no more when the other comes. Invariant: the
-same values; what a name is at the end keeps that name.
+In: statements that reuse names (`h = x * 2`, `h = h + y`). Out: the same with `first_h` for the value of `h` before its
+last assignment; for a backward, the same with `h` for both again, if their live ranges do not overlap. Invariant: the
+same values; the last value of a name keeps that name.
 """
 
 import re
@@ -32,8 +32,8 @@ from scaffold.spec import OpSpec
 
 WIDTH = (
     LINE - METHOD - 2 * STEP
-)  # of a line below `with` and `if ctx.needs_input_grad[0]:`
-SUMS = frozenset({"net_grad", "total_grad"})  # of terms, before others are added
+)  # width of a line below `with` and `if ctx.needs_input_grad[0]:`
+SUMS = frozenset({"net_grad", "total_grad"})  # partial sums, before more terms are added
 DISCARDED = "_"
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
@@ -41,7 +41,7 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 def with_versions(
     graph: Graph, statements: Lines, names: Collection[str], taken: Collection[str]
 ) -> tuple[Lines, dict[str, str]]:
-    """The statements with a name for every value, and what the user calls each that has a new one."""
+    """Give every value its own name; return the statements, and the user's name for each new one."""
     used = set(taken)
     statements, origin = _with_results_named(graph, statements, used)
     for name in sorted(names):
@@ -71,7 +71,10 @@ def with_versions(
 def _with_results_named(
     graph: Graph, statements: Lines, used: set[str]
 ) -> tuple[Lines, dict[str, str]]:
-    """The statements, and what is new in them: `values, indices = x.max(-1)` for `values, _`, since a gradient reads what the forward does not."""
+    """Name discarded results: `values, indices = x.max(-1)` for `values, _`, because a gradient may read them.
+
+    Return the statements, and the old name of each new one.
+    """
     origin, lines = dict[str, str](), list[Statement]()
     discards = DISCARDED not in read_names(*statements)
     for item in statements:
@@ -88,7 +91,7 @@ def _with_results_named(
 
 
 def _names_of_results(item: Assign) -> dict[int, str]:
-    """What the table calls the results that a statement discards, by their places."""
+    """Return the primitive table's names for a statement's discarded results, by position."""
     parts = item.target.args
     discarded = [k for k, part in enumerate(parts) if part.label == DISCARDED]
     if not discarded or item.value.kind != "call":
@@ -103,7 +106,7 @@ def _names_of_results(item: Assign) -> dict[int, str]:
 def as_they_were(
     graph: Graph, statements: Lines, origin: dict[str, str], kept: Collection[str]
 ) -> Lines:
-    """Statements with the names that they had, but for those that are kept."""
+    """Restore the original names, except the `kept` ones."""
     change = {new: old for new, old in origin.items() if new not in kept}
     return _renamed(graph, statements, change)
 
@@ -111,7 +114,7 @@ def as_they_were(
 def with_names_again(
     spec: OpSpec, maths: Maths, blocks: tuple[Block, ...]
 ) -> tuple[Block, ...]:
-    """The blocks with the user's name for what he has called the same, as far as that is clear."""
+    """Restore the user's names in the blocks, where no two values of one name are live at once."""
     lines = tuple(line for block in blocks for line in block.statements)
     own = [item.name for item in (*spec.inputs, *spec.outputs)]
     taken = {*own, *(f"grad_{name}" for name in own)}
@@ -144,7 +147,9 @@ def with_names_again(
 def _begun(
     blocks: Iterable[Block], taken: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """What a gradient begins with, and that gradient: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...` in one block, or where nothing is called `grad_x`."""
+    """Yield each partial gradient and the gradient it starts: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...` in one
+    block, or if no other name is `grad_x`.
+    """
     several = [block.statements for block in blocks]
     statements = tuple(item for lines in several for item in lines)
     names = written(*statements)
@@ -177,7 +182,7 @@ def _length(item: Assign) -> int:
 
 
 def _added(statements: Lines) -> set[str]:
-    """The names that are terms of a sum, or are written over with one."""
+    """Return the names that are terms of a sum, or are updated in place by one."""
     found = list[Node]()
     for part in (x for item in statements for y in expressions(item) for x in y.walk()):
         match part:
@@ -191,7 +196,7 @@ def _added(statements: Lines) -> set[str]:
 
 
 def _first_term(value: Node) -> Node:
-    """`a` of `a + b - c`, and of `a.index_add(0, i, b)` and `a.mul_(b)`."""
+    """Return `a` for `a + b - c`, and also for `a.index_add(0, i, b)` and `a.mul_(b)`."""
     while True:
         match value:
             case Node("binary", "+" | "-", (first, _)):
@@ -211,10 +216,10 @@ def under_one_name(
     taken: Collection[str],
     given: Collection[str],
 ) -> dict[str, str]:
-    """The names to be given up for the user's, in straight lines: `scores` for `first_scores`, which is read last where `scores` is assigned.
+    """Map names to the user's: `scores` for `first_scores`, if last read where `scores` is assigned.
 
-    A name that is taken is not given to what has none yet, unless it is of what is `given` before the first line; the gradient of that
-    goes out under its own.
+    For straight-line statements. A `taken` name without a value yet is not reused, except for a value `given` before
+    the first line, whose gradient leaves under that gradient's own name.
     """
     change, origin = dict[str, str](), [*origin]
     for new, old in origin:
@@ -226,7 +231,8 @@ def under_one_name(
             ):
                 same = {name for name, end in origin if end == one}
                 if same & {*written(*statements)} <= change.keys():
-                    # What has the one name by now gets the other with it, if that is all that is called so.
+                    # Rename its other versions along, unless some remain under the old
+                    # name.
                     change |= {k: two for k, v in change.items() if v == one}
                 change[one] = two
     return change
@@ -238,7 +244,7 @@ def _with_words(
     change: Mapping[str, str],
     taken: Collection[str],
 ) -> dict[str, str]:
-    """New names for those that are made of a version's: `grad_times_q` for `grad_times_first_q`."""
+    """Rename names built from a version's name: `grad_times_q` for `grad_times_first_q`."""
     names = written(*statements)
     inside = names_inside(statements)
     used = {*taken, *names, *change.values(), *read_names(*statements), *inside}
@@ -255,7 +261,7 @@ def _with_words(
 
 
 def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -> bool:
-    """Whether each time the one name is read last before the other is assigned."""
+    """Return whether the live ranges of two names never overlap."""
     stretches = _stretches(statements, one, False)
     others = _stretches(statements, two, given)
     if not stretches or others is None or not (others or free):
@@ -263,7 +269,7 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
     if {one, two} & names_inside(statements):
         return False
     if any(_is_same(item, one, two) for item in statements):
-        return False  # it would be `x = x`
+        return False  # would become `x = x`
     return all(
         start != begun and (end <= begun or last <= start)
         for start, end in stretches
@@ -272,14 +278,14 @@ def _are_apart(statements: Lines, one: str, two: str, free: bool, given: bool) -
 
 
 def _is_same(item: Statement, one: str, two: str) -> bool:
-    """Whether a line says that one name is what the other is."""
+    """Return whether a line copies one name to the other."""
     if not isinstance(item, Assign) or item.operator or item.value.kind != "name":
         return False
     return {item.target.label, item.value.label} == {one, two}
 
 
 def names_inside(statements: Lines) -> set[str]:
-    """The names in functions that are written out: those of the one may be parameters of the other."""
+    """Return the names inside lambdas: a renamed one may clash with a parameter."""
     found = set[str]()
     nodes = {node for item in statements for node in expressions(item)}
     for part in (part for node in nodes for part in node.walk()):
@@ -291,7 +297,7 @@ def names_inside(statements: Lines) -> set[str]:
 def _stretches(
     statements: Lines, name: str, given: bool
 ) -> list[tuple[int, int]] | None:
-    """From where to where each value of a name is there, by statements; None where that is not plain."""
+    """Return the live ranges of a name's values, as (assigned, last read) positions; None if unknown."""
     found: list[tuple[int, int]] = [(-1, -1)] if given else []
     for at, item in enumerate(statements):
         if name in read_names(item):
@@ -302,7 +308,7 @@ def _stretches(
             if not isinstance(item, Assign) or item.operator:
                 return None
             if name not in item.target.names() and found:
-                continue  # it is changed in place, and read
+                continue  # changed in place, so it is read too
             if item.target.kind not in ("name", "tuple"):
                 return None
             found.append((at, at))

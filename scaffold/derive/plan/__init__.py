@@ -1,1 +1,1 @@
-"""What of the forward is saved for the backward, and what is computed again."""
+"""The choice between saving values of the forward and recomputing them in the backward."""

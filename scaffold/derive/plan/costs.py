@@ -1,7 +1,7 @@
-"""What it costs to compute a value again, and to keep it: estimates, in passes over one number of a large tensor.
+"""Costs of recomputing and of keeping a value: estimates, in passes over one number of a large tensor.
 
-In: ops. Out: integers. Invariant: sizes are nominal, since none is known before the call: every size that is not written out
-is the same. How many passes a primitive takes is said in its section of the table (`passes`), or by its category.
+In: ops. Out: integers. Invariant: sizes are nominal, since none is known before the call: all sizes not written as
+literals are equal. A primitive's passes are stated in its section of the table (`passes`), or follow from its category.
 """
 
 from math import prod
@@ -13,9 +13,9 @@ from scaffold.derive.rules.table import Table
 SIZE = 64  # of a dimension, and of all leading dimensions together
 UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
 BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
-KEEP = 0.75  # what a byte costs: a `float32` that waits is worth three passes
-LEAF = 0.6  # inputs and outputs are there anyway, as often as not
-DEAR = 2  # passes from which on a value is not computed a second time
+KEEP = 0.75  # cost of a byte: keeping a `float32` is worth three passes
+LEAF = 0.6  # inputs and outputs are in memory anyway, as often as not
+DEAR = 2  # values of at least so many passes are not recomputed
 PLAIN = ("real", "complex")
 AT_HAND = frozenset(
     {
@@ -35,24 +35,24 @@ AT_HAND = frozenset(
 
 
 def is_reduction(op: Op) -> bool:
-    """Whether it reads a tensor for fewer numbers."""
+    """Return whether the op reduces a tensor to fewer numbers."""
     return op.facts.category == "reduction"
 
 
 def is_at_hand(op: Op) -> bool:
-    """Whether it is a Python value, or stands there anyway: it costs nothing, and never gets a name."""
+    """Return whether the op is a Python value or already available: it is free, and never gets a name."""
     if op.rule == "lead_dims":  # `[0, 1]`
         return op.asked.rank is not None
     return op.rule in AT_HAND
 
 
 def is_never_named(op: Op) -> bool:
-    """Whether it is written out at each use: the value that is viewed has a name, and not the view."""
+    """Return whether the op is always inlined: a view's base gets a name, the view does not."""
     return is_at_hand(op) or op.facts.inline == "always"
 
 
 def is_brief(op: Op) -> bool:
-    """Whether an author writes it out twice rather than to name it: `1 - x`, `x**2`."""
+    """Return whether the op is short enough to write twice: `1 - x`, `x**2`."""
     operator, args = op.facts.operator, op.args
     if operator == "-":
         return is_number(args[0], 1)
@@ -60,33 +60,36 @@ def is_brief(op: Op) -> bool:
 
 
 def is_small_multiple(op: Op) -> bool:
-    """Whether it is a number times a small tensor, which has no dims or one of size 1: `2 * g.unsqueeze(1)`, as cheap to compute in each product as to keep."""
+    """Return whether the op is a number times a tensor of rank 0 or with a dim of size 1.
+
+    `2 * g.unsqueeze(1)` is as cheap to recompute in each product as to keep.
+    """
     if op.facts.operator != "*" or op.args[0].is_tensor or op.shape.dims is None:
         return False
     return not op.shape.dims or 1 in op.shape.dims and number(op.args[0]) is not None
 
 
 def is_free(op: Op) -> bool:
-    """Whether it may as well be computed again where it is read again."""
+    """Return whether the op may be recomputed at each use."""
     return is_at_hand(op) or bool(op.facts.inline)
 
 
 def is_dear(op: Op) -> bool:
-    """Whether a value is better computed once."""
+    """Return whether a value should be computed only once."""
     if is_free(op) or op.kind not in (*PLAIN, "int", "group"):
         return False
     return op.facts.is_dear or op.facts.passes >= DEAR or is_reduction(op)
 
 
 class Costs:
-    """Estimates for the ops of one program."""
+    """Cost estimates for the ops of one program."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self._numbers: dict[Op, int] = {}
 
     def numbers(self, op: Op) -> int:
-        """How many numbers a tensor holds."""
+        """Return the estimated number of elements of a tensor."""
         if op not in self._numbers:
             self._numbers[op] = self._count(op)
         return self._numbers[op]
@@ -107,18 +110,18 @@ class Costs:
         return max(1, count // SIZE ** len(dims)) if dims else 1
 
     def compute(self, op: Op) -> int:
-        """Time to compute it from its arguments."""
+        """Return the estimated time to compute a value from its arguments, in passes."""
         if not op.is_tensor and op.kind != "group":
             return 0
         largest = max(map(self.numbers, (op, *tensors(op.args))))
         return largest * op.facts.passes
 
     def is_too_dear(self, op: Op) -> bool:
-        """Whether a value is not computed a second time."""
+        """Return whether a value is too expensive to recompute."""
         full = max(map(self.numbers, (op, *tensors(op.args))), default=1) > 1
         return full and is_dear(op)
 
     def keep(self, op: Op, leaf: bool) -> int:
-        """What it costs to keep it in memory until the backward."""
+        """Return the cost of keeping a value in memory until the backward."""
         size = self.numbers(op) * BYTES.get(op.kind, 4)
         return max(1, round(size * KEEP * (LEAF if leaf else 1)))

@@ -1,11 +1,12 @@
-"""Statements of the forward that come again in the backward, and names that are saved instead: beside stated gradients and kernels.
+"""Recomputation of forward statements in the backward, and the names saved instead: for stated gradients and kernels.
 
-In: an `OpSpec` and its `Maths`: the forward's statements and what the backward reads of them. Out: a `Reuse`: the statements to repeat
-and the names to save. Invariant: what is repeated gives the same value, so nothing that reads what has changed since, draws random
-numbers or runs a kernel of the user's; what is saved is a tensor, and a name's last value.
+In: an `OpSpec` and its `Maths`: the forward's statements and the names the backward reads of them. Out: a `Reuse`: the
+statements to repeat and the names to save. Invariant: a repeated statement gives the same value, so it reads nothing
+changed since, draws no random numbers and runs no kernel of the user's; a saved value is a tensor, and the last value
+of its name.
 
-`plan` decides it for gradients that formulas or kernels state. For those that follow from the forward `save_plan` has decided
-by the graph what is saved, and `repeated_for` only finds the statements that give the rest.
+`plan` decides for gradients stated by formulas or kernels. For derived gradients `save_plan` has already chosen the
+saved values from the graph, and `repeated_for` only finds the statements to compute the rest.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -44,14 +45,14 @@ from scaffold.spec import OpSpec
 
 
 class Plan(NamedTuple):
-    """What to repeat in the backward, and what to save in the forward."""
+    """The statements to repeat in the backward, and the names to save in the forward."""
 
     repeated: Lines
     saved: tuple[str, ...]
 
 
 class Locals(NamedTuple):
-    """What is known of the forward's statements."""
+    """Facts about the forward's statements."""
 
     statements: Lines
     repeatable: Callable[[Statement], bool]
@@ -63,14 +64,14 @@ class Locals(NamedTuple):
 
 
 class _SavedTooEarlyError(Exception):
-    """A name would be saved that is assigned again later."""
+    """A name would have to be saved before its last assignment."""
 
 
 def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Plan:
-    """Walk back from the wanted locals: repeat a statement if that is fair, else save what it assigns.
+    """Walk back from the wanted locals: repeat a statement if that is cheap and safe, else save its targets.
 
-    Of the names in `rather` it is saved even then.
-    Where that would save a value which its name does not keep, the wanted locals are saved themselves.
+    Names in `rather` are saved even then. If a value to save were later overwritten, save wanted locals themselves:
+    first one of them, at last all.
     """
     attempts = [frozenset[str]()]
     attempts += [frozenset({name}) for name in sorted(wanted)]
@@ -85,11 +86,11 @@ def plan(forward: Locals, wanted: frozenset[str], rather: frozenset[str]) -> Pla
 def repeated_for(
     forward: Locals, wanted: frozenset[str], saved: frozenset[str]
 ) -> Plan:
-    """The statements that compute the wanted locals from what is saved; of this, what they read.
+    """Return the statements that compute the wanted locals from `saved`, and the saved names they read.
 
-    More is saved only where a statement cannot come again.
+    More is saved only if a statement cannot be repeated.
     """
-    try:  # an output is at hand as it is
+    try:  # an output is available without saving
         return _walk(forward, wanted, saved - forward.results, frozenset())
     except _SavedTooEarlyError:
         return plan(forward, wanted, saved)
@@ -101,11 +102,14 @@ def _walk(
     first: frozenset[str],
     rather: frozenset[str],
 ) -> Plan:
-    """`first` are saved if they are read at all, and `rather` unless that is worth nothing."""
+    """Walk back from `wanted`, saving names in `first` if read at all, and in `rather` if worthwhile.
+
+    Raise `_SavedTooEarlyError` if a value would be read that its name no longer holds.
+    """
     statements = forward.statements
     locals_ = written(*statements)
     saved, repeated = set(first), list[tuple[int, Statement]]()
-    earlier = set[str]()  # results of which another value than the last one is read
+    earlier = set[str]()  # results with a value read other than the last one
     live, reads = set(wanted - first), set(wanted)
     for position in reversed(range(len(statements))):
         item = statements[position]
@@ -120,9 +124,9 @@ def _walk(
         if forward.repeatable(item) and not spoils and not saves:
             repeated.append((position, item))
             earlier |= written(item) & forward.results
-            there = forward.results - later - own  # an output is at hand
+            there = forward.results - later - own  # an output is available without saving
             read = read_names(item) & locals_
-            if read & first & (later | own):  # another value than the one that is saved
+            if read & first & (later | own):  # reads another value than the saved one
                 raise _SavedTooEarlyError
             live = (live - surely_written(item)) | (read - there - first)
             reads |= read
@@ -141,7 +145,7 @@ def _walk(
 def _with_names_apart(
     forward: Locals, repeated: Iterable[tuple[int, Statement]], earlier: Iterable[str]
 ) -> Lines:
-    """The statements with `first_h` for what a result `h` was before its last assignment."""
+    """Rename a result `h` to `first_h` before its last assignment."""
     taken = forward.taken | written(*forward.statements)
     lines = list(repeated)
     for name in sorted(earlier):
@@ -150,7 +154,7 @@ def _with_names_apart(
         )
         change = renaming(forward.graph, {name: fresh(f"first_{name}", taken)})
         for at, (position, item) in enumerate(lines):
-            if position <= last:  # what follows reads the result
+            if position <= last:  # later statements read the result itself
                 (item,) = rewritten(forward.graph, (item,), change)
             lines[at] = (position, item)
     return tuple(item for _, item in lines)
@@ -159,7 +163,7 @@ def _with_names_apart(
 def _narrowed(
     item: Statement, hit: frozenset[str], saved: set[str], forward: Locals
 ) -> Statement:
-    """The lines and names of a statement that are needed, where not all of it can come again."""
+    """Reduce a statement to its needed lines and names, if not all of it can be repeated."""
     spoilt = written(item) & (forward.results | saved)
     if isinstance(item, Assign):
         return _without_values(forward.graph, item, hit) or _without_names(
@@ -172,7 +176,7 @@ def _narrowed(
 
 
 def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign | None:
-    """`b = y` of `a, b = x, y` where that is all that is needed."""
+    """Reduce `a, b = x, y` to `b = y` if only `b` is needed."""
     target, value = item.target, item.value
     one_each = target.kind == value.kind == "tuple" and not item.operator
     if not one_each or any(part.kind != "name" for part in target.args):
@@ -195,7 +199,7 @@ def _without_values(graph: Graph, item: Assign, hit: Collection[str]) -> Assign 
 
 
 def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assign:
-    """`values, index = x.topk(2)` without a name that is known: `values, _index = x.topk(2)`."""
+    """Rename targets already known: `values, index = x.topk(2)` becomes `values, _index = x.topk(2)`."""
     graph, taken = forward.graph, written(*forward.statements)
     if item.target.kind != "tuple" or not names or taken & {f"_{n}" for n in names}:
         return item
@@ -212,7 +216,7 @@ def _without_names(forward: Locals, item: Assign, names: frozenset[str]) -> Assi
 
 
 def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
-    """Whether to save what could be computed again: tensors, but not what may be another one."""
+    """Return whether to save a recomputable value: only tensors, and no possible alias of another one."""
     copy = not isinstance(item, If) and bool(same_tensor(item.value))
     return not copy and all(forward.kinds.is_tensor(name) for name in hit)
 
@@ -226,17 +230,17 @@ def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
 
 
 class Reuse(NamedTuple):
-    """Which statements of the forward stand in the backward again."""
+    """The forward statements to repeat in the backward, and the forward that saves the rest."""
 
     plan: Plan
-    forward: Lines  # with a name of its own for every value that is saved
-    # Saved locals that depend on an input: to a second derivative they are constants.
+    forward: Lines  # with a name of its own for every saved value
+    # Saved locals that depend on an input: a second derivative sees them as constants.
     cut_off: frozenset[str]
-    described: frozenset[str] = frozenset()  # locals of which shape or dtype is kept
+    described: frozenset[str] = frozenset()  # locals whose shape or dtype alone is kept
 
 
 def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
-    """Which locals of the forward are computed again in the backward, and which are saved."""
+    """Choose the forward's locals to recompute in the backward, and those to save."""
     if maths.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
     graph, statements = maths.graph, maths.forward.statements
@@ -245,7 +249,7 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
     own = written(*statements)
     chosen, described = _plan(spec, maths, again, own)
     if not own.issuperset((*chosen.saved, *described)):
-        statements = again  # which has a name for all that is saved
+        statements = again  # these have a name for every saved value
     forward = as_they_were(graph, statements, origin, {*chosen.saved, *described})
     tensors = frozenset(item.name for item in spec.differentiable)
     data = _read_as_data((*chosen.repeated, *maths.program))  # a shape is constant
@@ -254,11 +258,11 @@ def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
 
 
 def _read_as_data(statements: Lines) -> frozenset[str]:
-    """The names that no statement assigns before it reads more than their shape."""
+    """Return the names read for more than their shape before any statement assigns them."""
     return frozenset(
         read.name
         for read, _ in free_reads(statements)
-        # The shape of a part, `x[:, 1:].shape`, is none that is kept of the whole.
+        # `x[:, 1:].shape` does not follow from the kept shape of `x`.
         if read.element or not read.facets
     )
 
@@ -266,7 +270,7 @@ def _read_as_data(statements: Lines) -> frozenset[str]:
 def _plan(
     spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
 ) -> tuple[Plan, frozenset[str]]:
-    """Which of these statements come again, and of which locals only the shape is kept; the forward's `own` names are rather saved."""
+    """Choose the statements to repeat, and the locals of which only the shape is kept; prefer to save `own` names."""
     inputs = {item.name for item in spec.inputs}
     statements = without_checks(maths.graph, statements)
     locals_ = written(*statements) - inputs
@@ -301,7 +305,7 @@ def _plan(
 def _chooser(
     spec: OpSpec, maths: Maths, read: frozenset[str]
 ) -> Callable[[Locals, frozenset[str]], Plan]:
-    """What says which statements come again, of those that wanted locals need; `read` are locals that may be saved."""
+    """Return the planner to call with wanted locals; `read` are locals it may save."""
     saved = maths.kept
     if saved is None:
         at_will = spec.once_differentiable or spec.forgoes_second
@@ -311,7 +315,7 @@ def _chooser(
 
 
 class _Repeatable:
-    """Whether computing a statement again gives the same at a fair price."""
+    """Predicate: does repeating a statement give the same value, at a fair price?"""
 
     def __init__(self, spec: OpSpec, statements: Lines, kinds: ValueKinds) -> None:
         objects = {item.name for item in spec.attributes}
@@ -341,6 +345,6 @@ class _Repeatable:
 
 
 def unsure(statements: Lines, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that only some branches assign."""
+    """Return the names assigned only in some branches."""
     sure = surely_written(*statements)
     return tuple(name for name in names if name not in sure)

@@ -1,11 +1,11 @@
-"""The save plan: what is saved of the forward, what the backward computes again, and in which lines.
+"""The save plan: the forward values to save, to recompute in the backward, and in which lines.
 
-In: the gradients as a graph. Out: a `SavePlan`. Invariant: whatever is saved, the gradients are the same; what is not saved can be
-computed from what is; what is dear is not computed twice if it can be saved.
+In: the gradients as a graph. Out: a `SavePlan`. Invariant: the gradients do not depend on the plan; an unsaved value
+can be computed from the saved ones; an expensive value is not computed twice if it can be saved.
 
-Under balanced a minimum cut chooses (`to_save`), by the prices in `costs`. Each value of the forward that the backward reads must be at
-hand: saved, or computed from its arguments, which must then be at hand. Cutting a value's own edge saves it, cutting the edge to the sink
-computes it.
+In balanced mode a minimum cut chooses (`to_save`), by the prices in `costs`. Each forward value read by the backward
+must be available: saved, or computed from its arguments, which must then be available too. Cutting a value's own edge
+saves it, cutting the edge to the sink recomputes it.
 """
 
 from collections import Counter, deque
@@ -26,7 +26,7 @@ from scaffold.spec import OpSpec
 
 
 class BackwardGraph(NamedTuple):
-    """The gradients as a graph, with all that is known of the forward."""
+    """The gradients as a graph, with all known facts about the forward."""
 
     spec: OpSpec
     applier: Applier
@@ -38,31 +38,31 @@ class BackwardGraph(NamedTuple):
     of: Mapping[Op, Op]
     via: Mapping[Op, tuple[Op, Op]]
     taken: Collection[str]
-    indent: int = 0  # of the lines, where the backward runs under an autocast
-    # The values that forward returns to be saved, and the gradients that come in for them.
+    indent: int = 0  # added indentation of the lines when the backward runs under an autocast
+    # The values forward returns to be saved, and their incoming gradients.
     returned: Mapping[Op, str] = {}
     handed: Mapping[Op, Op] = {}
-    undefined: frozenset[Op] = frozenset()  # the cotangents of results that may be None
+    undefined: frozenset[Op] = frozenset()  # cotangents of results that may be None
 
     @property
     def saves(self) -> bool:
-        """Whether values of the forward are saved."""
+        """Return whether values of the forward are saved."""
         return self.spec.forgoes_second
 
 
 class SavePlan(NamedTuple):
-    """Which values of the forward are saved, and which the backward computes in lines of its own.
+    """The forward values to save, and those the backward computes in lines of its own.
 
-    All others come again as statements of the forward.
+    All others are recomputed by repeated statements of the forward.
     """
 
     saved: tuple[Op, ...]
-    own: Mapping[Op, str]  # locals of the forward, computed in other lines than there
-    once: bool  # a gradient is of a primitive that PyTorch differentiates once
+    own: Mapping[Op, str]  # locals computed in other lines than in the forward
+    once: bool  # a gradient uses a primitive that PyTorch differentiates only once
 
 
 def save_plan(backward: BackwardGraph) -> SavePlan:
-    """What is saved of the forward, and which of its locals are computed another way than there."""
+    """Choose the forward values to save, and the locals to compute differently than the forward does."""
     saved = _saved(backward) if backward.saves else tuple(backward.returned)
     table = backward.applier.table
     rules = (table.of_op(op.rule) for op in _below(backward, side=0))
@@ -71,17 +71,17 @@ def save_plan(backward: BackwardGraph) -> SavePlan:
 
 
 def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
-    """The values of the forward to save."""
+    """Return the values of the forward to save."""
     costs = Costs(backward.applier.table)
     named = {*backward.held, *backward.lowered.places}
     named -= _numbers(backward.lowered.results)
 
     def can_be_saved(op: Op) -> bool:
-        # A part gets its name with the call: `_, indices = x.max(-1)`.
+        # An element is named along with its call: `_, indices = x.max(-1)`.
         if op.rule == "item":
             call = op.args[0]
             is_named = op in backward.held or call in named - backward.held.keys()
-            # A number that only a gradient reads has no cotangent to add to.
+            # A value that only a gradient reads is saved only if it needs no cotangent.
             known = op.kind == "int" or op in named
             return known and is_named and not call.facts.takes_no_memory
         return op in named and not op.facts.takes_no_memory
@@ -91,7 +91,7 @@ def _saved(backward: BackwardGraph) -> tuple[Op, ...]:
 
 
 def _below(backward: BackwardGraph, side: int) -> set[Op]:
-    """The ops of the backward where it is recorded, to be differentiated in turn (0), or where it is not (1)."""
+    """Return the backward's ops when it is recorded for a second derivative (side 0), or when it is not (side 1)."""
     test = is_recorded(backward.applier.program)
     seen, waiting = set[Op](), [*backward.roots.values()]
     while waiting:
@@ -104,8 +104,11 @@ def _below(backward: BackwardGraph, side: int) -> set[Op]:
 
 
 def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
-    """The values that forward returns, since they are dear to compute again; what is drawn is saved in any case."""
-    results = backward.forward.returned  # which are saved as outputs
+    """Return the values worth returning from forward because recomputing them is expensive.
+
+    Random draws are left out: they are saved in any case.
+    """
+    results = backward.forward.returned  # saved as outputs already
     return tuple(
         op
         for op in _saved(backward)
@@ -114,7 +117,9 @@ def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
 
 
 def _numbers(results: Iterable[Op]) -> set[Op]:
-    """The values that are Python numbers in some calls, `w.sum() if w is not None else 2.0`: these cannot be saved."""
+    """Return the values that are Python numbers in some calls, `w.sum() if w is not None else 2.0`: they cannot be
+    saved.
+    """
     found = set[Op]()
     inner = {op for result in results for op in result.walk()}
     for op in sorted(inner, key=lambda op: op.serial):
@@ -127,7 +132,7 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
 
 
 def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:
-    """The locals of the forward that the backward computes in lines of its own."""
+    """Return the forward's locals that the backward computes in lines of its own."""
     spec, lowered = backward.spec, backward.lowered
     stated = spec.gradients or spec.backward
     if spec.foreign or stated or (spec.once_differentiable and not backward.saves):
@@ -144,10 +149,10 @@ def computed_twice(
     statements: Lines,
     there: Collection[str],
 ) -> tuple[Op, ...]:
-    """The values without a name that would be computed twice: in a repeated statement of the forward, and in a gradient.
+    """Return the unnamed values computed twice otherwise: in a repeated forward statement and in a gradient.
 
-    `named` are names that the gradients are known to read, for a shape maybe; `there` those that are at hand: what assigns them is not
-    repeated.
+    The gradients are known to read the names in `named`, perhaps only for a shape; names in `there` are available, so
+    the statements that assign them are not repeated.
     """
     ends = tuple(roots)
     read = {*named, *(held[op] for op in down_to(ends, held) if op in held)}
@@ -170,8 +175,9 @@ def computed_twice(
     return tuple(sorted(found, key=lambda op: op.serial))
 
 
-# --- Rematerialization: locals of the forward that the backward computes in its own lines, since it reads what is inside them. Each can
-# be computed again from inputs, results and other locals; one whose inside nobody else reads stays as the forward has it.
+# --- Rematerialization: locals that the backward computes in its own lines, because it
+# also reads values inside them. Each can be recomputed from inputs, results and other
+# locals; a local with no other reader of its inside stays as in the forward.
 
 
 def taken_apart(
@@ -179,7 +185,7 @@ def taken_apart(
     held: Mapping[Op, str],
     there: Collection[Op],
 ) -> dict[Op, str]:
-    """The locals inside which the backward reads another value as well; what is `there` need not be computed."""
+    """Return the locals inside which the backward reads another value too; values in `there` are available."""
     ends = tuple(roots)
     found: dict[Op, str] = {}
     while True:
@@ -207,7 +213,7 @@ def _holds(op: Op, inner: Collection[Op], there: Collection[Op]) -> bool:
 
 
 def _is_plain(op: Op, there: Collection[Op]) -> bool:
-    """Whether it is one tensor that every call computes, by primitives that have a rule."""
+    """Return whether it is one tensor, computed in every call by primitives with a rule."""
     return all(
         part in there
         or part.kind != "group"
@@ -218,27 +224,30 @@ def _is_plain(op: Op, there: Collection[Op]) -> bool:
 
 # --- A minimum cut of a small graph.
 #
-# In: capacities of directed edges. Out: the nodes on the source's side of the cut nearest to the source. Invariant: the same
-# in every run; an edge of capacity `NEVER` is not cut if that can be avoided.
+# In: capacities of directed edges. Out: the nodes on the source's side of the cut
+# nearest
+# to the source. Invariant: the same in every run; an edge of capacity `NEVER` is cut
+# only
+# if unavoidable.
 
 
 NEVER = 10**12
 
 
 class Flow:
-    """A flow network: each edge with the capacity that is left."""
+    """A flow network: the residual capacity of each edge."""
 
     def __init__(self) -> None:
         self.rest: dict[Hashable, dict[Hashable, int]] = {}
 
     def edge(self, one: Hashable, two: Hashable, capacity: int) -> None:
-        """Add an edge, or to its capacity."""
+        """Add an edge, or add to its capacity."""
         there = self.rest.setdefault(one, {})
         there[two] = min(NEVER, there.get(two, 0) + capacity)
         self.rest.setdefault(two, {}).setdefault(one, 0)
 
     def source_side(self, source: Hashable, sink: Hashable) -> frozenset[Hashable]:
-        """The source's side of a minimum cut: what can still be reached once no more flow can be pushed to the sink."""
+        """Return the source's side of a minimum cut: the nodes reachable once no more flow reaches the sink."""
         while True:
             before = self._before_each(source, sink)
             if sink not in before:
@@ -251,7 +260,7 @@ class Flow:
     def _before_each(
         self, source: Hashable, sink: Hashable
     ) -> dict[Hashable, Hashable]:
-        """The nodes within reach, as far as the sink, and the one before each on a shortest path."""
+        """Return the reachable nodes, as far as the sink, each with its predecessor on a shortest path."""
         before, waiting = {source: source}, deque([source])
         while waiting and sink not in before:
             node = waiting.popleft()
@@ -269,7 +278,7 @@ class Flow:
             self.rest[two][one] += most
 
 
-# --- What is saved, and what is computed again.
+# --- The choice between saving and recomputing.
 
 
 SOURCE, SINK = "source", "sink"
@@ -281,10 +290,10 @@ def to_save(
     backward: Collection[Op],
     can_be_saved: Callable[[Op], bool],
 ) -> tuple[Op, ...]:
-    """The values that are saved, inputs and outputs apart, in the order in which they are computed."""
+    """Return the values to save, except inputs and outputs, in order of computation."""
     ends = frozenset(results)
     forward = frozenset(op for result in ends for op in result.walk())
-    # Parts that only the backward reads: the indices of `x.max(-1)[0]`.
+    # Elements only the backward reads: the indices of `x.max(-1)[0]`.
     forward |= {op for op in backward if op.rule == "item" and op.args[0] in forward}
     read = sorted(_read(backward, forward), key=lambda op: op.serial)
     if all(op.rule == "input" for op in read):
@@ -293,7 +302,7 @@ def to_save(
 
 
 def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
-    """The values of the forward that the backward starts from."""
+    """Yield the forward's values read directly by the backward."""
     for op in backward:
         if op in forward or op.rule in ("dtype", "zeros"):  # they read no values
             continue
@@ -309,7 +318,7 @@ def _tensors(ops: Iterable[Op]) -> Iterator[Op]:
 
 
 class _Choice:
-    """Chooses for each value that is read: saved, or computed again."""
+    """The choice, for each value read, between saving and recomputing it."""
 
     def __init__(
         self,
@@ -325,7 +334,7 @@ class _Choice:
         )
 
     def saved(self, read: Iterable[Op]) -> tuple[Op, ...]:
-        """What is saved at the least cost, inputs and outputs apart."""
+        """Return the values saved at minimum cost, except inputs and outputs."""
         flow = Flow()
         for op in self.ops:
             self._add(flow, op)
@@ -355,7 +364,7 @@ class _Choice:
         return NEVER
 
     def _compute(self, op: Op) -> int:
-        """What it costs to compute a value again; no price is high enough for what cannot be, or is dear and can be saved."""
+        """Return the cost of recomputing a value: `NEVER` if impossible, or if expensive and saveable."""
         if op.rule in ("input", "drawn"):
             return NEVER
         if op.kind == "group":
