@@ -1,1 +1,1 @@
-"""The graph of the backward -> statements as an author would write them, each where it is needed."""
+"""Writing the backward: its graph -> statements as an author would write them, each placed where it is needed."""

@@ -1,11 +1,12 @@
-"""Expressions that stand several times in a backward, computed once, on a line of their own.
+"""Common subexpressions of a backward: computed once, on a line of their own.
 
-In: its statements. Out: the same with a name for what costs more than to look at a tensor. Invariant: what gets a name is computed
-where it was computed anyway, of the same values; nothing that draws, changes in place or is not PyTorch's gets one.
+In: its statements. Out: the same with a name for each repeated expression that costs more than a view. Invariant: a
+named expression is computed where it was computed anyway, from the same values; nothing gets a name that draws random
+numbers, changes a tensor in place or is foreign to PyTorch.
 
-Values that the graph shares have their names from `schedule` already. What is left stands several times as text alone, in one derived
-backward of five: lines of the forward that come again as the user wrote them, and values that are computed for their shape,
-`(x * y).shape`, which is found when a line is printed. That is why statements are looked at once more.
+Values shared in the graph have their names from `schedule` already. The rest repeats as text alone, in one derived
+backward of five: forward lines repeated as the user wrote them, and values computed for their shape, `(x * y).shape`,
+which appear only when a line is printed. Hence this second pass over the statements.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,30 +40,30 @@ from scaffold.primitives import built_in_primitives
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec
 
-OFTEN = 3  # times that one operation stands until it gets a name
+OFTEN = 3  # uses from which one cheap operation gets a name
 OPERATIONS = frozenset({"binary", "call"})
 
 
 class Use(NamedTuple):
-    """Where an expression stands in a block: at which statement, and whether it is computed whenever that runs."""
+    """A use of an expression in a block: its statement's position, and whether it runs whenever that statement does."""
 
     position: int
     sure: bool
 
 
 class Backward(NamedTuple):
-    """The statements' surroundings: what decides whether an expression may be moved."""
+    """The statements' surroundings: they decide whether an expression may be moved."""
 
     graph: Graph
     kinds: ValueKinds
-    taken: frozenset[str]  # names that stand outside
-    foreign: Callable[[Node], bool]  # whether an expression is not to be moved
+    taken: frozenset[str]  # names used outside the statements
+    foreign: Callable[[Node], bool]  # whether an expression must not be moved
     wanted: tuple[str, ...]  # the inputs whose gradients are computed
     optional: frozenset[str]  # inputs that may be absent
 
 
 def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
-    """The program with names for what stands in it several times; one with a formula of the user's stays as it is."""
+    """Name the repeated expressions of the program; return it unchanged if a user's formula states a gradient."""
     wanted = tuple(item.name for item in spec.differentiable)
     if not maths.derived.issuperset(wanted):
         return program
@@ -81,17 +82,17 @@ def with_repeats_named(spec: OpSpec, maths: Maths, program: Lines) -> Lines:
 
 
 def named_once(known: Backward, statements: Lines) -> Lines:
-    """The statements, in which each expression that costs time stands once where that is possible."""
+    """Return the statements with each costly expression computed only once, if possible."""
 
     def spelled(node: Node) -> Node | None:
-        """`1.` as the formatter has it, which is how the engine writes it."""
+        """Replace `1.` by `1.0`, the formatter's and the engine's spelling."""
         number = node.kind == "constant" and node.label[0] in "0123456789"
         if number and node.label.endswith("."):
             return known.graph.constant(f"{node.label}0")
         return None
 
     statements = rewritten(known.graph, statements, spelled)
-    while _stands_twice(statements):  # as in few: the rest asks what changes in place
+    while _stands_twice(statements):  # rare; only then trace in-place changes
         changed = frozenset(
             name for item in Trace(statements, sharing).changes for name in item.holders
         )
@@ -104,13 +105,13 @@ def named_once(known: Backward, statements: Lines) -> Lines:
 
 
 def _stands_twice(statements: Lines) -> bool:
-    """Whether an operation stands there a second time, wherever that is."""
+    """Return whether any operation occurs twice in the statements."""
     several = [node for item in statements for node, _ in _operations(item)]
     return len({*several}) < len(several)
 
 
 class _Step:
-    """One expression that is given a name."""
+    """One step: gives one expression a name."""
 
     def __init__(
         self, known: Backward, statements: Lines, changed: frozenset[str]
@@ -133,7 +134,7 @@ class _Step:
         self.names |= {*self.assigned}
 
     def block(self, lines: Lines, outermost: bool) -> Lines | None:
-        """The lines with a name for one more expression that stands several times, in a branch if in no other place; None where there is none."""
+        """Name one more repeated expression, in a branch only if there is none outside; return None if none is left."""
         uses: dict[Node, list[Use]] = {}
         for position, item in enumerate(lines):
             for node, sure in _operations(item):
@@ -183,7 +184,7 @@ class _Step:
     def _may_stand_first(
         self, lines: Lines, node: Node, uses: Sequence[Use], outermost: bool
     ) -> bool:
-        """Whether it may be computed before the first of its uses, where it is computed anyway."""
+        """Return whether the expression may be computed before its first use, at no extra cost."""
         first, last = uses[0].position, uses[-1].position
         between = lines[first : last + 1]
         if node.names() & written(*between):
@@ -198,19 +199,19 @@ class _Step:
         return len(served) == 1 or bool(self._served(sure) - self.known.optional)
 
     def _served(self, several: Iterable[Statement]) -> frozenset[str]:
-        """The inputs whose gradients need one of the statements."""
+        """Return the inputs whose gradients need one of the statements."""
         nothing = frozenset[str]()
         return nothing.union(*(self.serves.get(id(item), nothing) for item in several))
 
     def _named(self, lines: Lines, node: Node, first: int) -> Lines:
-        """The lines with a name for the expression: that of a local which holds just this, if there is one."""
+        """Return the lines with a name for the expression: an existing local with this value, or a new one."""
         own = next(filter(None, (self._holder(item, node) for item in lines)), None)
         name = own.target if own else self.known.graph.name(self._name(node))
         begun = own or Assign(name, node)
         rest = tuple(item for item in lines if item is not own)
 
         def change(part: Node) -> Node | None:
-            if part.kind == "lambda":  # it has parameters of these names
+            if part.kind == "lambda":  # its parameters may have these names
                 return part
             return name if part is node else None
 
@@ -227,13 +228,13 @@ class _Step:
     def _name(self, node: Node) -> str:
         label = node.args[0].label if node.kind == "call" else node.label
         stem = _word(node.kind, label) or label.strip("_")
-        stem = stem if stem.isidentifier() else "value"  # no word is for `//`
+        stem = stem if stem.isidentifier() else "value"  # there is no word for `//`
         reads = [part.label for part in node.walk() if part.kind == "name"]
         plain = stem in ("zeros", "ones", "shape")
         words = [name for name in reads if name in self.assigned or name in self.names]
         words = [name for name in words if name not in ("torch", "F", "math")]
         if not plain and any(name.startswith("grad_") for name in reads):
-            stem, words = f"{stem}_grad", []  # it is of no gradient that it reads
+            stem, words = f"{stem}_grad", []  # it is not the gradient of the names it reads
         several = (f"{stem}_{word}" for word in words)
         for name in (stem, *several):
             if name not in self.names and name not in RESERVED:
@@ -242,8 +243,8 @@ class _Step:
 
 
 def _word(kind: str, label: str) -> str:
-    """What the table calls the value of a function or an operator; nothing of what has no other name than its own."""
-    if label == "broadcast_shapes":  # a Python value, and so no primitive
+    """Return the table's word for the value of a function or an operator, or "" if it has none."""
+    if label == "broadcast_shapes":  # a Python value, hence no primitive
         return "shape"
     of_operator = kind == "binary"
     known = (
@@ -255,12 +256,12 @@ def _word(kind: str, label: str) -> str:
 
 
 def _is_view(node: Node) -> bool:
-    """Whether a value may share the memory of another, so that it costs nothing."""
+    """Return whether a value may be a view, computed at no cost."""
     return sum(1 for _ in same_memory(node)) > 1
 
 
 def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
-    """Each operation of a statement as often as it stands there, and whether it is computed whenever that runs."""
+    """Yield every operation in a statement, with repeats, and whether it always runs when the statement does."""
     if isinstance(item, If):
         yield from _inside(item.test, True)
         for inner in (*item.body, *item.orelse):
@@ -272,7 +273,7 @@ def _operations(item: Statement) -> Iterator[tuple[Node, bool]]:
 
 
 def _inside(node: Node, sure: bool) -> Iterator[tuple[Node, bool]]:
-    if node.kind == "lambda":  # whose names are its own
+    if node.kind == "lambda":  # its parameters are local names
         return
     if node.kind in OPERATIONS:
         yield node, sure

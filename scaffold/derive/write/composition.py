@@ -1,11 +1,11 @@
-"""The lines of the backward with no more names, and no longer ones, than an author gives.
+"""Short names and few lines for the backward, as an author would write it.
 
-In: blocks of lines in which every value has a name of its own. Out: the same, in which what one block alone reads is called by its role
-(`inner` under the test of `x` and again under that of `y`, for `inner_x` and `inner_y`), and a value that is read once
-stands in the line that reads it, where that fits. Invariant: the same values are computed, in each branch as before; names
-of the user's stay, and so does what draws or changes in place.
+In: blocks of lines in which every value has a name of its own. Out: the same; a value read by one block alone is named
+by its role (`inner` under the test of `x` and again under that of `y`, for `inner_x` and `inner_y`), and a value read
+once is inlined if its reader's line stays short enough. Invariant: the same values are computed, in each branch as
+before; the user's names stay, and so do random draws and in-place changes.
 
-It is the last pass over the lines, since how long one is depends on the names in it, and on the branch that it stands in.
+It is the last pass over the lines: a line's length depends on the names in it and on its indentation.
 """
 
 from collections import Counter
@@ -49,7 +49,7 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-ABOUT_A_NAME = "w.r.t. "  # a comment that says what a name does not
+ABOUT_A_NAME = "w.r.t. "  # starts comments that explain a name; inlining may drop them
 
 
 def composed(
@@ -58,14 +58,16 @@ def composed(
     blocks: tuple[Block, ...],
     elements: tuple[Element, ...],
 ) -> tuple[Block, ...]:
-    """The blocks with the user's names, short ones of ours and as few lines; those with a formula of the user's stay as they are."""
+    """Shorten names and inline values; return blocks unchanged but for the user's names if a user's formula states a
+    gradient.
+    """
     blocks = with_names_again(spec, maths, blocks)
     every = frozenset(item.name for item in spec.differentiable)
     if not maths.derived.issuperset(every):
         return blocks
     outside = {name for item in elements for name in item.value.names()}
     outside |= {name for item in elements for name in read_names(*item.statements)}
-    own = outer_names(spec, maths.forward)  # and what a gradient of a local is called
+    own = outer_names(spec, maths.forward)  # reserved, together with the gradients' names of locals
     fixed = {*own, *(f"grad_{name}" for name in own), *outside}
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
     known = _Known(spec, maths, every, frozenset(fixed), indent_of(amp_of(spec)))
@@ -78,13 +80,13 @@ def composed(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What surrounds the lines."""
+    """The surroundings of the lines."""
 
     spec: OpSpec
     maths: Maths
-    every: frozenset[str]  # with gradients: a block that serves all has no test
-    fixed: frozenset[str]  # names that stay, and that no other value gets
-    indent: int  # of all lines, where the backward runs under an autocast
+    every: frozenset[str]  # inputs with gradients: a block that serves all has no test
+    fixed: frozenset[str]  # names to keep, and to give to no other value
+    indent: int  # added indentation of all lines when the backward runs under an autocast
 
     @property
     def graph(self) -> Graph:
@@ -93,7 +95,7 @@ class _Known:
     # --- Names.
 
     def renamed(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """The blocks in which a value is called by its role alone, wherever no other value that is seen there is."""
+        """Rename each value to its role alone, unless another visible value has that name."""
         roles = self.maths.roles
         lines = [item for block in blocks for item in block.statements]
         wanted = dict.fromkeys(filter(roles.__contains__, _assigned(lines)))
@@ -105,7 +107,7 @@ class _Known:
         free = [_free(block.statements) for block in blocks]
 
         def is_free(role: str, name: str, at: int) -> bool:
-            """Whether nothing else is called so, or only tensors in branches that this one does not see."""
+            """Return whether the name is unused, or names only tensors in branches invisible from this block."""
             if role in self.fixed | RESERVED or role in inside[at]:
                 return False
             others = [k for k, names in enumerate(inside) if role in names]
@@ -136,7 +138,7 @@ class _Known:
     # --- Lines.
 
     def joined(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """The blocks in which what is read once stands where it is read, if that fits on a line."""
+        """Inline each value read once, if the resulting line is short enough."""
         lines = tuple(item for block in blocks for item in block.statements)
         traced = Trace(lines, sharing).changes
         changed = frozenset(name for item in traced for name in item.holders)
@@ -156,7 +158,7 @@ class _Known:
     def _in_fewer_lines(
         self, lines: Lines, once: Collection[str], changed: Collection[str], width: int
     ) -> Lines:
-        """Lines of a block, those of its branches included, with few of the names that are read `once`."""
+        """Inline values named in `once` into their readers, in a block and its branches."""
         rest = list[Statement]()
         for item in lines:
             if isinstance(item, If):
@@ -185,7 +187,7 @@ class _Known:
         return tuple(rest)
 
     def _stays(self, item: Assign) -> bool:
-        """Whether a line does more than to compute its value, or says more."""
+        """Return whether a line must stay: it has side effects, a comment, or an expression too special to inline."""
         foreign = effects(self.spec)
         return (
             any(not comment.startswith(ABOUT_A_NAME) for comment in item.comments)
@@ -200,7 +202,7 @@ class _Known:
         return len(f"{name}{': Tensor' * typed} = {emit(item.value)}")
 
     def _with_value(self, line: Statement, item: Assign) -> Assign | None:
-        """A line with a value in place of its name; None where it is no line that a value may stand in."""
+        """Return the line with a value in place of its name, or None if the line must not hold an expression."""
         if not _is_plain(line) or changed_in_place(line.value):
             return None
         if _is_apart(line.value):
@@ -215,7 +217,9 @@ class _Known:
 
 
 def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
-    """What a name may become, the best first; one that tells its value from `others` of the same role stays, or has a lower number."""
+    """Yield the possible shorter names, best first; a name that tells values of one role apart only gets a lower
+    number.
+    """
     counted = _is_counted(name, role)
     if counted or not among_others:
         yield role
@@ -227,18 +231,18 @@ def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
 def _of_role(
     role: str, roles: Mapping[str, str], names: Iterable[str]
 ) -> frozenset[str]:
-    """The names that tell values of one role apart by more than a number."""
+    """Return the names that tell values of one role apart by more than a number."""
     alike = (name for name in names if roles.get(name) == role)
     return frozenset(name for name in alike if not _is_counted(name, role))
 
 
 def _is_counted(name: str, role: str) -> bool:
-    """Whether nothing but a number tells a name from others of its role."""
+    """Return whether a name is its role plus a number."""
     return name.startswith(role) and name.removeprefix(role).isdigit()
 
 
 def _is_apart(value: Node) -> bool:
-    """Whether it has names of its own, or is a call that `render` gives a line and a comment."""
+    """Return whether a value has a lambda, or is a call that `render` gives a line and a comment."""
     return any(
         part.kind == "lambda" or part.label == "broadcast_shapes"
         for part in value.walk()
@@ -250,24 +254,24 @@ def _is_plain(item: Statement) -> TypeGuard[Assign]:
 
 
 def _assigned(lines: Iterable[Statement]) -> list[str]:
-    """The names that plain assignments give, as often as they do."""
+    """Return the targets of plain assignments, with repeats."""
     return [item.target.label for item in assignments(lines) if _is_plain(item)]
 
 
 def _names(lines: Iterable[Statement]) -> frozenset[str]:
-    """All names that stand in the lines."""
+    """Return all names in the lines."""
     nodes = (node for item in lines for node in expressions(item))
     return written(*lines).union(*(node.names() for node in nodes))
 
 
 def _free(lines: Lines) -> frozenset[str]:
-    """The names that are read there without being assigned there before."""
+    """Return the names read in the lines before they are assigned there."""
     free = frozenset(read.name for read, _ in free_reads(lines))
     return free | (_names(lines) - written(*lines))
 
 
 def _reads(lines: Iterable[Statement]) -> Iterator[str]:
-    """Each name that is read, as often as it is."""
+    """Yield each name read, with repeats."""
     waiting = [node for item in lines for node in expressions(item)]
     while waiting:
         node = waiting.pop()

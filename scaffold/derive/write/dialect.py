@@ -1,7 +1,7 @@
-"""How a forward spells what PyTorch lets one spell in several ways, so that its backward reads as by the same hand.
+"""The forward's dialect: its choice among equivalent PyTorch spellings, for the backward to follow.
 
-In: the expressions of a forward. Out: a `Dialect`. Invariant: all ways have the same value; where the forward uses several of them, the one
-that its rule has is taken.
+In: the expressions of a forward. Out: a `Dialect`. Invariant: all spellings have the same value; if the forward mixes
+several, the rule's own spelling is taken.
 """
 
 import re
@@ -12,16 +12,19 @@ from typing import NamedTuple
 from scaffold.derive.rules.table import Table
 from scaffold.formula import Node, emit
 
-# What goes along a dim, rather than to move dims about: `x.sum(dim=-1)`, but `x.unsqueeze(-1)`.
+# Operations along a dim, as opposed to moving dims: `x.sum(dim=-1)`, but
+# `x.unsqueeze(-1)`.
 ALONG = frozenset({"reduction", "same_shape", "structural"})
 DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
-# An identity that says of a call that it is another primitive; of one of `M` it is said for matrices. What is said of real tensors
-# alone, `mH(r) -> mT(r)`, is no way to write the other of complex ones.
+# An identity equating a call with another primitive; with `M` it holds for matrices. An
+# identity of real tensors alone, `mH(r) -> mT(r)`, is no alternative spelling for
+# complex
+# ones.
 ANOTHER = re.compile(r"\w+\(([Mx])(?:, ([-\d, ]+))?\) -> (\w+)\(\1\)")
 
 
 class Way(NamedTuple):
-    """Another way to write a primitive: the rule whose call it is, and what stands in that behind the tensor."""
+    """An alternative spelling of a primitive: the rule it calls, and the arguments after the tensor."""
 
     rule: str
     values: tuple[object, ...]
@@ -29,14 +32,14 @@ class Way(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """The forward's own ways."""
+    """The spellings used in a forward."""
 
     by_keyword: bool = False  # `x.sum(dim=-1)`
     from_start: bool = False  # `x.sum((2, 3))`
     ways: Mapping[str, Way] = {}  # rule -> `x.transpose(-2, -1)` of `x.mT`
 
     def counted(self, dims: object, rank: int | None) -> object:
-        """Dims as the forward counts them; several, with the first among them, from the start."""
+        """Count dims the forward's way; a tuple containing the first dim is counted from the start."""
         with_first = isinstance(dims, tuple) and rank is not None and -rank in dims
         if not (self.from_start or with_first) or rank is None:
             return dims
@@ -46,7 +49,7 @@ class Dialect(NamedTuple):
 
 
 def _from_start(dim: object, rank: int) -> object:
-    """A dim that is counted from the start."""
+    """Count a dim from the start."""
     return dim + rank if isinstance(dim, int) and dim < 0 else dim
 
 
@@ -54,7 +57,7 @@ PLAIN = Dialect()
 
 
 def dialect_of(table: Table, forward: Iterable[Node]) -> Dialect:
-    """The ways that a forward has."""
+    """Return the spellings used in a forward."""
     named, placed = list[str](), list[str]()
     ways, own = dict[str, Way](), set[str]()
     for node in dict.fromkeys(node for whole in forward for node in whole.walk()):

@@ -1,8 +1,8 @@
-"""Arithmetic of the backward in the memory of its own temporaries: `(grad_output * x).mul_(y)`.
+"""In-place arithmetic of the backward on its own temporaries: `(grad_output * x).mul_(y)`.
 
-In: an op whose arguments are being written down. Out: an expression that changes one of them in place, or None. Invariant:
-only what the expression itself has made changes, of the result's shape and precision, and nothing reads it afterwards; where
-a gradient comes in batches, it holds a batch.
+In: an op whose arguments are being written. Out: an expression that changes one of them in place, or None. Invariant:
+only a temporary of the expression itself is changed, it has the result's shape and precision, and nothing reads it
+afterwards; under vmap it is batched if another argument is.
 """
 
 from collections import Counter
@@ -15,22 +15,22 @@ from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula import Graph, If, Node, Statement
 
-# What is written as an operator has its two sides looked at, either of which may be written over.
+# Either operand of an operator may be overwritten.
 SUMS = frozenset({"add", "sub"})
 OPERATORS = SUMS | {"mul", "div"}
 
 
 class Temporaries(NamedTuple):
-    """The values of a backward whose memory may be taken over, and what has been written so."""
+    """The values of a backward whose memory may be reused, and a record of the reuses."""
 
     named: Collection[Op]  # values with a statement of their own
-    single: Collection[Op]  # those of them that one place reads
+    single: Collection[Op]  # named values with only one reader
     precision: Precision
-    found: set[Op]  # filled: what was written over a temporary
-    made: dict[Node, Op]  # filled: and how
+    found: set[Op]  # filled: ops that overwrite a temporary
+    made: dict[Node, Op]  # filled: their expressions
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """What statements would do in place more than once: it must have a name."""
+        """Return the ops that statements would run in place more than once: each must have a name."""
         if not self.made:
             return set()
         counts = _counts(statements, self.made)
@@ -38,15 +38,15 @@ class Temporaries(NamedTuple):
 
 
 class InPlace(NamedTuple):
-    """What decides whether an op may take an argument's memory."""
+    """The decision whether an op may reuse an argument's memory."""
 
     graph: Graph
     node: Callable[[Op], Node]
-    spelled: Callable[[Op], Node]  # as its rule says
+    spelled: Callable[[Op], Node]  # as its rule spells it
     temporaries: Temporaries
 
     def __call__(self, op: Op) -> Node | None:
-        """The expression, if memory can be taken over, or a product need not be written down."""
+        """Return the in-place or fused expression of an op, or None if neither applies."""
         if op.kind != "real":
             return None
         written = self._written(op)
@@ -72,7 +72,7 @@ class InPlace(NamedTuple):
         return None
 
     def _free(self, op: Op, value: Op) -> bool:
-        """Whether a value's memory may become the op's."""
+        """Return whether the op may overwrite a value."""
         _, single, precision, *_ = self.temporaries
         return (
             value.facts.memory == "fresh"
@@ -86,7 +86,7 @@ class InPlace(NamedTuple):
         )
 
     def _holds_batches(self, op: Op, value: Op) -> bool:
-        """Whether a value comes in batches wherever another argument does: of several gradients, one alone may."""
+        """Return whether a value is batched under vmap whenever another argument is: one gradient of several may be."""
         of_gradients = self.temporaries.precision.of_gradients
         sure = of_gradients(value, surely=True)
         others = (arg for arg in op.args if arg is not value)
@@ -96,7 +96,7 @@ class InPlace(NamedTuple):
         return op in self.temporaries.named
 
     def _is_of_a_number(self, op: Op, value: Op) -> bool:
-        """Whether a sign is one of a number in the expression: `-(a * x)` is `-a * x`."""
+        """Return whether a sign belongs to a number in the expression: `-(a * x)` is `-a * x`."""
         return (
             op.rule == "neg"
             and value.rule in ("mul", "div")
@@ -111,7 +111,7 @@ class InPlace(NamedTuple):
         return self._on(value, "neg_")
 
     def _by_method(self, op: Op, name: str) -> Node | None:
-        """`zeros.scatter_(dim, index, 1)`, `x.exp_()`; what is spelled as an operator, `x ** 2`, stays one."""
+        """Write `zeros.scatter_(dim, index, 1)` or `x.exp_()`; return None for an operator, `x ** 2`."""
         if not op.args or not self._free(op, op.args[0]):
             return None
         written = self.spelled(op)
@@ -138,14 +138,14 @@ class InPlace(NamedTuple):
         return all(op.kind == "real" and not may_be_number(op) for op in ops)
 
     def _fused(self, op: Op) -> Node | None:
-        """`x + y * z` as `torch.addcmul(x, y, z)`, which is as fast as the product alone."""
+        """Write `x + y * z` as `torch.addcmul(x, y, z)`, as fast as the product alone."""
         for at in (1, 0):
             if self.fuses(op, at) and not self._is_named(op.args[at]):
                 return self._with_product("", op.rule, op.args[1 - at], op.args[at])
         return None
 
     def fuses(self, op: Op, at: int) -> bool:
-        """Whether a term of a sum is a product that is computed with it, unless it has a name."""
+        """Return whether a term of a sum is a product to fuse with it, unless it has a name."""
         if op.rule not in SUMS or op.args[at].rule != "mul":
             return False
         if op.rule == "sub" and at == 0:
@@ -154,7 +154,7 @@ class InPlace(NamedTuple):
         return self._are_tensors(*parts) and all(part.shape != SCALAR for part in parts)
 
     def _with_product(self, method: str, rule: str, own: Op, product: Op) -> Node:
-        """The sum of a value and a product, by that method or by the function."""
+        """Write the sum of a value and a product, by the given method or by `torch.addcmul`."""
         factors = map(self.node, product.args)
         if method:
             callee, *first = (self.graph.node("attribute", method, (self.node(own),)),)
@@ -169,7 +169,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", (*args, minus), ("value",))
 
     def _added_to_one(self, rule: str, own: Op, onehot: Op) -> Node:
-        """`probs - onehot` without a tensor for the zeros."""
+        """Write `probs - onehot` without allocating the zeros."""
         _, dim, index, _ = onehot.args
         callee = self.graph.node("attribute", "scatter_", (self.node(own),))
         one = self.graph.constant("1")
@@ -179,7 +179,7 @@ class InPlace(NamedTuple):
         return self.graph.node("call", "", args, ("reduce",))
 
     def _masked(self, op: Op) -> Node | None:
-        """`where(mask, 0, value)`."""
+        """Write `where(mask, 0, value)` as `value.masked_fill_(mask, 0)`."""
         if op.rule != "where":
             return None
         mask, number, value = op.args
@@ -198,7 +198,7 @@ class InPlace(NamedTuple):
 
 
 def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter[Node]:
-    """How often each of some expressions is evaluated; of two branches, one is."""
+    """Count the evaluations of some expressions; of two branches only one runs."""
     counts = Counter[Node]()
     for item in statements:
         if isinstance(item, If):
@@ -213,7 +213,7 @@ def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter
 
 
 def may_be_number(op: Op) -> bool:
-    """Whether a value is 0 itself under some test, rather than a tensor of zeros."""
+    """Return whether a value is the number 0 under some test, rather than a tensor of zeros."""
     if op.rule == "cond":
         return any(not arg.is_tensor or may_be_number(arg) for arg in op.args)
     if op.rule in ("add", "sub", "mul", "div", "neg"):

@@ -1,8 +1,9 @@
-"""Where each line of the backward stands: in which block of `needs_input_grad`, and under which test.
+"""Placement of the backward's lines: the `needs_input_grad` block and the tests each stands under.
 
-In: lines and the gradients that they serve; statements and the tests that they stand under. Out: `Block`s in order; statements with `if`s,
-neighbours under one test in one `if`. Invariant: no line moves before one that it depends on, so every name has the same value
-after them. Which gradients need a line is said in `backward_program`; the `if` itself is written by `render`.
+In: lines and the gradients they serve; statements and the tests they stand under. Out: `Block`s in order; statements
+with `if`s, adjacent ones with the same test merged into one `if`. Invariant: no line moves before one it depends on, so
+every name has the same value after them. `backward_program` says which gradients need a line; `render` writes the `if`
+itself.
 """
 
 from collections import Counter
@@ -26,11 +27,11 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec
 
-# --- Blocks: the lines under the branches of `needs_input_grad` that need them.
+# --- Blocks: lines grouped by the `needs_input_grad` branches that need them.
 
 
 def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """The lines in blocks, each under the inputs that need it; where a derived gradient is among them, choices by one test are one."""
+    """Group the lines in blocks by the inputs that need them; with derived gradients, merge choices by one test."""
     blocks = place(lines)
     if not maths.derived:
         return blocks
@@ -51,9 +52,9 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
 
 
 def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lines:
-    """Write a term that only one branch has as `g = a`, then `g = g + b` under the test; `uses` counts the reads of a name.
+    """Write a term present in only one branch as `g = a`, then `g = g + b` under the test.
 
-    Before: `part = a`, and the choice between `g = part + b` and `g = part`.
+    Before: `part = a`, and the choice between `g = part + b` and `g = part`. `uses` counts the reads of a name.
     """
     found = list[Statement]()
     for line in lines:
@@ -79,7 +80,7 @@ def added_under_test(graph: Graph, lines: Lines, uses: Mapping[str, int]) -> Lin
 
 
 def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | None:
-    """The sum or difference of `made` and a term, with the target in the place of `made`; None for anything else."""
+    """Return the sum or difference with the target in place of `made`, or None if it is no such sum."""
     match total:
         case Node("binary", "+" | "-" as sign, (one, two)):
             if one is made and made not in two.walk():
@@ -90,9 +91,9 @@ def _added_to(graph: Graph, made: Node, total: Node, target: Node) -> Node | Non
 
 
 def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    """The lines, of which those that three and more of the gradients need, and most of them, stand under no test.
+    """Move lines out of all tests if most of the gradients, and at least three, need them.
 
-    An author asks `needs_input_grad` of one input or of two; and of none for `dtype = x.dtype`, where x is saved anyway.
+    An author tests `needs_input_grad` for one input or two, and for no `dtype = x.dtype`, if x is saved anyway.
     """
     every = frozenset(item.name for item in spec.differentiable)
     there = {x.name for x in spec.tensors if not (x.optional or x.variadic)}
@@ -109,7 +110,7 @@ def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...
 
 
 def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
-    """The gradients for which the data of a tensor are read."""
+    """Return the gradients that read the data of a tensor."""
     return frozenset().union(
         *(
             line.serves
@@ -121,7 +122,7 @@ def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
 
 
 def _owner(item: Statement) -> str:
-    """The `x` of `dtype = x.dtype`; "" of what is computed, as `grad_y.expand_as(x)`, which reads another value, too."""
+    """Return the `x` of `dtype = x.dtype`, or "" for other values such as `grad_y.expand_as(x)`."""
     if not isinstance(item, Assign):
         return ""
     found = metadata_read(item.value)
@@ -129,7 +130,7 @@ def _owner(item: Statement) -> str:
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """Gather the lines that serve the same gradients, as far as their order allows."""
+    """Group the lines that serve the same gradients, as far as their order allows."""
     blocks: list[Block] = []
     for line in lines:
         position = _last_with(blocks, line)
@@ -144,7 +145,7 @@ def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
 
 
 def _last_with(blocks: list[Block], line: Line) -> int | None:
-    """The block to append to: the last one of the same service, if nothing after it is in the way."""
+    """Return the last block that serves the same gradients, or None if a later block depends on the line."""
     for position in reversed(range(len(blocks))):
         if blocks[position].serves == line.serves:
             return position
@@ -154,9 +155,9 @@ def _last_with(blocks: list[Block], line: Line) -> int | None:
 
 
 def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
-    """The block to append to, once the blocks between it and the line stand before it: those that serve other gradients as well.
+    """Move the last block for the same gradients behind later blocks that serve more gradients, and return it, or None.
 
-    `if needs[0]: a = x.exp()`, `n = len(x)`, `if needs[0]: grad_x = a[:n]` is one `if`, behind `n`.
+    `if needs[0]: a = x.exp()`, `n = len(x)`, `if needs[0]: grad_x = a[:n]` becomes one `if`, after `n`.
     """
     same = [at for at, block in enumerate(blocks) if block.serves == line.serves]
     if not same:
@@ -173,14 +174,14 @@ def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
 
 
 def depend(first: Statement, second: Statement) -> bool:
-    """Whether two statements must stay in their order."""
+    """Return whether two statements must stay in their order."""
     names_first = read_names(first) | written(first)
     names_second = read_names(second) | written(second)
     return bool(written(first) & names_second or names_first & written(second))
 
 
 def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
-    """The inputs whose gradient is assigned where others are served too."""
+    """Return the inputs whose gradient is assigned in a line that serves others too."""
     joint = set()
     for line in lines:
         for name in written(line.statement):
@@ -198,7 +199,7 @@ def joint_gradients(lines: tuple[Line, ...]) -> frozenset[str]:
 
 
 def merged(lines: list[Statement]) -> list[Statement]:
-    """Neighbours under the same test, or one and its opposite, as one `if`."""
+    """Merge adjacent `if`s with the same or opposite tests into one."""
     done: list[Statement] = []
     for line in lines:
         last = done[-1] if done else None
@@ -213,7 +214,7 @@ def merged(lines: list[Statement]) -> list[Statement]:
 
 
 def gathered(lines: Iterable[Statement]) -> Lines:
-    """Choices by one test as one `if`, also where the lines between them have nothing to do with one of the two."""
+    """Merge `if`s with the same or opposite tests, even across lines independent of the first one."""
     done: list[Statement] = []
     for line in lines:
         later = _joined_later(done, line) if isinstance(line, If) else None
@@ -226,14 +227,14 @@ def gathered(lines: Iterable[Statement]) -> Lines:
 
 
 def _inside(item: Statement) -> Statement:
-    """A choice in whose branches the choices are gathered."""
+    """Merge choices within the branches of a choice."""
     if not isinstance(item, If):
         return item
     return If(item.test, gathered(item.body), gathered(item.orelse), item.comments)
 
 
 def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
-    """The choice that can wait for another one, since no line between them reads it, and what both are then."""
+    """Find an earlier choice that can move down to this one; return its position and both merged, or None."""
     for at, before in enumerate(done):
         both = _as_one(before, line) if isinstance(before, If) else None
         if both is not None and not any(depend(before, x) for x in done[at + 1 :]):
@@ -242,7 +243,7 @@ def _joined_later(done: Sequence[Statement], line: If) -> tuple[int, If] | None:
 
 
 def _as_one(one: If, two: If) -> If | None:
-    """Two choices that follow each other, if one test decides both."""
+    """Merge two consecutive choices if one test decides both, else return None."""
     if one.test.names() & written(one):
         return None
     comments = (*one.comments, *two.comments)
@@ -260,7 +261,7 @@ def _as_one(one: If, two: If) -> If | None:
 def under(
     graph: Graph, tests: list[tuple[Node, int]], lines: list[Statement]
 ) -> list[Statement]:
-    """Statements under tests, each of which holds (0) or does not (1)."""
+    """Nest statements under tests, each of which holds (0) or does not (1)."""
     for test, at in reversed(tests):
         test = opposite_of(graph, test) if at else test
         lines = [If(test, tuple(lines))]
@@ -268,9 +269,9 @@ def under(
 
 
 def without_copy(lines: list[Statement], sole: bool) -> Lines:
-    """Statements whose last one copies what the one before has made: made under that name at once.
+    """Drop a final copy: assign its target directly in the statement before it.
 
-    Where the copy is the `sole` use, also in the branches of an `if`: of a chain of `elif`.
+    If the copy is the `sole` use, also in all branches of an `if` or `elif` chain.
     """
     match lines:
         case [*before, Assign(made, value, "", comments), Assign(target, last)] if (
@@ -285,7 +286,7 @@ def without_copy(lines: list[Statement], sole: bool) -> Lines:
 
 
 def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
-    """A choice that assigns another name, if all of its branches end with that assignment."""
+    """Return a choice that assigns the target instead, if all branches end by assigning `made`, else None."""
     branches = list[Lines]()
     for body in (choice.body, choice.orelse):
         match body:

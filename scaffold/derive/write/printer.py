@@ -1,8 +1,8 @@
-"""Ops -> expressions: how each op is spelled in a line of the backward.
+"""Printing ops as expressions in lines of the backward.
 
-In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each primitive is
-spelled as its rule says, without the arguments that are defaults; a size is read where no whole tensor must live on for it;
-products keep the order of their factors, at no greater cost.
+In: an op, and the names of values that have one. Out: a formula's node. Invariant: it has the op's value; each
+primitive is spelled as its rule says, without default arguments; a size is read from a tensor that lives on anyway, if
+there is one; products keep the order of their factors, at no greater cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,17 +48,18 @@ from scaffold.derive.write.schedule import SHAPED, Need, Outcome, meets
 from scaffold.derive.write.shape_sources import Holders, UnknownShapeError
 from scaffold.formula import Graph, Node
 
-# The arguments that have no name in a call.
+# Arguments passed by position.
 POSITIONAL = frozenset({"dim", "dims", "dim0", "dim1", "alpha", "shape"})
 SIGNS = {"mul": "*", "div": "/"}
 
-# The values that have a shape, each with the optional inputs that must be there to compute it.
+# The values with a given shape, each with the optional inputs that must be present to
+# compute it.
 Owners = dict[Shape, list[tuple[Op, frozenset[Need]]]]
 OF_A_SHAPE = SHAPED | {"vjp", "shaped_like", "count", "ones"}
 
 
 def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Owners:
-    """The values that can tell a shape: they ask for none themselves."""
+    """Map each shape to the values to read it from: those computed without asking for a shape."""
     owners: Owners = {}
     asking, numbers = set[Op](), set[Op]()
     for op in program.ops:  # each after its arguments
@@ -67,7 +68,7 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
             and op.args
             and numbers.issuperset(() if op.rule == "cond" else tensors(op.args))
         ):
-            numbers.add(op)  # in some calls, where it has no shape
+            numbers.add(op)  # a number in some calls, then without a shape
         if op.rule in OF_A_SHAPE or not asking.isdisjoint(op.args):
             asking.add(op)
         elif op.is_tensor and op not in numbers:
@@ -76,9 +77,9 @@ def shape_owners(program: Program, needs: Callable[[Op], frozenset[Need]]) -> Ow
 
 
 class Scope(NamedTuple):
-    """Where a line stands, which says what can be read there."""
+    """The position of a line: it decides which values can be read there."""
 
-    gradient: str | None = None  # the optional input under whose test it stands
+    gradient: str | None = None  # the optional input whose test guards the line
     tests: tuple[Outcome, ...] = ()
 
 
@@ -86,10 +87,10 @@ ANYWHERE = Scope()
 
 
 class Printer:
-    """Writes ops down; `names` are those of locals of forward and backward.
+    """A writer of ops as expressions; `names` are those of locals of forward and backward.
 
-    With `temporaries` it writes over those that it may. Printers of one backward that differ by their scope alone share what they have
-    `written`: what was asked for, and its expression.
+    With `temporaries` it overwrites those it may. Printers of one backward that differ only in scope share the cache
+    `written`: (op, scope) -> its expression.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Printer:
         self.written = {} if written is None else written
 
     def at(self, scope: Scope) -> "Printer":
-        """What writes the same values down in another place."""
+        """Return a printer of the same values in another scope."""
         return Printer(
             self.applier,
             self.holders,
@@ -130,7 +131,7 @@ class Printer:
         )
 
     def still_written(self, names: Mapping[Op, str]) -> dict[tuple[Op, Scope], Node]:
-        """What is written that reads the same with other names: nothing in it has one more, one less or another one."""
+        """Return the cached expressions in which no name changed."""
         both = self.names.keys() | names.keys()
         others = {op for op in both if self.names.get(op) != names.get(op)}
         known: dict[Op, bool] = {}
@@ -148,14 +149,14 @@ class Printer:
         }
 
     def node(self, op: Op) -> Node:
-        """The expression of an op: its name if it has one."""
+        """Return an op's name, or else its expression."""
         if op in self.names:
             return self.graph.name(self.names[op])
         return self.expression(op)
 
     def expression(self, op: Op) -> Node:
-        """The expression, name or not."""
-        # A line is written down several times before it stands: to see how long it is, and which of its parts is.
+        """Return the op's expression, even if it has a name."""
+        # Cached: a line is printed several times, to measure it and its parts.
         key = (op, self.scope)
         if key not in self.written:
             self.written[key] = self._expression(op)
@@ -168,7 +169,7 @@ class Printer:
         return self.by_rule(op) if own is None else own(self, op)
 
     def by_rule(self, op: Op) -> Node:
-        """The expression as the op's rule spells it."""
+        """Return the expression as spelled by the op's rule or the forward's dialect."""
         rule = self.applier.table.of_op(op.rule)
         if rule is None:
             raise UnsupportedError(f"{op.rule} cannot be written down")
@@ -182,7 +183,7 @@ class Printer:
         return self.spelled(rule.spelled, args, along)
 
     def _counted(self, op: Op, rule: Rule) -> tuple[Op, ...]:
-        """The arguments of an op, its dims counted as the forward counts them."""
+        """Return the arguments of an op, its dims counted as in the forward."""
         rank = op.args[0].shape.rank if op.args and op.args[0].is_tensor else None
 
         def counted(name: str, arg: Op) -> Op:
@@ -198,11 +199,11 @@ class Printer:
         return self.graph.node("attribute", label, (value,))
 
     def method(self, value: Node, label: str, *args: Node) -> Node:
-        """`value.label(args)`."""
+        """Return `value.label(args)`."""
         return self.graph.node("call", "", (self._attribute(value, label), *args))
 
     def function(self, path: str, *args: Node, keywords: tuple[str, ...] = ()) -> Node:
-        """`torch.path(args)`; the keywords are those of the last arguments."""
+        """Return `torch.path(args)`; the keywords name the last arguments."""
         first, *rest = path.split(".")
         callee = self.graph.name(first)
         for label in rest:
@@ -223,7 +224,7 @@ class Printer:
     def spelled(
         self, spelling: Spelling, args: tuple[Op, ...], along: bool = False
     ) -> Node:
-        """A primitive as its rule prints it; `along`: one that goes along dims."""
+        """Return a primitive's expression as its rule spells it; `along`: it works along dims."""
         if spelling.kind == "operator":
             nodes = tuple(map(self.node, args))
             if len(nodes) == 1:
@@ -241,7 +242,7 @@ class Printer:
         return self._called(callee, pairs, linalg, along)
 
     def _signed(self, label: str, value: Node) -> Node:
-        """A sign at the first factor of a product, where it needs no parentheses; two are none."""
+        """Put a sign on the first factor of a product, to avoid parentheses; cancel two minus signs."""
         if label == "-" and value.kind == "unary" and value.label == "-":
             return value.args[0]
         if label == "-" and value.kind == "binary" and value.label in ("*", "/"):
@@ -258,7 +259,10 @@ class Printer:
         by_name: bool = False,
         along: bool = False,
     ) -> Node:
-        """A call without the arguments that are defaults; with `by_name` options have their names, and `along` a dim as the forward has it."""
+        """Return a call without default arguments.
+
+        With `by_name` options are passed by keyword; with `along` so is `dim`, if the forward does that.
+        """
         args, named, skipped = list[Node](), list[tuple[str, Node]](), False
         bounds = [op for parameter, op in pairs if parameter.name in ("min", "max")]
         both = len(bounds) == 2 and all(literal(op) is not None for op in bounds)
@@ -318,15 +322,15 @@ class Printer:
         )
 
     def test(self, choice: Op) -> Node:
-        """The expression of the test of a choice."""
+        """Return the expression of a choice's test."""
         return self.expression(choice.test)
 
     def placed(self, node: Node) -> Node:
-        """An expression with sizes where it has placeholders."""
+        """Replace the placeholders in an expression by sizes."""
         return self.graph.rewrite(node, self._placeholder)
 
     def _placeholder(self, node: Node) -> Node | None:
-        """What stands for a size in a Python expression of the engine's."""
+        """Return the size behind a placeholder in a Python expression of the engine's, or None."""
         op = self.program.behind(node)
         return None if op is None else self.node(op)
 
@@ -336,17 +340,17 @@ class Printer:
     def _shape(self, op: Op) -> Node:
         return self.shape(op.asked)
 
-    # Shapes, and where they can be read
+    # Shapes and their sources
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """The expression of a shape."""
+        """Return the expression of a shape."""
         try:
             return self.holders.shape(shape, like)
         except UnknownShapeError:
             return self._told_by_value(shape)
 
     def _told_by_value(self, shape: Shape) -> Node:
-        """The shape of a value of the forward, or what follows from such shapes."""
+        """Return the shape of a forward value, or the broadcast of such shapes."""
         match shape.origin:
             case Broadcast(parts) if shape not in self.owners:
                 several = map(self.shape, parts)
@@ -362,16 +366,16 @@ class Printer:
         return self._by_base(shape)
 
     def _is_current(self, need: Need) -> bool:
-        """Whether a value needs what is there wherever this gradient is asked for."""
+        """Return whether a need is the optional input whose gradient this line computes."""
         return self.scope.gradient == need
 
     def _is_met(self, need: Need) -> bool:
-        """Whether what a value needs is there under the tests around the statement."""
+        """Return whether the tests around the statement meet a need."""
         told = any(meets(outcome, need) for outcome in self.scope.tests)
         return told or self._is_current(need)
 
     def _by_base(self, shape: Shape) -> Node:
-        """A value of a shape, made of one that has the shape it comes of."""
+        """Derive a value of the shape from a value of its base shape; raise `UnsupportedError` if impossible."""
         match shape.origin:
             case Unsqueezed(base, int() | UnwrittenAxis() as dim):
                 return self._viewed(base, "unsqueeze", dim)
@@ -390,7 +394,7 @@ class Printer:
         raise UnsupportedError(NO_SHAPE)
 
     def _viewed(self, base: Shape, label: str, *dims: Axis) -> Node:
-        """A view of a value of a shape."""
+        """Return a view of a value with the base shape."""
         return self.method(self._owner(base), label, *map(self._axis, dims))
 
     def _axis(self, dim: Axis) -> Node:
@@ -400,7 +404,7 @@ class Printer:
         return self.node(dim.value)
 
     def _anew(self, op: Op) -> Node:
-        """A value of the forward over the forward's names: those of the backward may come later."""
+        """Print a forward value over the forward's names: the backward's may be assigned later."""
         holders, owners = self.holders, self.owners
         if op not in holders.held:
             self.asked.add(op)
@@ -427,7 +431,7 @@ class Printer:
         return self.graph.node("subscript", "", (shape, index))
 
     def size(self, dim: Dim) -> Node:
-        """The expression of a size; a test around the statement may tell that an optional input is there."""
+        """Return the expression of a size; a surrounding test may show that an optional input is present."""
         try:
             return self.holders.size(dim)
         except UnsupportedError:
@@ -450,7 +454,7 @@ class Printer:
         return self._of_tensor(op, "numel")
 
     def _ratio(self, op: Op) -> Node:
-        """How many elements a reduction takes into one."""
+        """Return the number of elements a reduction combines into one."""
         whole, kept = op.args
         some = self.method(self._anew(kept), "numel")
         one = self.graph.constant("1")
@@ -464,13 +468,13 @@ class Printer:
             found = self._attribute(self._owner(op.asked), label)
             return self.graph.node("call", "", (found,)) if label == "numel" else found
 
-    # Products and new dims as one writes them: `2 * g * x`, `x[..., None, None]`
+    # Products and new dims in their usual spelling: `2 * g * x`, `x[..., None, None]`
 
     def _mul(self, op: Op) -> Node:
         return self._times(*op.args)
 
     def _times(self, a: Op, b: Op) -> Node:
-        """`a * (b * c)` as `a * b * c`, where that broadcasts nothing earlier."""
+        """Write `a * (b * c)` as `a * b * c`, unless that broadcasts earlier."""
         if b not in self.names and b.rule in SIGNS and self._as_cheap(a, b):
             first, last = b.args
             return self._joined(SIGNS[b.rule], self._times(a, first), self.node(last))
@@ -488,7 +492,7 @@ class Printer:
         )
 
     def _unsqueeze(self, op: Op) -> Node:
-        """Several new dims as an index."""
+        """Write several new dims as an index."""
         dims, inner = [literal(op.args[1])], op.args[0]
         while inner.rule == "unsqueeze" and inner not in self.names:
             dims.insert(0, literal(inner.args[1]))
@@ -507,7 +511,7 @@ class Printer:
         parts = graph.node("tuple", "", tuple(words[part] for part in index))
         return graph.node("subscript", "", (self.node(inner), parts))
 
-    # Values in a shape that is known, choices, code for any rank
+    # Values in a known shape, choices, code for any rank
 
     def _expanded(self, op: Op) -> Node:
         shape = self.shape(op.asked)
@@ -530,7 +534,7 @@ class Printer:
         return self.shape(op.data.shape, op.data.like)
 
     def _fitted_to(self, op: Op) -> Node:
-        """`g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
+        """Write `g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
         value, shape = self.node(op.args[0]), self._shape_to_sum_to(op)
         own = self._attribute(value, "shape")
         both = self.function("torch.broadcast_shapes", own, shape)
@@ -542,7 +546,7 @@ class Printer:
         return self.method(self.node(g), "reshape", shape)
 
     def _indices(self, op: Op) -> Node:
-        """A list of indices as a tensor."""
+        """Write a list of indices as a tensor."""
         values, like = op.args
         device = self._attribute(self._named_like(like), "device")
         return self.function(
@@ -559,7 +563,7 @@ class Printer:
         return self.method(like, "new_zeros", shape)
 
     def _named_like(self, op: Op) -> Node:
-        """A tensor that has a name, of the same dtype."""
+        """Return a named tensor of the same kind if there is one, else the value itself."""
         if op in self.names or op.rule in ("input", "cotangent"):
             return self.node(op)
         for other in self.holders.sure:
@@ -585,12 +589,12 @@ class Printer:
 
     def _cond(self, op: Op) -> Node:
         body, orelse = (self._arm(op, at) for at in (0, 1))
-        if body is orelse:  # one call, which has a rule for each case
+        if body is orelse:  # one call, with a rule for each case
             return body
         return self.graph.node("conditional", "", (self.test(op), body, orelse))
 
     def _arm(self, choice: Op, at: int) -> Node:
-        """The value of a branch; a shape may be known by values alone that the test of the choice lets be there."""
+        """Return a branch's value; if a shape is unknown outside the test, read it from values present under it."""
         value = choice.args[at]
         try:
             return self.branch(choice, value)
@@ -600,7 +604,7 @@ class Printer:
             return self.at(inner).branch(choice, value)
 
     def branch(self, choice: Op, value: Op) -> Node:
-        """The value of a branch; a tensor where the other branch has one: `grad_output.new_zeros(x.shape)`."""
+        """Return a branch's value; a 0 beside a tensor becomes `grad_output.new_zeros(x.shape)`."""
         if is_number(value, 0) and choice.is_tensor:
             for other in self.holders.sure:
                 if other.rule == "cotangent" and other.kind == choice.kind:
@@ -609,14 +613,14 @@ class Printer:
         return self.node(value)
 
     def _shape_or_none(self, op: Op) -> Node:
-        """The shape of a value; of one that nothing tells, that of a number, which broadcasts."""
+        """Return the shape of a value, or `()`, which broadcasts, if it is unknown."""
         try:
             return self.shape(op.shape)
         except UnsupportedError:
             return self.graph.node("tuple")
 
     def _lead_dims(self, op: Op) -> Node:
-        """All dims but the last."""
+        """Write all dims but the last."""
         rank = op.asked.rank
         if rank is not None:
             numbers = (self.graph.constant(str(at)) for at in range(rank - 1))
@@ -627,13 +631,13 @@ class Printer:
         return self.graph.node("call", "", (self.graph.name("list"), dims))
 
     def _unless_vector(self, op: Op) -> Node:
-        """`g.unsqueeze(-2) if x.ndim == 1 else g`."""
+        """Write `g.unsqueeze(-2) if x.ndim == 1 else g`."""
         value, other, ndim = map(self.node, op.args)
         test = self.graph.node("compare", "==", (ndim, self.graph.constant("1")))
         return self.graph.node("conditional", "", (test, other, value))
 
     def _unless_scalar(self, op: Op) -> Node:
-        """`g.unsqueeze(-1) if x.ndim else g`."""
+        """Write `g.unsqueeze(-1) if x.ndim else g`."""
         value, other, ndim = map(self.node, op.args)
         return self.graph.node("conditional", "", (ndim, value, other))
 
@@ -701,7 +705,7 @@ class Printer:
         numbers = parts[0].rule == "list" and not any(
             item.is_tensor for item in parts[0].args
         )
-        if len(nodes) == 1 and numbers:  # `x[[0, 1]]` is no `x[0, 1]`
+        if len(nodes) == 1 and numbers:  # `x[[0, 1]]` differs from `x[0, 1]`
             index = self.graph.node("list", "", nodes[0].args)
         return self.graph.node("subscript", "", (self.node(value), index))
 
@@ -710,11 +714,11 @@ class Printer:
 
 
 def index_of(dims: list[object]) -> list[str] | None:
-    """The index that makes the new dims one after the other; None where they count from both ends."""
+    """Return the index that adds the dims one after another, or None if they count from both ends."""
     plain = [dim for dim in dims if isinstance(dim, int)]
     if len(plain) < len(dims) or min(plain) < 0 <= max(plain):
         return None
-    # The dims that are written out, those nearest to the end counted from first.
+    # The explicit dims, counted from the nearest end.
     parts: list[str] = []
     for dim in plain:
         at = -dim - 1 if dim < 0 else dim
@@ -726,7 +730,7 @@ def index_of(dims: list[object]) -> list[str] | None:
 def _with_part(
     parts: Sequence[Node], whole: Node, dim: int, part: Node
 ) -> list[Node] | None:
-    """The parts of an index with one more, at a dim of what is left by them; None where they have another one of that dim."""
+    """Add a part to an index, at a dim of the partly indexed value; return None if that dim has another part."""
     line = [*parts[:0:-1]] if dim < 0 else [*parts]  # from the end, without the dots
     left = [at for at, item in enumerate(line) if item.kind == "slice"]
     count = -dim - 1 if dim < 0 else dim
@@ -739,11 +743,11 @@ def _with_part(
     return [parts[0], *line[::-1]] if dim < 0 else line
 
 
-# --- The gradient of a slice as it is written: in a tensor of zeros, at its place. It can be differentiated again and vmapped.
+# --- The gradient of a slice: placed into zeros. It supports double backward and vmap.
 
 
 def unsliced(printer: Printer, op: Op) -> Node:
-    """`torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
+    """Write `torch.slice_scatter(g.new_zeros(x.shape), g, dim=1, end=2)`."""
     g, dim, start, end, step = op.args
     if g.kind == "complex":
         return _slice_backward(printer, op)
@@ -758,7 +762,7 @@ def unsliced(printer: Printer, op: Op) -> Node:
 
 
 def _bound(printer: Printer, op: Op, bound: Op) -> Node:
-    """A bound counted from the start, as `vmap` wants it: `x.shape[1] - 1`, of `-k` by the size of the part."""
+    """Write a bound counted from the start, as `vmap` needs: `x.shape[1] - 1`; for `-k`, use the part's size."""
     value = literal(bound)
     if isinstance(value, int) and value < 0:
         return _counted(printer, op, value)
@@ -782,17 +786,17 @@ def _is_negated(bound: Op) -> bool:
 
 
 def _counted(printer: Printer, op: Op, behind: int) -> Node:
-    """A bound from the end, counted from the start: `x.shape[1] - 1`."""
+    """Count a bound from the start instead of the end: `x.shape[1] - 1`."""
     graph = printer.graph
     count = graph.constant(str(-behind))
     size = graph.node("binary", "-", (_size_along(printer, op), count))
-    if behind == -1:  # of no elements, -1 is no index either
+    if behind == -1:  # an empty dim must not give the bound -1, which would count from the end
         return size
     return graph.node("call", "", (graph.name("max"), size, graph.constant("0")))
 
 
 def _size_along(printer: Printer, op: Op) -> Node:
-    """The size of the dim that was sliced."""
+    """Return the size of the sliced dim."""
     dim = op.args[1]
     sizes, at = printer.shape(op.shape), literal(dim)
     if sizes.kind == "tuple" and isinstance(at, int):
@@ -801,7 +805,7 @@ def _size_along(printer: Printer, op: Op) -> Node:
 
 
 def _slice_backward(printer: Printer, op: Op) -> Node:
-    """The same where `torch.slice_scatter` cannot be differentiated: as autograd does it."""
+    """Write the gradient of a complex slice by autograd's own primitive: `slice_scatter` is not differentiable."""
     g, dim, *bounds = op.args
     graph, sizes = printer.graph, printer.shape(op.shape)
     usual = (graph.constant("0"), _size_along(printer, op), graph.constant("1"))
@@ -813,7 +817,7 @@ def _slice_backward(printer: Printer, op: Op) -> Node:
     return printer.function(name, printer.node(g), sizes, where, *given)
 
 
-# How each op is written that no rule of a table spells, or that is written otherwise.
+# Writers of ops without a table rule, or with another spelling than the rule's.
 WRITERS: dict[str, Callable[[Printer, Op], Node]] = {
     "expanded": Printer._expanded,
     "reshaped": Printer._reshaped,

@@ -1,8 +1,8 @@
-"""Which values of the backward get a statement of their own, and under which tests it stands.
+"""The schedule: which backward values get a statement of their own, and under which tests.
 
-In: the graph of the gradients, and which values may be absent. Out: a `Schedule`; of each value, what must be given before it can be
-computed (`Safety`). Invariant: a value is computed only under the tests that guard its uses, where it reads nothing that is absent; a
-value that several places share is computed once, unless no common place is safe.
+In: the graph of the gradients, and the values that may be absent. Out: a `Schedule`; for each value, the conditions for
+computing it (`Safety`). Invariant: a value is computed only under the tests that guard its uses, and reads nothing
+absent; a value shared by several places is computed once, unless no common place is safe.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,21 +19,22 @@ from scaffold.derive.plan.costs import (
     is_small_multiple,
 )
 
-# Ops that ask for a shape that another value has.
+# Ops that need the shape of another value.
 SHAPED = frozenset(
     {"zeros", "expanded", "reshaped", "summed_to", "fitted_to", "same", "unsliced"}
 )
-# A test, and the branch that it takes: 0 if it holds, 1 if not.
+# A test and the branch taken: 0 if the test holds, 1 if not.
 Outcome = tuple[Op, int]
-# A name that is not None (a serial for what has none, which nothing tells), or a test that assigns what is read.
+# A name that must not be None (a serial for an unnamed value, met by no test), or the
+# outcome of a test under which the value is assigned.
 Need = str | Outcome
 
 
-# --- What must be given before a value can be computed.
+# --- The conditions for computing a value.
 
 
 class Safety:
-    """Says what must be there before an op is computed; `held` ones have names, `optional` ones may be absent."""
+    """The conditions for computing an op; `held` ops have names, `optional` ones may be absent."""
 
     def __init__(
         self,
@@ -44,23 +45,23 @@ class Safety:
         ops: Iterable[Op] = (),
     ) -> None:
         self.optional, self.held, self.takes_none = optional, held, takes_none
-        self.present = present  # a step that is taken only where that input is there
+        self.present = present  # steps taken only if that input is present
         self.absent = frozenset(_named(op) for op in optional if op.rule == "static")
         self.choices = tuple(op for op in held if op.rule == "cond")
         inside = {op: _assigning(op) for op in self.choices}
         self.inside = {op.args[0]: needs for op, needs in inside.items() if needs}
         self.known: dict[Op, frozenset[Need]] = {}
-        self.tellers: dict[Shape, list[Op]] = {}  # the values that have such a shape
+        self.tellers: dict[Shape, list[Op]] = {}  # values with such a shape
         for op in ops:
             if op.is_tensor and _is_product(op.shape) and not _asks(op):
                 self.tellers.setdefault(op.shape, []).append(op)
 
     def there(self, steps: Collection[tuple[int, int]]) -> frozenset[str]:
-        """The inputs that are surely there after these steps."""
+        """Return the inputs surely present after these steps."""
         return frozenset(self.present[step] for step, _ in steps if step < 0)
 
     def needs(self, op: Op) -> frozenset[Need]:
-        """What must be there, or have been tested."""
+        """Return the inputs that must be present, and the tests that must have been taken, to compute an op."""
         if op not in self.known:
             self.known[op] = self._needs(op)
         return self.known[op]
@@ -84,7 +85,10 @@ class Safety:
         return asked.union(*map(self.needs, needed))
 
     def _asked(self, shape: Shape) -> frozenset[Need]:
-        """What must be there to know a shape that only a product of matrices has: no known op asks, but one with a LoRA of undeclared shapes."""
+        """Return the conditions for knowing the shape of a matrix product.
+
+        No known op needs one, except a LoRA of undeclared shapes.
+        """
         if not _is_product(shape):
             return frozenset()
         several = map(self.needs, self.tellers.get(shape, ()))
@@ -92,17 +96,17 @@ class Safety:
 
 
 def _is_product(shape: Shape) -> bool:
-    """Whether only a product of matrices has a shape."""
+    """Return whether only a matrix product has this shape."""
     return isinstance(shape.origin, MatrixProduct)
 
 
 def _asks(op: Op) -> bool:
-    """Whether a value cannot be computed without the shape of another one."""
+    """Return whether a value depends on the shape of another one."""
     return any(inner.rule in SHAPED for inner in op.walk())
 
 
 def meets(outcome: Outcome, need: Need) -> bool:
-    """Whether a need is met where a test took that branch."""
+    """Return whether a test's outcome meets a need."""
     if isinstance(need, str):
         return implies(*outcome, need)
     return outcome == need or decides(*outcome, *need)
@@ -111,7 +115,7 @@ def meets(outcome: Outcome, need: Need) -> bool:
 def guard_of(
     need: Need, tests: Collection[Op], is_met: Callable[[str | Outcome], bool]
 ) -> Outcome | None:
-    """The outcome of one of the tests that meets the need and asks for no more, if the need is met in every place."""
+    """Return the outcome of one of the tests that guards the need and no more, if all places meet the need."""
     if not isinstance(need, str):
         return need if need[0] in tests and is_met(need) else None
     for test in filter(_asks_presence, tests) if is_met(need) else ():
@@ -122,7 +126,7 @@ def guard_of(
 
 
 def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[Outcome]:
-    """The tests with a guard among them, placed before the first test that reads what the guard asks for."""
+    """Insert a guard before the first test that reads the name it guards."""
     found = list(tests)
     readers = (at for at, (test, _) in enumerate(found) if need in names_read(test))
     found.insert(next(readers, len(found)), guard)
@@ -130,7 +134,7 @@ def guarded_by(guard: Outcome, need: Need, tests: Collection[Outcome]) -> list[O
 
 
 def _assigning(op: Op) -> frozenset[Need]:
-    """What must be there for a name to be assigned, where only one branch of a choice does it."""
+    """Return the conditions under which a name is assigned, if only one branch of a choice assigns it."""
     needed = frozenset[Need]()
     if op.rule != "cond":
         return needed
@@ -145,13 +149,13 @@ def _assigning(op: Op) -> frozenset[Need]:
         need
         for at, arg in enumerate(op.args)
         for need in _assigning(arg)
-        # `ratio if scale > 0 else y`, where only that branch has a `ratio`.
+        # `ratio if scale > 0 else y`: only that branch assigns `ratio`.
         if not meets((test, at), need)
     )
 
 
 def _asks_presence(test: Op) -> bool:
-    """Whether a test is only whether a name is None."""
+    """Return whether a test only checks a name for None."""
     return test.is_python("compare", "is", "is not")
 
 
@@ -161,16 +165,17 @@ def _named(op: Op) -> str:
     return op.name if op.rule == "input" else f"<{op.serial}>"
 
 
-# --- Which values get a statement.
+# --- The choice of values that get a statement.
 
-# The branches around a statement, outermost first: (step, branch), branch 0 where the test holds. A step is the serial of a
-# `cond`; `SHARED` more, for a test that several of them share; or negative, for the branch of a gradient.
+# The branches around a statement, outermost first: (step, branch), branch 0 if the test
+# holds. A step is the serial of a `cond`; plus `SHARED` for a test shared by several
+# `cond`s; or negative, for the branch of a gradient.
 Region = tuple[tuple[int, int], ...]
 SHARED = 1 << 40
 
 
 class Schedule(NamedTuple):
-    """The ops that get a name, by the region of their statement."""
+    """The named ops, each with its statement's region."""
 
     named: dict[Op, Region]
     regions: dict[Op, set[Region]]
@@ -178,14 +183,14 @@ class Schedule(NamedTuple):
 
 
 class Scheduler:
-    """Places the ops below the roots; `held` ones have names already."""
+    """The placement of the ops below the roots; `held` ones have names already."""
 
     def __init__(
         self,
         roots: Iterable[tuple[Op, Region]],
         held: Collection[Op],
         safe: Safety,
-        sparing: bool = False,  # no pass over a tensor is made twice
+        sparing: bool = False,  # whether to avoid every repeated pass over a tensor
     ) -> None:
         self.roots, self.held, self.safe = tuple(roots), held, safe
         ends = (*(root for root, _ in self.roots), *safe.choices)
@@ -204,19 +209,23 @@ class Scheduler:
         self.conds = [op for op, *_ in self.users_first if op.rule == "cond"]
         tests = (op for op in self.below.values() if op.rule == "cond")
         first = sorted(tests, key=_serial, reverse=True)
-        self.tested = {op.test: op.serial for op in first}  # by the first that asks it
-        # What such a sum starts with has its name, unless something else reads it.
+        self.tested = {op.test: op.serial for op in first}  # the first `cond` with that test
+        # The first term of such a sum takes the sum's name, unless something else reads
+        # it.
         self.summed = {
             op.args[0]
             for op in self.below.values()
             if op.rule == "accumulated" and op.args[0] not in self.several
         }
-        self.choices = set[Op]()  # that take an `if` of their own, so far
-        # For what needs nothing to be there: the region that its places share.
+        self.choices = set[Op]()  # choices known to need an `if` of their own
+        # Cache for ops without needs: their places -> the common region.
         self.shared: dict[frozenset[Region], Region | None] = {}
 
     def _least_uses(self, op: Op, held: Collection[Op], sparing: bool) -> float:
-        """From how many reads on an op gets a name: from 2, and from 3 for `1 - x` and `x**2`; a view or the negative of what has a name never gets one."""
+        """Return the number of reads from which an op gets a name: 2 in general, 3 for `1 - x` and `x**2`.
+
+        A view never gets one, nor does the negative of a named value.
+        """
         if is_never_named(op) or (op.facts.inline and _is_leaf(op, held)):
             return inf
         if is_small_multiple(op):
@@ -226,7 +235,7 @@ class Scheduler:
         return 3 if is_brief(op) and not sparing else 2
 
     def __call__(self, forced: Collection[Op]) -> Schedule:
-        """Where every op stands if the `forced` ones get a name."""
+        """Place every op, given that the `forced` ones get a name."""
         wanted = self.choices.union(forced)
         while True:
             found = self._placed(wanted)
@@ -238,7 +247,7 @@ class Scheduler:
             self.choices |= missing
 
     def _needs_name(self, op: Op, found: Schedule, inside: set[int]) -> bool:
-        """Whether a choice takes an `if` of its own, since something `inside` its branches has a name."""
+        """Return whether a choice needs an `if` of its own: something `inside` its branches has a name."""
         return (
             op.serial in inside
             and op in found.regions
@@ -276,7 +285,7 @@ class Scheduler:
         return Schedule(named, regions, uses)
 
     def _region(self, op: Op, places: set[Region]) -> Region | None:
-        """Where an op is computed that is read in these places; None where no region is safe."""
+        """Return the region for an op read in these places, or None if none is safe."""
         if len(places) == 1:
             return next(iter(places))
         if self.safe.needs(op):
@@ -294,7 +303,7 @@ class Scheduler:
 
 
 def _inside(op: Op, at: int, places: set[Region]) -> set[Region]:
-    """Where an argument of a choice is read."""
+    """Return the places where an argument of a choice is read."""
     return {(*place, (op.serial, at)) for place in places}
 
 
@@ -303,7 +312,7 @@ def _is_leaf(op: Op, held: Collection[Op]) -> bool:
 
 
 def _common(places: set[Region]) -> Region:
-    """The innermost region that all of them are in."""
+    """Return the innermost region enclosing all places."""
     first, *rest = sorted(places)
     for place in rest:
         count = 0
@@ -314,7 +323,7 @@ def _common(places: set[Region]) -> Region:
 
 
 def _need_order(need: Need) -> tuple[int, str, int]:
-    """Names by the alphabet, then tests in the order of the graph."""
+    """Return the sort key of a need: names alphabetically, then tests in graph order."""
     if isinstance(need, str):
         return (0, need, 0)
     test, at = need
@@ -329,7 +338,10 @@ def _guarded(
     safe: Safety,
     op: Op,
 ) -> Region | None:
-    """The region in their common one, under all tests that the places share, and under those that guard what the op needs."""
+    """Extend the common region by the tests that all places share, and by guards for the op's needs.
+
+    Return None if a need has no guard.
+    """
 
     def tests(place: Region) -> list[Outcome]:
         return [(below[step % SHARED].test, at) for step, at in place if step >= 0]

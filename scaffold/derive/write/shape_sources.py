@@ -1,7 +1,7 @@
-"""Where a shape or a size can be read: on a cotangent, on an input, or on some value of that shape.
+"""Shape sources: where the backward reads a shape or size - a cotangent, an input, or another value of that shape.
 
-In: shapes. Out: expressions. Invariant: an optional input is asked only about itself; no whole tensor is kept alive for a
-size where a cotangent or an input tells it.
+In: shapes. Out: expressions. Invariant: only an optional input's own gradient reads its shape; no whole tensor is kept
+alive for a size available from a cotangent or an input.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +24,7 @@ from scaffold.formula import Graph, Node
 
 
 class Holders:
-    """The tensors whose shapes are at hand in the backward, the best first."""
+    """The tensors available in the backward to read shapes from, best first."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class Holders:
         self.program = program
         self.graph: Graph = program.graph
         self.sure, self.optional, self.held = tuple(first), tuple(optional), held
-        self.current = current  # the input whose gradient is written down
-        self.last = last  # what would be computed for its shape alone
+        self.current = current  # the input whose gradient is being written
+        self.last = last  # values that would be computed for their shape alone
 
     def for_gradient_of(self, current: str | None) -> "Holders":
-        """What is at hand where the gradient of that input is written down: an optional one is there."""
+        """Return the holders for the gradient of that input: an optional one is present there."""
         return Holders(
             self.program, self.sure, self.optional, self.held, current, self.last
         )
 
     def shape(self, shape: Shape, like: Op | None = None) -> Node:
-        """`x.shape`, or the sizes one by one."""
+        """Return `x.shape`, or the sizes one by one."""
         try:
             return self._shape(shape, like)
         except UnsupportedError:
@@ -78,7 +78,7 @@ class Holders:
         return self._by_prefix(shape) or self._by_any(shape)
 
     def _broadcast(self, several: Iterable[Shape]) -> Node:
-        """`torch.broadcast_shapes(x.shape, y.shape)`."""
+        """Return `torch.broadcast_shapes(x.shape, y.shape)`."""
         parts = tuple(map(self.shape, several))
         function = self.graph.node(
             "attribute", "broadcast_shapes", (self.graph.name("torch"),)
@@ -86,7 +86,7 @@ class Holders:
         return self.graph.node("call", "", (function, *parts))
 
     def _by_origin(self, shape: Shape) -> Node:
-        """A shape by what it comes of: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`."""
+        """Derive a shape from its origin: `torch.broadcast_shapes(x.shape, y.shape)[:-1]`."""
         match shape.origin:
             case Broadcast(parts):
                 return self._broadcast(parts)
@@ -106,7 +106,7 @@ class Holders:
         return self._by_any(shape)
 
     def _by_prefix(self, shape: Shape) -> Node | None:
-        """`x.shape[:-1]`, `(*x.shape[:-1], 1)`: a shape that begins as one at hand does, and goes on with sizes that are known."""
+        """Build a shape from the start of an available one and known sizes: `(*x.shape[:-1], 1)`, or return None."""
         assert shape.dims is not None
         for op in self._holding():
             for cut in range(1, op.shape.trailing + 1):
@@ -124,7 +124,7 @@ class Holders:
         return None
 
     def _beginning(self, op: Op, cut: int) -> Node:
-        """`x.shape[:-1]`, without so many dims at the end."""
+        """Return `x.shape[:-1]`, without the last `cut` dims."""
         graph, absent = self.graph, self.graph.node("absent")
         bounds = (absent, number_node(self.program, -cut), absent)
         whole = self._attribute(self._name(op), "shape")
@@ -132,7 +132,7 @@ class Holders:
         return graph.node("subscript", "", (whole, index))
 
     def _known_size(self, dim: Dim) -> Node | None:
-        """A size that a tensor at hand tells."""
+        """Return a size readable from an available tensor, or None."""
         if isinstance(dim, int):
             return number_node(self.program, dim)
         if is_lead(dim):
@@ -143,7 +143,7 @@ class Holders:
         raise UnknownShapeError(shape)
 
     def _holding(self) -> Iterable[Op]:
-        """Tensors that are surely there: cotangents and inputs, locals, and the input whose gradient it is."""
+        """Yield the tensors surely present: cotangents and inputs, locals, and the optional input of this gradient."""
         yield from self.sure
         for op in self.held:
             known = op in self.sure or op in self.optional or op in self.last
@@ -158,14 +158,14 @@ class Holders:
         return self.graph.node("attribute", label, (self.graph.name(name),))
 
     def size(self, dim: Dim) -> Node:
-        """A size by its name: `x.shape[-1]`."""
+        """Return a size's expression: `x.shape[-1]`; raise `UnsupportedError` if no tensor has it."""
         if isinstance(dim, int):
             return number_node(self.program, dim)
         if is_lead(dim):
             raise UnsupportedError(NO_SHAPE)
         if _is_attribute(dim):
             return dim.op.expression
-        # A local of the forward is asked last, since it may have to be computed for it.
+        # A local of the forward comes last: it may have to be recomputed for this.
         found = self.read_size(dim, self.sure) or self._computed_size(dim)
         found = found or self.read_size(dim, self._holding())
         if found is None:
@@ -173,14 +173,14 @@ class Holders:
         return found
 
     def read_size(self, dim: Dim, holding: Iterable[Op]) -> Node | None:
-        """The size of a dim of one of some tensors."""
+        """Return the size of a dim, read from one of some tensors, or None."""
         for op in holding:
             if op.shape.dims is not None and dim in op.shape.dims:
                 return self._size_of(op, op.shape.dims.index(dim))
         return None
 
     def _size_of(self, op: Op, at: int) -> Node:
-        """`x.shape[-1]`."""
+        """Return `x.shape[-1]`."""
         behind = len(op.shape.dims or ()) - at
         last = behind <= op.shape.trailing
         first = at == 0 and behind > 1 and op.shape.lead is None
@@ -189,7 +189,7 @@ class Holders:
         return self.graph.node("subscript", "", (shape, index))
 
     def _computed_size(self, dim: Dim) -> Node | None:
-        """A size that is a part of one at hand, or made of several: `x.shape[-1] // 2`; None for any other."""
+        """Compute a size from available ones: `x.shape[-1] // 2`, or return None."""
         for other in (other for op in self.sure for other in op.shape.dims or ()):
             count = None if is_lead(other) else sizes.divided(other, dim)
             if type(count) is int:
@@ -200,11 +200,11 @@ class Holders:
             if isinstance(dim, sizes.Quotient):
                 return self._binary("//", self.size(dim.size), self.size(dim.by))
             return self._sum(sizes.terms_of(dim))
-        except UnsupportedError:  # only an optional input has one of the names
+        except UnsupportedError:  # only an optional input has one of the sizes
             return None
 
     def _sum(self, terms: sizes.Terms) -> Node | None:
-        """Multiples of sizes, added up; what is taken away comes last."""
+        """Add up multiples of sizes; subtracted ones come last."""
         found: Node | None = None
         for product, count in sorted(terms.items(), key=lambda item: item[1] < 0):
             number = (abs(count),) if abs(count) > 1 or not product else ()
@@ -217,7 +217,7 @@ class Holders:
         return self.graph.node("binary", label, (one, two))
 
     def of_tensor(self, shape: Shape, label: str) -> Node:
-        """`x.ndim`, `x.numel()` of some tensor of the shape."""
+        """Return `x.ndim` or `x.numel()` of some tensor with that shape."""
         for op in self._holding():
             if op.shape == shape or label == "ndim" and _as_many(op.shape, shape):
                 found = self._attribute(self._name(op), label)
@@ -229,7 +229,7 @@ class Holders:
         if shape.dims is not None and shape.lead is None:
             try:
                 return self._multiplied(shape.dims)
-            except UnsupportedError:  # a size that only the value itself tells
+            except UnsupportedError:  # a size known from the value alone
                 raise UnknownShapeError(shape) from None
         found = self._by_origin(shape) if shape.dims is None else self.shape(shape)
         if found.kind == "tuple":
@@ -238,7 +238,7 @@ class Holders:
         return self.graph.node("call", "", (numel,))
 
     def _multiplied(self, dims: Iterable[Dim]) -> Node:
-        """The product of sizes."""
+        """Return the product of sizes."""
         several = tuple(dims)
         first, *others = map(self.size, [d for d in several if d != 1] or several[:1])
         for size in others:
@@ -247,7 +247,7 @@ class Holders:
 
 
 def _is_attribute(dim: Dim) -> TypeGuard[ValueOf]:
-    """Tell whether a size is an attribute of the op: `k` of `x.unfold(-1, k, 1)`."""
+    """Return whether a size is an attribute of the op: `k` in `x.unfold(-1, k, 1)`."""
     return isinstance(dim, ValueOf) and dim.op.rule == "static"
 
 
@@ -256,14 +256,14 @@ def _is_known(dim: Dim) -> bool:
 
 
 def is_there(op: Op) -> bool:
-    """Whether it is a tensor whatever the tests say: no branch leaves its name out, or makes it a number."""
+    """Return whether a value is a tensor in every branch, never unassigned or a number."""
     if op.rule == "cond":
         return all(map(is_there, op.args))
     return op.is_tensor
 
 
 def _as_many(one: Shape, two: Shape) -> bool:
-    """Whether two shapes have as many dims."""
+    """Return whether two shapes surely have the same number of dims."""
     if one.dims is None or two.dims is None or len(one.dims) != len(two.dims):
         return False
     leads = [[dim for dim in shape.dims or () if is_lead(dim)] for shape in (one, two)]
@@ -274,7 +274,7 @@ SCALAR_SHAPE = Shape(())
 
 
 class UnknownShapeError(UnsupportedError):
-    """No tensor at hand has the shape."""
+    """No available tensor has the shape."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(NO_SHAPE)

@@ -1,7 +1,7 @@
 """Names for values of the backward, by the role they play.
 
-In: an op. Out: an identifier; the words for a primitive's value are in its section of the table. Invariant: no name is taken twice,
-and none is a builtin's or a keyword's. An expression that stands twice in the finished statements is named in
+In: an op. Out: an identifier; the words for a primitive's value are in its section of the table. Invariant: no name is
+used twice, and none is a builtin's or a keyword's. An expression repeated in the finished statements is named in
 `common_subexpressions`.
 """
 
@@ -17,7 +17,9 @@ from scaffold.derive.simplify.forward_products import is_scaled
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula.names import numbered
 
-# Words for the engine's own ops, the best first, without a cotangent in them. A primitive has its words in the table.
+# Words for the engine's own ops without a cotangent in them, best first. A primitive
+# has
+# its words in the table.
 VALUE: dict[str, tuple[str, ...]] = {
     "lead_dims": ("leading",),
     "unless_vector": ("matrix",),
@@ -31,7 +33,7 @@ VALUE: dict[str, tuple[str, ...]] = {
     "item": ("value",),
 }
 
-# Of those that hold a cotangent, and are not themselves that of a forward value.
+# Words for ops with a cotangent in them that are not a forward value's cotangent.
 GRADIENT: dict[str, tuple[str, ...]] = {
     "contracted": ("projected_grad",),
     "unless_vector": ("grad_matrix", "matrix_grad"),
@@ -43,9 +45,10 @@ GRADIENT: dict[str, tuple[str, ...]] = {
 }
 
 EVERY_SECOND = {None: "even", 0: "even", 1: "odd"}
-# Words that people put into their own names, which those of gradients and roots follow: `log_p` is the logarithm of `p`, `w_q` makes `q`.
+# Users' naming patterns for gradients and roots to follow: `log_p` is the logarithm of
+# `p`, `w_q` makes `q`.
 OF_LOGARITHMS = re.compile(r"(\w+?)?_?log(?!it)(?:(sumexp\w*)|\w*)")
-LOGARITHM = re.compile(  # not of `neg_log_p` or `sum_log_p`
+LOGARITHM = re.compile(  # not `neg_log_p` or `sum_log_p`
     r"(?P<before>(?!neg|minus|sum|mean|total|max)[a-z]\w*_)?"
     r"(?:logit_|log_|log(?!it))(?P<of>[a-z]\w*)"
 )
@@ -53,16 +56,18 @@ WEIGHT = re.compile(
     r"(?:w|W|weight)_([a-z]\w*)|[wW]([qkvo])|([a-z]\w*?)_(?:proj|w|weight)"
 )
 MASK, WEIGHTS = re.compile(r"(?:\w+_)?mask"), re.compile(r"w|(?:\w+_)?weights?")
-# A name of more characters is not taken: one of several names, `x_cos`; of a word for what is done to a value, `scaled_x`; of a role and
-# what it is computed of, `mask_scores`, behind which a number is shorter.
+# Longest names allowed: for one made of several names, `x_cos`; of a word for the
+# operation, `scaled_x`; of a role and operands, `mask_scores`, since a number is
+# shorter.
 OF_SEVERAL, OF_WORD, OF_ROLE = 18, 24, 30
 
-# What reads the shape and the dtype of a cotangent only, as what creates a tensor does: no gradient is in it.
+# Ops that read only the shape and the dtype of a cotangent, like those that create a
+# tensor: no gradient is in them.
 APART = frozenset({"zeros", "shape", "dtype", "size"})
 
 
 class Namer:
-    """Gives each op a name that is free."""
+    """A source of free names for ops."""
 
     def __init__(
         self,
@@ -79,31 +84,32 @@ class Namer:
         self.sides = _sides(of)
         self.denominators = denominators
         self.users = users  # the forward ops that read a forward op
-        self.owners = owners  # the inputs whose gradients an op is for
+        self.owners = owners  # the inputs whose gradients read an op
         self.forward = frozenset((*users, *of.values()))
-        # What is subtracted where a cotangent is asked for -> the forward op that this one is of.
+        # An op whose negative is a cotangent -> the forward value of that cotangent.
         self.negated = {g.args[0]: op for g, op in of.items() if _is_negative(g)}
         self.count = len({name for names in owners.values() for name in names})
         self.known: dict[Op, bool] = {}
         self.roles: dict[Op, list[str]] = {}
-        # By the op and the forward value that it is the cotangent of; `exact` are those that say more than a role.
+        # By the op and the forward value of its cotangent; `exact` names say more than
+        # a role.
         self.stems: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
         self.exact: dict[tuple[Op, Op | None], tuple[str, ...]] = {}
         self.words: dict[Op, str] = {}
         self.alike: dict[Op, str] = {}  # names of values that play the same role
-        self.given: dict[Op, str] = {}  # those that forward values got here
-        self.whole = set[Op]()  # those that get a name
-        self.first: dict[str, str] = {}  # what a name would be if that were free
+        self.given: dict[Op, str] = {}  # names given in here to forward values
+        self.whole = set[Op]()  # all ops that get a name
+        self.first: dict[str, str] = {}  # the preferred name, had it been free
 
     def afresh(self, taken: Iterable[str]) -> "Namer":
-        """One that begins anew, with these names taken; what is known of the ops it shares."""
+        """Return a namer with these names taken and none given; it shares the cached facts about ops."""
         other = copy(self)
         other.taken, other.alike, other.whole, other.given = {*taken}, {}, set(), {}
         other.first = {}
         return other
 
     def name_all(self, ops: Collection[Op]) -> dict[Op, str]:
-        """Names for several ops: first for values of the forward, after which their cotangents are called."""
+        """Name several ops: forward values first, since their cotangents are named after them."""
         self.whole |= {*ops}
         for gradients in (False, True):
             several = [op for op in ops if self._is_gradient(op) is gradients]
@@ -113,7 +119,7 @@ class Namer:
         return {op: self.given[op] for op in ops}
 
     def tell_apart(self, ops: Iterable[Op]) -> None:
-        """Choose names for those of the ops that play one role for several inputs: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
+        """Choose names for ops with one role for several inputs: `x_norm` and `w_norm`, not `norm` and `w_norm`."""
         groups: dict[str, list[Op]] = {}
         several = list(ops)
         self.whole |= {*several}
@@ -125,7 +131,8 @@ class Namer:
                 continue
             names = {op: list(self._more_exact(op)) for op in alike}
             if _are_alike(names.values()) and not self._is_gradient(alike[0]):
-                # `diff_pos` and `diff_neg` of `x - pos` and `x - neg`, not `diff` and `diff_x`
+                # `diff_pos` and `diff_neg` for `x - pos` and `x - neg`, not `diff` and
+                # `diff_x`
                 counts = Counter(name for found in names.values() for name in found)
                 names = {
                     op: [name for name in found if counts[name] == 1]
@@ -134,12 +141,12 @@ class Namer:
             if not _are_alike(names.values()):
                 for op, found in names.items():
                     if (self._value(op) or self.negated.get(op)) in self.held:
-                        continue  # it is called as the user calls its value
+                        continue  # named after the user's name for its value
                     chosen = {*self.alike.values()}
                     self.alike[op] = next((n for n in found if n not in chosen), stem)
 
     def _more_exact(self, op: Op) -> Iterator[str]:
-        """The free names of an op that say more than its role."""
+        """Return the free names of an op that say more than its role."""
         value = self._value(op)
         key = (op, value)
         if key not in self.exact:
@@ -157,7 +164,7 @@ class Namer:
                 yield name
 
     def name(self, op: Op) -> str:
-        """A name for the op's value."""
+        """Choose a name for the op's value, and reserve it."""
         stems = self._stems(op)
         known = (self.alike[op],) if op in self.alike else ()
         possible = (*known, *stems)
@@ -168,7 +175,7 @@ class Namer:
         return name
 
     def another(self, stem: str) -> str:
-        """The stem, with a number behind it if it is taken: `mask2`."""
+        """Return the stem, numbered if taken: `mask2`, and reserve it."""
         chosen = stem if self._is_free(stem) else numbered(stem, self.taken)
         self.taken.add(chosen)
         return chosen
@@ -177,8 +184,8 @@ class Namer:
         return name not in self.taken and name not in RESERVED
 
     def _stems(self, op: Op) -> tuple[str, ...]:
-        """What an op may be called, the best first."""
-        value = self._value(op)  # which depends on the choices that get names
+        """Return the possible names of an op, best first."""
+        value = self._value(op)  # changes as choices get names
         key = (op, value)
         if key not in self.stems:
             self.stems[key] = tuple(self._possible(op, value))
@@ -194,7 +201,10 @@ class Namer:
         return (*first, *stems) or self.stems[key]
 
     def _multiple(self, value: Op) -> str:
-        """The name of so many times a value, if that alone reads it, and has no other gradient: `scores`, of `x @ query` in `scores = x @ query / t`."""
+        """Return the name of a value's multiple, if only that reads it and its cotangent gets no name.
+
+        `scores`, for `x @ query` in `scores = x @ query / t`.
+        """
         while (user := self._sole_user(value)) and _is_multiple(user, value):
             value = user
             if name := self.held.get(value) or self.given.get(value):
@@ -203,7 +213,7 @@ class Namer:
         return ""
 
     def _sole_user(self, value: Op) -> Op | None:
-        """The one forward op that reads a value."""
+        """Return the only forward op that reads a value, or None."""
         users = {*self.users.get(value, ())}
         return users.pop() if len(users) == 1 else None
 
@@ -227,7 +237,7 @@ class Namer:
             yield from self._by_operands(op, roles)
 
     def _by_owner(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
-        """What a part of a gradient is called: by the input that it is for, since it is no gradient of what it is computed of."""
+        """Yield names for a part of a gradient: by the input it is for, as it is not the gradient of its operands."""
         factors = [arg for arg in op.args if not self._is_gradient(arg)]
         names = list(filter(None, map(self._exact, factors)))
         told = (
@@ -242,7 +252,7 @@ class Namer:
         yield from roles
 
     def _by_operands(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
-        """What a value of the forward is called where its role alone is taken: by what it is computed of."""
+        """Yield names for a forward value: its roles, then its operands if the role alone is taken."""
         if _which_part(op) is not None and (name := self._exact(op)):
             yield name
         if (both := self._of_both(op)) is not None:
@@ -253,11 +263,11 @@ class Namer:
         for end in (*words, "_".join(words)):
             told = (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles if end)
             yield from (name for name in told if len(name) <= OF_ROLE)
-        if reduced and len(words) == 1:  # where the user has a `x_norm`
+        if reduced and len(words) == 1:  # in case the user has an `x_norm`
             yield from (f"{role}_{words[0]}" for role in roles)
 
     def _of_both(self, op: Op) -> str | None:
-        """`x_cos` for `x * cos`, where both have names."""
+        """Return `x_cos` for `x * cos` if both have names, else None."""
         for word in _of_names(op.facts.words):
             names = [self._exact(arg) for arg in op.args]
             found = word.format(*names)
@@ -266,7 +276,7 @@ class Namer:
         return None
 
     def _exact(self, op: Op) -> str:
-        """The name of a value, or else of the value that it is a view of."""
+        """Return the name of a value, or of the value it views, or ""."""
         if op.kind == "static":
             return ""
         if op in self.held:
@@ -282,14 +292,14 @@ class Namer:
         return f"{of}{which}" if type(which) is int else f"{of}_{which}"
 
     def _value(self, op: Op) -> Op | None:
-        """The forward op that it is the cotangent of, if on one side of a choice only, where the choice has no name itself."""
+        """Return the forward value of a cotangent, or of an unnamed choice with this op as one side; else None."""
         if op in self.of:
             return self.of[op]
         choice = self.sides.get(op)
         return None if choice is None or choice in self.whole else self._value(choice)
 
     def _contributions(self, value: Op, reader: Op) -> Iterator[str]:
-        """What a part of a cotangent is called: `grad_x_via_xz`."""
+        """Yield names for a part of a cotangent: `grad_x_via_xz`."""
         name = self.held.get(value) or (value.name if value.rule == "input" else "")
         if not name:
             return
@@ -299,7 +309,7 @@ class Namer:
         yield from (f"grad_{name}_via_{role}" for role in told)
 
     def _of_forward(self, value: Op) -> Iterator[str]:
-        """What the cotangent of a forward value is called."""
+        """Yield names for the cotangent of a forward value."""
         if value in self.held:
             yield f"grad_{self.held[value]}"
             yield f"total_grad_{self.held[value]}"
@@ -313,7 +323,7 @@ class Namer:
         return [*dict.fromkeys(self._as_argument(value)), *self._roles(value)]
 
     def _as_argument(self, value: Op) -> Iterator[str]:
-        """What a value is for those that are computed of it: `preactivation`."""
+        """Yield a value's roles as an argument of its readers: `preactivation`."""
         for user in self.users.get(value, ()):
             if user.facts.argument and user.args[0] is value:
                 yield user.facts.argument
@@ -322,7 +332,7 @@ class Namer:
         if op not in self.roles:
             if op.rule == "cast":
                 self.roles[op] = self._cast_of(op.args[0])
-            else:  # in another dtype a value is what it was
+            else:  # a cast to another dtype keeps the role
                 played = op.args[0] if op.rule == "to" else op
                 self.roles[op] = self._roles_played(played)
         return self.roles[op]
@@ -359,7 +369,7 @@ class Namer:
             return ["denom"]
         if op.rule == "cond":
             body, orelse = op.args
-            if body.args and body.args == orelse.args:  # a call by whichever rule
+            if body.args and body.args == orelse.args:  # one call, with a rule for each case
                 return self._roles(body)
             return [*self._as_argument(op), *VALUE[op.rule]]
         plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
@@ -370,7 +380,9 @@ class Namer:
         return [f"{name}_cast" for name in (self._exact(op), *self._roles(op)) if name]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
-        """What the name of what it is computed of says: `var` is `exp(logvar)`, `gate` is `F.linear(x, w_gate)`, `scaled_logits` is `beta * logits`."""
+        """Yield names from an operand's name: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for
+        `beta * x`.
+        """
         if op.facts.argument == "exponent":
             yield from self._without_log(op.args[0])
         elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
@@ -394,7 +406,7 @@ class Namer:
                 yield both
 
     def _as_scaled(self, by: Op, name: str) -> Iterator[str]:
-        """What a named value times another is called by what the other is: `scaled_x`, `masked_x`, `weighted_x`."""
+        """Name the product of a named value by its other factor: `scaled_x`, `masked_x`, `weighted_x`."""
         plain, own = name.removeprefix("new_"), self._exact(by)
         word = "" if by.is_tensor else "scaled"
         word = word or ("masked" if by.kind == "bool" or MASK.fullmatch(own) else "")
@@ -404,7 +416,7 @@ class Namer:
             yield found
 
     def _in_sum(self, op: Op) -> Iterator[str]:
-        """What a product is called that the backward alone computes, and adds to others."""
+        """Yield "term" for a product that only the backward computes, to add it to others."""
         readers = self._readers.get(op, ())
         if op in self.forward or not self.forward.isdisjoint(readers):
             return
@@ -414,7 +426,7 @@ class Namer:
 
     @cached_property
     def _readers(self) -> dict[Op, list[Op]]:
-        """The ops of the backward that read an op."""
+        """Map each op to the backward's ops that read it."""
         found: dict[Op, list[Op]] = {}
         for user in self.owners:
             for arg in user.args:
@@ -422,7 +434,7 @@ class Namer:
         return found
 
     def _without_log(self, op: Op) -> Iterator[str]:
-        """What the exponential of a logarithm is called: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
+        """Name the exponential of a logarithm: of `logvar`, of `-logvar`, of `ref_logps - logps`."""
         if op.facts.operator == "-" and len(op.args) == 2:
             one, two = (OF_LOGARITHMS.fullmatch(self._exact(arg)) for arg in op.args)
             if (two and two[2]) or _is_of_logits(_viewed(op.args[1])):
@@ -437,15 +449,15 @@ class Namer:
             yield f"{inverse}{found['before'] or ''}{found['of']}"
 
     def _with_name(self, word: str, op: Op, most: int = OF_SEVERAL) -> tuple[str, ...]:
-        """The word with the name of a value, if it has one and is not long."""
+        """Return the word filled with a value's name, or nothing if that has none or gets too long."""
         name = self._exact(op).removeprefix("new_")
         found = word.format(name)
         return (found,) if name and len(found) <= most else ()
 
     def _is_gradient(self, op: Op) -> bool:
-        """Whether a cotangent is in it."""
+        """Return whether a cotangent is in the value."""
         if op not in self.known:
-            # A cast is to the dtype of another, which is no part of its value.
+            # A cast reads another value's dtype only.
             args = op.args[:1] if op.rule == "cast" else op.args
             self.known[op] = op.rule == "cotangent" or (
                 op.rule not in APART
@@ -458,7 +470,7 @@ class Namer:
         return op.facts.operator == "*" and op not in self.of
 
     def _normalized(self, op: Op) -> Op | None:
-        """What is divided by a root or a norm."""
+        """Return the value divided by a root or a norm, or None."""
         if op.facts.operator == "*":
             roots = [arg for arg in op.args if arg.facts.power == -0.5]
             rest = [arg for arg in op.args if arg not in roots]
@@ -466,12 +478,12 @@ class Namer:
         if op.facts.operator != "/" or "scale" in op.args[0].facts.flags:
             return None
         below = op.args[1]
-        if "limited" in below.facts.flags:  # so that nothing is divided by zero
+        if "limited" in below.facts.flags:  # clamped against division by zero
             below = below.args[0]
         return op.args[0] if "scale" in below.facts.flags else None
 
     def _part_played(self, op: Op) -> str | None:
-        """A name for the result of arithmetic by what is computed of it next: `hidden` between two layers, `num` of a quotient; None where that tells none."""
+        """Name an arithmetic result by its reader: `hidden` between two layers, `num` of a quotient; None if unknown."""
         if op.facts.operator not in ("*", "+", "@"):
             return None
         if op.facts.operator == "*":
@@ -488,36 +500,37 @@ class Namer:
         return "hidden" if layers and all(item.is_tensor for item in op.args) else None
 
     def _word(self, op: Op) -> str:
-        """The user's name for a value, or for the first that it is of."""
+        """Return the user's name for a value, or for its first named operand, or ""."""
         if op.kind == "static" or op.rule == "cotangent":
             return ""
         if op in self.held and not self._is_gradient(op):
             return self.held[op]
         if op.rule == "input":
             return op.name
-        # Kept: a gradient that is put together step by step is read twice in each, and there may be many steps.
+        # Cached: a gradient accumulated step by step is read twice in each, and there
+        # may be many.
         if op not in self.words:
             self.words[op] = next(filter(None, map(self._word, op.args)), "")
         return self.words[op]
 
 
 def _are_alike(several: Iterable[Sequence[str]]) -> bool:
-    """Whether values whose names are listed, the best first, would all be called the same."""
+    """Return whether all values would get the same first-choice name."""
     return len({name for names in several for name in names[:1]}) < 2
 
 
 def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Those with places for the names of operands: `{}_over_{}`."""
+    """Return the words with places for operands' names: `{}_over_{}`."""
     return tuple(word for word in words if "{" in word)
 
 
 def _roles_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that are names as they stand."""
+    """Return the words without such places."""
     return tuple(word for word in words if "{" not in word)
 
 
 def _spread(op: Op) -> str | None:
-    """`std` for the root of a variance, `rms` for that of a mean square, with an epsilon or without; None for another value."""
+    """Return `std` for the root of a variance, `rms` for that of a mean square, epsilon or not; else None."""
     if not op.facts.spread:
         return None
     of_variance, of_mean_square = op.facts.spread
@@ -535,44 +548,44 @@ def _spread(op: Op) -> str | None:
 
 
 def _is_product_of_two(op: Op) -> bool:
-    """`x * y`, whose sum is a dot product."""
+    """Return whether it is `x * y`, whose sum is a dot product."""
     tensors = {arg for arg in op.args if arg.is_tensor}
     return op.facts.operator == "*" and len(tensors) == 2
 
 
 def _is_of_logits(op: Op) -> bool:
-    """Whether it is the logarithm of a sum of exponentials."""
+    """Return whether it is the logarithm of a sum of exponentials."""
     return op.facts.category == "reduction" and op.facts.argument == "logits"
 
 
 def _squared(op: Op) -> Op | None:
-    """`x` of `x * x`, `x**2` and `x.square()`."""
+    """Return `x` for `x * x`, `x**2` and `x.square()`, else None."""
     twice = op.facts.operator == "*" and op.args[0] is op.args[1]
     square = op.facts.operator == "**" and is_number(op.args[1], 2)
     return op.args[0] if twice or square or op.facts.power == 2 else None
 
 
 def _viewed(op: Op) -> Op:
-    """The value that another one is a view of."""
+    """Return the base of a view."""
     while op.facts.is_view or op.rule == "reshaped":
         op = op.args[0]
     return op
 
 
 def _is_activation_of(op: Op, value: Op) -> bool:
-    """Whether it is `sigmoid(x)`, or another function of a value before a gate, element by element."""
+    """Return whether it is an elementwise activation of the value, such as `sigmoid(x)`."""
     return op.facts.argument == "preactivation" and op.args[0] is value
 
 
 def _is_layer(op: Op) -> bool:
-    """Whether it is a value times a matrix of weights, an input."""
+    """Return whether it multiplies a value by an input, a weight matrix."""
     if op.facts.category != "contraction" or len(op.args) < 2:
         return False
     return _viewed(op.args[1]).rule == "input"
 
 
 def _is_multiple(op: Op, value: Op) -> bool:
-    """Whether it is the result of arithmetic times one number, or divided by one."""
+    """Return whether it is an arithmetic result times or over one number."""
     if not value.facts.operator or op.facts.operator not in ("*", "/"):
         return False
     first, second = op.args
@@ -587,7 +600,7 @@ def _is_negative(op: Op) -> bool:
 
 
 def _fixed_roles(op: Op) -> list[str] | None:
-    """What a value is called whatever it is computed of: a mask, a one-hot, a result that its primitive has a name for."""
+    """Return the roles independent of operands, if any: a mask, a one-hot, a result named by its primitive."""
     if op.kind == "bool" and op.facts.category == "constant":
         return ["mask", "condition"]
     if op.rule == "item" and len(results := op.args[0].facts.results) > 1:
@@ -596,7 +609,7 @@ def _fixed_roles(op: Op) -> list[str] | None:
 
 
 def _which_part(op: Op) -> int | str | None:
-    """`0` for `x[..., 0]`, `odd` for `x[1::2]`; None where no word says it."""
+    """Return `0` for `x[..., 0]`, `odd` for `x[1::2]`; None if there is no word."""
     if op.facts.shape == "selected":
         index = literal(op.args[2])
         if index == -1:
@@ -610,7 +623,7 @@ def _which_part(op: Op) -> int | str | None:
 
 
 def _function(op: Op) -> str:
-    """`arange` for a call of that function, of which the table knows nothing."""
+    """Return `arange` for a call of that function, unknown to the table; "" otherwise."""
     if op.rule != "call" or op.template.node.kind != "call":
         return ""
     label = op.template.node.args[0].label.lower()
@@ -618,7 +631,7 @@ def _function(op: Op) -> str:
 
 
 def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
-    """The choice that each side belongs to, of the cotangents that are choices."""
+    """Map each side of a cotangent that is a choice to that choice."""
     found: dict[Op, Op] = {}
     waiting = [g for g in of if g.rule == "cond"]
     while waiting:
@@ -631,7 +644,7 @@ def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
 
 
 def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
-    """The forward ops that read a forward op."""
+    """Map each forward op to the forward ops that read it."""
     found: dict[Op, list[Op]] = {}
     for user in of.values():
         for arg in user.args:
@@ -640,12 +653,12 @@ def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
 
 
 def denominators_of(ops: Iterable[Op]) -> frozenset[Op]:
-    """What is divided by."""
+    """Return the denominators of all quotients."""
     return frozenset(op.args[1] for op in ops if op.facts.operator == "/")
 
 
 def owners_of(roots: Mapping[str, Op]) -> dict[Op, list[str]]:
-    """The inputs whose gradients read an op."""
+    """Map each op to the inputs whose gradients read it."""
     found: dict[Op, list[str]] = {}
     for name, root in roots.items():
         for op in root.walk():
