@@ -1,1 +1,1 @@
-"""Statements and expressions of the forward -> the graph."""
+"""Lowering: statements and expressions of the forward -> the graph."""

@@ -1,7 +1,7 @@
-"""What plain autograd keeps of a forward, as the rules tell: the tensors that the gradient of each primitive reads.
+"""Tensors that plain autograd saves for a backward, by the rules: those read by each primitive's gradient.
 
-In: ops of a lowered forward. Out: ops. It is what a later change in place would spoil: autograd refuses that, and so does a derived op. Invariant: a view keeps what it is a view of; of what a formula reads only the shape,
-nothing is kept.
+In: ops of a lowered forward. Out: ops. A later in-place change would spoil these tensors: autograd refuses it, and so
+does a derived op. Invariant: a saved view keeps its base; a tensor read only for its shape is not saved.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.rules.table import BUILDERS, Rule, Table
 from scaffold.formula import Node
 
-# In code: each argument's reads the others.
+# Categories with gradients in code: each argument's gradient reads the other arguments.
 MIXES = frozenset({"contraction", "linalg"})
 
 
 def retained(table: Table, op: Op) -> Iterator[Op]:
-    """The tensors that autograd keeps for the gradient of one primitive."""
+    """Yield the tensors autograd saves for one primitive's gradient."""
     if op.rule == "call":
         yield from tensors(op.args)
     elif rule := table.of_op(op.rule):
@@ -49,7 +49,7 @@ def _of_code(rule: Rule, op: Op) -> Iterator[Op]:
 
 
 def values_read(node: Node) -> frozenset[str]:
-    """The names whose values a formula reads."""
+    """Return the names read by a formula for their values, not their shape alone."""
     if node.kind == "name":
         return frozenset({node.label})
     args = node.args
@@ -62,12 +62,12 @@ def values_read(node: Node) -> frozenset[str]:
 
 
 def storage(table: Table, op: Op) -> Op:
-    """The tensor whose memory a tensor shares."""
+    """Return the tensor that owns the memory of a tensor."""
     return same_storage(table, op)[-1]
 
 
 def same_storage(table: Table, op: Op) -> list[Op]:
-    """A tensor, the one that it is a view of, and so on down to the one that owns the memory."""
+    """Return a tensor, its base if it is a view, and so on down to the owner of the memory."""
     found = [op]
     while (rule := table.of_op(op.rule)) and rule.facts.rearranges:
         op = next(tensors(op.args))

@@ -1,7 +1,7 @@
-"""The one walk from an expression to its op: of the forward's lines, and of the formulas of rules.
+"""Evaluation of an expression as an op: one walk for the forward's lines and the formulas of rules.
 
-In: a node, and the op of each name in it. Out: its op. Invariant: an op has the value of the expression that it came from. What an
-operator, a call or a test means is said by the two that walk so: `expressions` of the forward, `formulas` of rules.
+In: a node, and the op of each name in it. Out: its op. Invariant: an op has the value of its expression. The two
+subclasses define the meaning of operators, calls and tests: `expressions` for the forward, `formulas` for rules.
 """
 
 from abc import ABC, abstractmethod
@@ -21,50 +21,50 @@ from scaffold.formula import Node
 
 
 class Evaluator(ABC):
-    """Turns expressions into ops, with the op that each name has, which `env` says."""
+    """A translator of expressions into ops; `env` maps each name to its op."""
 
     def __init__(self, applier: Applier, env: Mapping[str, Op]) -> None:
         self.applier, self.program, self.env = applier, applier.program, env
 
-    # What a vocabulary says
+    # The vocabulary, defined by subclasses
 
     @abstractmethod
     def operator(self, node: Node, *values: Op) -> Op:
-        """What the operator or the comparison of a node makes of values."""
+        """Apply the operator or comparison of a node to values."""
 
     @abstractmethod
     def call(self, node: Node) -> Op:
-        """The op of a call."""
+        """Return the op of a call."""
 
     @abstractmethod
     def attribute(self, node: Node) -> Op:
-        """The op of an attribute."""
+        """Return the op of an attribute."""
 
     @abstractmethod
     def test(self, node: Node) -> Op | bool:
-        """A test that is fixed for a call; whether it holds, where that is known."""
+        """Return the op of a test that is fixed for a call, or a bool if its outcome is known."""
 
     @abstractmethod
     def item(self, op: Op, position: int) -> Op:
-        """One of several results."""
+        """Return one of several results."""
 
     @abstractmethod
     def other(self, node: Node) -> Op:
-        """The op of any other expression, a name that is not known among them."""
+        """Return the op of any other expression, such as an unknown name."""
 
     def python(self, node: Node) -> Op | None:
-        """The Python value that an expression is as a whole."""
+        """Return the Python value of the expression as a whole, or None."""
         return None
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """A context for what only some calls compute: a branch of a conditional expression."""
+        """Enter a context for values computed only in some calls: a branch of a conditional expression."""
         yield
 
     # The walk
 
     def value(self, node: Node) -> Op:
-        """The op of an expression."""
+        """Return the op of an expression."""
         known = constant(self.program, node)
         if known is not None:
             return known
@@ -89,7 +89,7 @@ class Evaluator(ABC):
         return self.other(node)
 
     def several(self, nodes: Iterable[Node]) -> list[Op]:
-        """The values of arguments, those of `*sizes` one by one."""
+        """Evaluate arguments, expanding `*sizes`."""
         found: list[Op] = []
         for node in nodes:
             if node.kind != "starred":
@@ -114,7 +114,7 @@ class Evaluator(ABC):
             return self.chosen(told, self.value(body), self.value(orelse))
 
     def chosen(self, test: Op, body: Op, orelse: Op) -> Op:
-        """The conditional expression of two values; of two tuples, a tuple of choices."""
+        """Return the conditional expression of two values; of two tuples, a tuple of choices."""
         sides = (body, orelse)
         for one, other in (sides, sides[::-1]):
             if one.rule == "list" and other.kind == "group":  # `(None, None) if ...`
@@ -126,7 +126,7 @@ class Evaluator(ABC):
         return choose(self.program, test, body, orelse, zeros=False)
 
     def _of_lists(self, test: Op, body: Op, orelse: Op) -> Op:
-        """One of two tuples; None stands for one that a branch leaves out."""
+        """Choose between two tuples element by element; None stands for a tuple of Nones."""
         count = max(len(body.args), len(orelse.args))
         several = [
             [item] * count if literal(item) is None else item.args
@@ -141,7 +141,7 @@ class Evaluator(ABC):
     # Indices
 
     def subscript(self, node: Node) -> Op:
-        """The op of an index, or of a slice."""
+        """Return the op of an index or a slice."""
         inner, index = node.args
         value = self.value(inner)
         if value.kind == "group":
@@ -155,12 +155,12 @@ class Evaluator(ABC):
         whole = [self.part(part) for part in several]
         named = index.kind not in ("tuple", "list") and whole[0].rule == "list"
         if named and not any(item.is_tensor for item in whole[0].args):
-            # `x[at]` of a tuple is `x[0, 1]`, of a list it is `x[[0, 1]]`.
+            # `x[at]` with a tuple is `x[0, 1]`, with a list `x[[0, 1]]`.
             raise UnsupportedError("an index that is a tuple or a list")
         return indexing.taken(self.applier, value, whole)
 
     def _of_group(self, several: Op, index: Node) -> Op:
-        """One of several results."""
+        """Return one of several results; raise `UnsupportedError` if the index is unknown."""
         at = constant(self.program, index)
         position = None if at is None else literal(at)
         if isinstance(position, int):
@@ -170,7 +170,7 @@ class Evaluator(ABC):
         return self.item(several, position)
 
     def listed(self, several: Op) -> Op | None:
-        """The values of a tuple one by one, where it is known how many there are."""
+        """Return the elements of a tuple as a list op, or None if their number is unknown."""
         if several.rule == "list" or several.kind != "group":
             return several if several.rule == "list" else None
         count = indexing.count_of(self.applier, several)
@@ -180,7 +180,7 @@ class Evaluator(ABC):
         return self.program.op("list", [self.item(several, at) for at in range(count)])
 
     def _of_list(self, several: Op, index: Node) -> Op:
-        """One of values that are written out, or some."""
+        """Return one element of an explicit list, or a slice of it."""
         at = self.part(index)
         if at.rule == "range":
             lower, upper, step = (self._bound(item) for item in at.args)
@@ -192,14 +192,14 @@ class Evaluator(ABC):
         return several.args[position]
 
     def _bound(self, op: Op) -> int | None:
-        """Where a part of a tuple begins, or ends."""
+        """Return a bound of a tuple slice, or raise `UnsupportedError` if it is unknown."""
         value = literal(op)
         if value is None or isinstance(value, int):
             return value
         raise UnsupportedError("an index of a tuple")
 
     def part(self, node: Node) -> Op:
-        """A part of an index."""
+        """Return one part of an index."""
         if node.kind == "slice":
             none = self.program.const(None)
             return self.program.op(

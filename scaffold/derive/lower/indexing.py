@@ -1,9 +1,10 @@
 """Indexing as primitives, one dimension at a time, and single results of several.
 
-In: a tensor and the parts of its index. Out: `slice`, `select`, `unsqueeze` and `index` ops; of what takes a tensor apart into a tuple
-(`chunk`, `unbind`) how many parts there are, if that is known before the call, and the tensor that a join of all of them is.
-Invariant: dims after an ellipsis are counted from the end, so that they hold whatever the rank; what is said of parts holds for any
-number of them.
+In: a tensor and the parts of its index. Out: `slice`, `select`, `unsqueeze` and `index` ops; for a call splitting a
+tensor into a tuple (`chunk`, `unbind`): the number of parts, if known before the call, and the tensor equal to all
+parts joined.
+Invariant: dims after an ellipsis are counted from the end, so they hold for any rank; statements about parts hold for
+any number of them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from scaffold.formula import UNKNOWN
 
 
 def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
-    """`value[parts]`; of the number 0, the cotangent of a result that nobody reads, that number."""
+    """Return `value[parts]`; the number 0 (the cotangent of an unread result) stays 0."""
     if is_number(value, 0):
         return value
     if any(part.is_tensor or part.rule == "list" for part in parts):
@@ -35,7 +36,7 @@ def taken(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
 
 
 def is_whole(part: Op) -> bool:
-    """Whether a part of an index is `:`."""
+    """Return whether a part of an index is `:`."""
     return part.rule == "range" and all(literal(item) is None for item in part.args)
 
 
@@ -44,7 +45,7 @@ def is_ellipsis(part: Op) -> bool:
 
 
 def _step(applier: Applier, value: Op, part: Op, at: int, way: int) -> tuple[Op, int]:
-    """Take one part of an index at a dim; the dim where the next part goes."""
+    """Apply one part of an index at a dim; return the value and the dim for the next part."""
     if part.rule == "range":
         return sliced(applier, value, at, part.args), at + way
     if is_new_dim(part):
@@ -63,7 +64,7 @@ def sliced(
     bounds: Sequence[Op],
     known: Shape | None = None,
 ) -> Op:
-    """`value[start:end:step]` in one dim; its shape may be known from elsewhere."""
+    """Return `value[start:end:step]` in one dim; `known` is its shape, if known from elsewhere."""
     start, end, step = bounds
     program = applier.program
     if all(literal(item) is None for item in (start, end, step)):
@@ -80,7 +81,7 @@ def sliced(
 def selected(
     applier: Applier, value: Op, dim: int, index: Op, known: Shape | None = None
 ) -> Op:
-    """`value[index]` in one dim; its shape may be known from elsewhere."""
+    """Return `value[index]` in one dim; `known` is its shape, if known from elsewhere."""
     program = applier.program
     args = {"x": value, "dim": program.const(dim), "index": index}
     shape = known or shapes.reduced(value.shape, (dim,), False)
@@ -105,7 +106,7 @@ def _sliced_shape(
 
 
 def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
-    """How long `x[:n]` and `x[n:]` are, where n is a part of the size."""
+    """Record the sizes of `x[:n]` and `x[n:]`, if n is part of the size."""
     x, dims = op.args[0].shape, op.shape.dims
     at = shapes.position(x, int(str(literal(op.args[1]))))
     if dims is None or x.dims is None or at is None or literal(step) is not None:
@@ -121,7 +122,7 @@ def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
 
 
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
-    """An index that holds tensors."""
+    """Apply an index that contains tensors or lists."""
     program = applier.program
     parts = _without_ellipsis(applier, value, [*parts])
     while is_whole(parts[-1]) or is_ellipsis(parts[-1]):  # `x[i, ...]` is `x[i]`
@@ -130,7 +131,7 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
     if new and value.shape.rank is not None:
         others = [part for part in parts if not is_new_dim(part)]
         picks = [at for at, part in enumerate(parts) if _picks(part)]
-        # What is picked apart comes first, and a mask picks of several dims.
+        # Dims indexed apart from each other come first, and a mask covers several dims.
         together = picks == [*range(picks[0], picks[-1] + 1)]
         if together and not any(part.kind == "bool" for part in parts):
             return _with_new_dims(applier, taken(applier, value, others), parts, value)
@@ -143,21 +144,21 @@ def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
 
 
 def is_new_dim(part: Op) -> bool:
-    """Whether a part of an index is `None`."""
+    """Return whether a part of an index is `None`."""
     return part.rule == "const" and part.value is None
 
 
 def _picks(part: Op) -> bool:
-    """Whether a part of an index is neither a slice nor a new dim."""
+    """Return whether a part of an index is neither a slice nor a new dim."""
     return part.rule != "range" and not is_new_dim(part)
 
 
 def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
-    """`x[..., i]` of a known number of dims as `x[:, :, i]`."""
+    """Rewrite `x[..., i]` as `x[:, :, i]` if the rank is known."""
     places = [at for at, part in enumerate(parts) if is_ellipsis(part)]
     rank = value.shape.rank
     given = sum(not is_new_dim(part) for part in parts) - 1
-    # A mask takes as many dims as it has.
+    # A mask covers as many dims as it has.
     if len(places) != 1 or rank is None or any(part.kind == "bool" for part in parts):
         return parts
     none = applier.program.const(None)
@@ -166,7 +167,7 @@ def _without_ellipsis(applier: Applier, value: Op, parts: list[Op]) -> list[Op]:
 
 
 def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) -> Op:
-    """What an index without its new dims gave, with them: those before what it picks, and those behind."""
+    """Add an index's new dims to the result of the index without them, before and after the picked dims."""
     first = next(at for at, part in enumerate(parts) if _picks(part))
     used = sum(not is_new_dim(part) for part in parts)
     left = int(value.shape.rank or 0) - used
@@ -182,7 +183,7 @@ def _with_new_dims(applier: Applier, found: Op, parts: Sequence[Op], value: Op) 
 
 
 def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
-    """The shape that an index leaves: one for the dims that are indexed together, and the rest."""
+    """Return the shape an index leaves: one shape for the dims indexed together, and the rest; None if unknown."""
     places = [at for at, part in enumerate(parts) if part.rule != "range"]
     first, last = places[0], places[-1]
     whole = (item for part in parts if part.rule == "range" for item in part.args)
@@ -205,7 +206,7 @@ def _indexed_shape(shape: Shape, parts: Sequence[Op]) -> Shape | None:
 
 
 def _picked_shape(part: Op) -> Shape | None:
-    """The shape of an index, of which only those of integers are known."""
+    """Return the shape of an index; only those of integers are known."""
     if part.rule == "list":
         plain = all(type(literal(item)) is int for item in part.args)
         return Shape((len(part.args),)) if plain else None
@@ -213,7 +214,7 @@ def _picked_shape(part: Op) -> Shape | None:
 
 
 def _is_plain(parts: Sequence[Op]) -> bool:
-    """Whether numbers beside the tensor can be taken before it: they are its neighbours, or it comes first."""
+    """Return whether numbers beside the tensor can be indexed first: they are adjacent to it, or it comes first."""
     if any(
         part.rule == "list"
         or is_ellipsis(part)
@@ -227,7 +228,7 @@ def _is_plain(parts: Sequence[Op]) -> bool:
 
 
 def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[Op]]:
-    """Take slices and numbers first, from the right, so that only the tensor is left."""
+    """Apply slices and numbers first, from the right, leaving only the tensor."""
     left: list[Op] = []
     none = applier.program.const(None)
     whole = applier.program.op("range", (none, none, none))
@@ -261,11 +262,11 @@ def item_of(
 
 
 def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
-    """The shape of each part, which `unbind` makes the same; `chunk` may leave a smaller one."""
+    """Return a part's shape: the same for all parts of `unbind`; `chunk` may end with a smaller one."""
     x, dim, several = op.args[0], literal(op.args[-1]), op.args[1:-1]
     if not isinstance(dim, int):
         return None
-    if not several:  # each is at one place
+    if not several:  # each part is at one index
         return shapes.reduced(x.shape, (dim,), False)
     at = shapes.position(x.shape, dim)
     if at is None or x.shape.dims is None:
@@ -275,7 +276,7 @@ def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
 
 
 def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
-    """The size of a part, as far as numbers and equal shares tell it: `split([3, 1])`, `chunk(3)` of `3 * D`."""
+    """Return a part's size by literal sizes or equal shares: `split([3, 1])`, `chunk(3)` of `3 * D`."""
     said, own = literal(op.args[1]), PartSize(op, position)
     if "sized" in op.facts.flags:
         length = _length_said(program, op.args[1], whole, position)
@@ -287,21 +288,21 @@ def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
         half = sizes.quotient(whole, 2)
         return sizes.minus(whole, half) if position == 0 else half
     if share is None and position == said - 1:
-        # Where there is a last part, there are all.
+        # If the last part exists, all do.
         before = (_part_size(program, op, whole, at) for at in range(position))
         return sizes.minus(whole, sizes.added(before))
     return own if share is None else share
 
 
 def _has_two(program: Program, op: Op, position: int) -> bool:
-    """Whether two halves are there, so that the first is no smaller than the second: of a size of 1 `chunk` makes one."""
+    """Return whether both halves exist, so that the first is at least as large: `chunk` does not halve a size of 1."""
     return position == 1 or (position == 0 and program.is_unpacked(op))
 
 
 def _length_said(
     program: Program, lengths: Op, whole: Dim, position: int
 ) -> Dim | None:
-    """How long a part is, by the lengths of all or the one that all have."""
+    """Return a part's length from the list of all lengths or their common length, or None if unknown."""
     said = literal(lengths)
     if isinstance(said, tuple):
         known = said[position] if position < len(said) else None
@@ -316,22 +317,22 @@ def _length_said(
     return None
 
 
-# --- What takes a tensor apart into a tuple, and what puts such a tuple together again.
+# --- Splitting a tensor into a tuple, and joining such a tuple.
 
 
 def are_parts(applier: Applier, op: Op) -> bool:
-    """Whether several results are what a tensor was taken apart into along a dim, its last argument."""
+    """Return whether an op's results are parts of a tensor, split along a dim, its last argument."""
     rule = applier.table.of_op(op.rule)
     return rule is not None and rule.results[0].startswith("*")
 
 
 def are_single(op: Op) -> bool:
-    """Whether each of the parts is at one place of the dim, as `unbind` has them."""
+    """Return whether each part is at one index of the dim, as with `unbind`."""
     return len(op.args) == 2
 
 
 def count_of(applier: Applier, op: Op) -> int | None:
-    """How many parts there are, where sizes and arguments tell."""
+    """Return the number of parts, or None if sizes and arguments leave it unknown."""
     if not are_parts(applier, op):
         return None
     x, dim, said = op.args[0], literal(op.args[-1]), literal(op.args[1])
@@ -339,19 +340,19 @@ def count_of(applier: Applier, op: Op) -> int | None:
     whole = x.shape.dims[at] if at is not None and x.shape.dims else None
     if are_single(op):
         return whole if isinstance(whole, int) else None
-    sized = "sized" in op.facts.flags  # the sizes are said, and not how many there are
+    sized = "sized" in op.facts.flags  # the argument gives sizes, not the number of parts
     if sized and isinstance(said, tuple):
         return len(said)
     if type(said) is not int or said < 1 or not isinstance(whole, int) or whole < 1:
         return None
     if sized:
         return -(-whole // said)
-    # Of 5 in 4 chunks there are 3: sizes of 2.
+    # A size of 5 in 4 chunks gives 3: sizes of 2.
     return -(-whole // -(-whole // said)) if "shares" in op.facts.flags else None
 
 
 def position_of(applier: Applier, op: Op, position: int) -> int | None:
-    """A position from the first part, or that of the last one, whose place is known by where it ends; None for another."""
+    """Return the position counted from the first part, or a negative one if that is exact; None if unknown."""
     if position >= 0:
         return position
     count = count_of(applier, op)
@@ -362,7 +363,7 @@ def position_of(applier: Applier, op: Op, position: int) -> int | None:
 
 
 def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
-    """The tensor that all parts are together, without taking it apart: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`."""
+    """Return all parts joined, without splitting: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`; None if impossible."""
     if not are_parts(applier, parts):
         return None
     x, taken = parts.args[0], parts.args[-1]

@@ -1,8 +1,8 @@
-"""Changes in place, as primitives that make the tensor anew: `h[mask] = y`, `h.clamp_(min=0)`, `torch.zeros_like(x).index_add_(0, index, y)`.
+"""Mutation as out-of-place primitives: `h[mask] = y`, `h.clamp_(min=0)`, `torch.zeros_like(x).index_add_(0, index, y)`.
 
-In: calls and statements as they are written; of `h[parts] = y` the tensor, the parts of its index and what is put there. Out: the call,
-or the op, that makes a new tensor of the same value; what must not get a second name. Invariant: a tensor that changes has one
-name, or none, before and after; a change that cannot be said so is refused.
+In: calls and statements as written; for `h[parts] = y` the tensor, the parts of its index and the assigned value. Out:
+the call, or the op, that makes a new tensor of the same value; expressions that must not get a second name. Invariant:
+a changed tensor has one name, or none, before and after; an inexpressible change is refused.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,13 +35,13 @@ from scaffold.formula import (
     written_to,
 )
 
-# --- Calls that change their tensor: which those are, and what they make.
+# --- In-place calls: finding them, and their out-of-place form.
 
 ABSENT = Graph().node("absent")
 
 
 def made_anew(graph: Graph, node: Node) -> Node | None:
-    """A call that changes its tensor, as the one that makes a new one of the same value."""
+    """Return the out-of-place form of an in-place call, or None for `out=`."""
     if "out" in node.keywords:
         return None
     callee, *args = node.args
@@ -53,11 +53,11 @@ def made_anew(graph: Graph, node: Node) -> Node | None:
     return graph.node("call", "", (callee, *args), names)
 
 
-SETS = {"zero_": 0, "fill_": 1, "copy_": 1}  # with how many arguments
+SETS = {"zero_": 0, "fill_": 1, "copy_": 1}  # method -> its number of arguments
 
 
 def set_value(graph: Graph, change: Node) -> Node | None:
-    """What a call sets all of a tensor to: 0 of `h.zero_()`, `y` of `h.copy_(y)`; None of any other change."""
+    """Return the value a call fills a tensor with: 0 for `h.zero_()`, `y` for `h.copy_(y)`; None for other changes."""
     callee, *args = change.args
     if callee.label not in SETS or len(args) != SETS[callee.label] or change.keywords:
         return None
@@ -65,7 +65,7 @@ def set_value(graph: Graph, change: Node) -> Node | None:
 
 
 def changes_of_a_name(item: Assign) -> frozenset[Node]:
-    """The calls by which a statement changes one name's tensor and nothing else: `h.mul_(y).add_(1)`."""
+    """Return the calls by which a statement changes one named tensor and nothing else: `h.mul_(y).add_(1)`."""
     node = item.value if item.target is _sole_name(item.value) else None
     node = next(filter(_changes, node.walk()), None) if node else item.value
     found = list[Node]()
@@ -79,15 +79,15 @@ def changes_of_a_name(item: Assign) -> frozenset[Node]:
 
 
 class ChangedView(NamedTuple):
-    """What a statement changes through a view: `torch.diagonal(c).add_(1).pow_(2)`, or under its name: `c.pow_(2).sum()`."""
+    """A change through a view, `torch.diagonal(c).add_(1).pow_(2)`, or of a named tensor: `c.pow_(2).sum()`."""
 
-    calls: frozenset[Node]  # that change it
-    value: Node  # the last of them
-    views: tuple[Node, ...]  # the view, what it is a view of, and so on to the name
+    calls: frozenset[Node]  # the in-place calls
+    value: Node  # the outermost of them
+    views: tuple[Node, ...]  # the view, its base, and so on to the name
 
 
 def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
-    """The changes by which a statement changes views of tensors that have a name, each of another one, and nothing else."""
+    """Return a statement's changes to views of different named tensors; () if it changes anything else."""
     if not changes_memory(item.value) or changes_of_a_name(item):
         return ()
     found = tuple(map(_changed_view, _outermost_changes(item.value)))
@@ -107,7 +107,7 @@ def changes_of_views(item: Assign) -> tuple[ChangedView, ...]:
 
 
 def _may_not_run(item: Assign) -> bool:
-    """Whether a change stands in a part that is not always computed: `h.exp_() if flag else 0`."""
+    """Return whether a change is evaluated only in some calls: `h.exp_() if flag else 0`."""
     return any(
         node.kind in ("conditional", "boolean") and any(map(_changes, node.walk()))
         for node in item.value.walk()
@@ -123,7 +123,7 @@ def _outermost_changes(value: Node) -> Iterator[Node]:
 
 
 def _changed_view(value: Node) -> ChangedView | None:
-    """The change that a call in place, or a chain of them, makes to a view."""
+    """Return the change made to a view by an in-place call or a chain of them, or None."""
     calls, node = list[Node](), value
     while changed := next(written_to(node), None):
         calls.append(node)
@@ -133,7 +133,7 @@ def _changed_view(value: Node) -> ChangedView | None:
 
 
 def _are_nested(views: Sequence[Node]) -> bool:
-    """Whether each is a view of the next one, and the last a name."""
+    """Return whether each is a view of the next one, and the last a name."""
     return views[-1].kind == "name" and all(
         set(same_memory(inner)) == {*views[at:]} for at, inner in enumerate(views)
     )
@@ -144,7 +144,7 @@ def _changes(node: Node) -> bool:
 
 
 def _sole_name(value: Node) -> Node | None:
-    """The name whose tensor an expression changes, if it stands there once: of `h.add_(y) / 2` it is `h`."""
+    """Return the name whose tensor an expression changes, if it occurs once: `h` for `h.add_(y) / 2`; else None."""
     if not changes_memory(value):
         return None
     inner = next(filter(_changes, value.walk()), None)
@@ -156,28 +156,28 @@ def _sole_name(value: Node) -> Node | None:
 
 
 def _count(value: Node, name: Node) -> int:
-    """How often a name stands in an expression."""
+    """Count a name's occurrences in an expression."""
     return sum(_count(arg, name) for arg in value.args) + (value is name)
 
 
 def changes_names(item: Assign) -> bool:
-    """Whether a statement changes the tensor of a name by a call."""
+    """Return whether a statement changes a named tensor by a call."""
     return any(_changed_under_names(item.value))
 
 
-@lru_cache(maxsize=1024)  # asked of every line of a forward each time it is lowered
+@lru_cache(maxsize=1024)  # called for every line of a forward on each lowering
 def _changed_under_names(value: Node) -> tuple[Node, ...]:
     changed = (item for node in value.walk() for item in written_to(node))
     return tuple(item for item in changed if sharing(item))
 
 
 def ended(results: Iterable[Node]) -> list[Assign]:
-    """The results as the last statements, since one may change a tensor: `return h.pow_(2).sum()`."""
+    """Return the results as last statements, since one may change a tensor: `return h.pow_(2).sum()`."""
     return [Assign(ABSENT, value) for value in results]
 
 
 def data_read(lines: Iterable[Statement]) -> frozenset[str]:
-    """The names whose data is read, and not the shape alone."""
+    """Return the names read for their data, not their shape alone."""
     return frozenset(
         read.name
         for item in lines
@@ -188,9 +188,9 @@ def data_read(lines: Iterable[Statement]) -> frozenset[str]:
 
 
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
-    """The names that the backward must not read: of memory that changes from line `end` on, or under several names.
+    """Return the names the backward must not read: their memory changes from line `end` on, or has several names.
 
-    Nor, of the latter, what is computed of it: the order of these lines does not show in the names that they read.
+    In the latter case, nor may it read values computed from them: their lines' order does not show in the names read.
     """
     trace, last, mixed = Trace(lines, sharing), set[str](), set[str]()
     for change in trace.changes:
@@ -206,7 +206,7 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
 
 
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
-    """The expressions whose memory changes later: a name for one would name what it was changed into."""
+    """Return the expressions whose memory changes later: a name for one would refer to the changed value."""
     statements, values = tuple(statements), list(results)
     trace = Trace((*statements, *ended(values)), sharing)
     names = frozenset().union(*map(trace.holders_ever, trace.changes))
@@ -219,7 +219,7 @@ def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> se
         values = list(filter(changes_memory, values))
     for node in (inner for value in values for inner in value.walk()):
         if node.kind != "name" and names & sharing(node):
-            found.add(node)  # `h[1:]` in `h[1:] = h[1:] * y` is a view of what changes
+            found.add(node)  # `h[1:]` in `h[1:] = h[1:] * y` is a view of the changed tensor
         for changed in written_to(node):
             found.update(same_memory(changed))
     return found
@@ -231,7 +231,7 @@ CHANGES = "it changes a tensor in place"
 
 
 def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """What `value` is after `value[parts] = new`."""
+    """Return `value` after `value[parts] = new`; raise `UnsupportedError` if there is no such primitive."""
     if not _keeps_kind(value, new) or any(part.rule == "list" for part in parts):
         raise UnsupportedError(CHANGES)
     if any(part.is_tensor for part in parts):
@@ -242,10 +242,10 @@ def put(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
 
 
 def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
-    """What `value` is after a change in place has made `new` of a view of it.
+    """Return `value` after an in-place change has set a view of it to `new`.
 
-    The gradient of a view puts what it is given where the view has its elements: among zeros, in the place of which the
-    other elements of `value` stand.
+    The gradient of a view places its argument at the view's elements, among zeros; the other elements of `value`
+    replace the zeros.
     """
     program, table = make.program, make.applier.table
     rule = table.of_op(view.rule)
@@ -264,7 +264,7 @@ def put_view(make: Maker, value: Op, view: Op, new: Op) -> Op:
 
 
 def _among(make: Maker, placed: Op, new: Op, value: Op) -> Op:
-    """A value that only moves the elements of `new`, with those of `value` around them."""
+    """Replace the zeros around `new`, in `placed`, by the elements of `value`."""
     if placed is new:
         return new
     first, *others = placed.args
@@ -283,7 +283,7 @@ def _is_real(op: Op) -> bool:
 
 
 def _keeps_kind(value: Op, new: Op) -> bool:
-    """Whether what is put is surely no wider than the tensor: `labels[labels < 0] = 0`, but no 0.5 among integers, which becomes 0."""
+    """Return whether the new value surely fits the kind: `labels[labels < 0] = 0`, but not 0.5, truncated to 0."""
     if _is_real(value):
         return not new.is_tensor or _is_real(new)
     if new.is_tensor:
@@ -295,7 +295,7 @@ def _keeps_kind(value: Op, new: Op) -> bool:
 
 
 def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """What `value` is after `value[mask] = new`, or `value[index] = new`."""
+    """Return `value` after `value[mask] = new` or `value[index] = new`."""
     if not all(part.is_tensor and part.kind in ("int", "bool") for part in parts):
         raise UnsupportedError(CHANGES)
     whole = len(parts) == 1 and parts[0].kind == "bool"
@@ -309,7 +309,7 @@ def _picked(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
 
 
 def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
-    """Of `y[mask].exp() * 2` the value for all of `y`; None where something else than such parts is in it."""
+    """Return the full value for `y[mask].exp() * 2`, computed on all of `y`; None if it reads anything else."""
     if not new.is_tensor:
         return new
     if new.rule == "index" and new.args[1:] == (mask,):
@@ -326,7 +326,7 @@ def _unpicked(applier: Applier, new: Op, mask: Op) -> Op | None:
 def _within(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
-    """What `value` is in the first of some dims, after the assignment to all of them."""
+    """Return the first given dim's part of `value`, after the assignment to all given dims."""
     (dim, part), *others = given
     if part.rule == "range":
         inner = indexing.sliced(applier, value, dim, part.args)
@@ -337,7 +337,7 @@ def _within(
 
 
 def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
-    """What `value` is after an assignment to slices or rows of it."""
+    """Return `value` after an assignment to slices or rows of it."""
     given = [item for item in _dims(parts) if not indexing.is_whole(item[1])]
     return _put_at(applier, value, given, new)
 
@@ -345,12 +345,12 @@ def _sliced(applier: Applier, value: Op, parts: Sequence[Op], new: Op) -> Op:
 def _put_at(
     applier: Applier, value: Op, given: Sequence[tuple[int, Op]], new: Op
 ) -> Op:
-    """What `value` is after an assignment to a slice or a row of each dim that is given, from the left."""
+    """Return `value` after an assignment to a slice or a row of each given dim, from the left."""
     program, none = applier.program, applier.program.const(None)
     if not given or any(indexing.is_new_dim(part) for _, part in given):
         raise UnsupportedError(CHANGES)
     (dim, part), *others = given
-    if others:  # `h[:, 0, 1:] = y` changes a part of `h[:, 0]`, and that is put back
+    if others:  # `h[:, 0, 1:] = y` changes a part of `h[:, 0]`, then puts it back
         new = _within(applier, value, given, new)
     if part.rule != "range":
         row = indexing.selected(applier, value, dim, part)
@@ -358,7 +358,7 @@ def _put_at(
         return applier.named("select_scatter", value, _as(applier, new, row), at, part)
     start, end, step = part.args
     src = _as(applier, new, indexing.sliced(applier, value, dim, part.args))
-    # PyTorch's slice_scatter has no derivative where numbers are complex.
+    # PyTorch's slice_scatter has no derivative for complex numbers.
     joined = value.kind == "complex" and literal(step) is None
     joined = joined and None in (literal(start), literal(end))
     if _is_counted(start) and _is_counted(end) and not joined:  # a step is one or more
@@ -386,13 +386,13 @@ def _put_at(
 
 
 def _is_counted(bound: Op) -> bool:
-    """Whether a bound is none, or counted from the start, as `slice_scatter` wants it."""
+    """Return whether a bound is None or counted from the start, as `slice_scatter` needs."""
     value = literal(bound)
     return value is None or isinstance(value, int) and value >= 0
 
 
 def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
-    """A bound counted from the start, where its sign is known: under `vmap` `slice_scatter` takes no other."""
+    """Count a bound from the start if its sign is known: `slice_scatter` needs that under `vmap`."""
     number = literal(bound)
     if not isinstance(number, int) or number >= 0:
         return bound
@@ -401,7 +401,7 @@ def _counted(applier: Applier, value: Op, dim: int, bound: Op) -> Op:
 
 
 def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
-    """The parts of an index, each with its dim, which is counted from the end behind an ellipsis."""
+    """Return the parts of an index, each with its dim, counted from the end after an ellipsis."""
     ellipsis = [at for at, part in enumerate(parts) if indexing.is_ellipsis(part)]
     split = ellipsis[0] if ellipsis else len(parts)
     behind = parts[split + 1 :]
@@ -412,7 +412,7 @@ def _dims(parts: Sequence[Op]) -> list[tuple[int, Op]]:
 
 
 def _as(applier: Applier, new: Op, like: Op) -> Op:
-    """What is assigned, in the shape of the place."""
+    """Return the assigned value in the shape of its place."""
     if not new.is_tensor:
         return applier.named("full_like", like, new)
     return new if new.shape == like.shape else applier.named("expand_as", new, like)

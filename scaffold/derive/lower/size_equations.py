@@ -1,7 +1,7 @@
-"""Sizes that the user's conditions tie together: `E == 3 * D`, `H % 2 == 0`.
+"""Size equations from the user's conditions: `E == 3 * D`, `H % 2 == 0`.
 
-In: an `OpSpec`. Out: what the named sizes are that a condition tells, as sums and products of the others. Invariant: where all
-conditions hold, the sizes are equal; a condition that says nothing of this kind is passed over.
+In: an `OpSpec`. Out: named sizes as sums and products of other sizes. Invariant: if all conditions hold, the sizes are
+equal; other conditions are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,13 @@ from scaffold.spec import OpSpec, is_size_name
 
 
 def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
-    """What a size is, by its name, where a condition tells it."""
+    """Map each size name to its value, as far as conditions determine it."""
     conditions = [item.result for item in spec.require if item.result is not None]
     if not conditions:
         return {}
     dims = {dim for item in spec.tensors for dim in item.dims or ()}
-    # Not those of optional inputs: where one is absent, nothing is said of the others.
+    # Optional inputs are left out: without one, a condition says nothing about other
+    # sizes.
     sure = [item for item in spec.tensors if not (item.optional or item.variadic)]
     names = (dim for item in sure for dim in item.dims or () if is_size_name(dim))
     known: dict[Dim, Dim] = {NamedSize(name): NamedSize(name) for name in names}
@@ -41,7 +42,7 @@ def required_sizes(spec: OpSpec, program: Program) -> Mapping[str, Dim]:
 
 
 def _conjuncts(test: Node) -> Iterator[Node]:
-    """The conditions that are joined by `and`."""
+    """Yield the conditions joined by `and`."""
     if test.kind == "boolean" and test.label == "and":
         for part in test.args:
             yield from _conjuncts(part)
@@ -50,7 +51,7 @@ def _conjuncts(test: Node) -> Iterator[Node]:
 
 
 def _told(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
-    """The size that a condition tells, and what it is."""
+    """Return a size and its value, as solved from a condition, or None."""
     match test:
         case Node("compare", "==", (Node("binary", "%", (one, two)), rest)):
             size, by = _size(one, known), _size(two, known)
@@ -66,7 +67,7 @@ def _told(test: Node, known: Mapping[Dim, Dim]) -> tuple[Dim, Dim] | None:
 
 
 def _size(node: Node, known: Mapping[Dim, Dim]) -> Dim | None:
-    """What an expression of sizes is."""
+    """Return the size computed by an expression, or None if unknown."""
     match node:
         case Node("constant", text):
             value = as_number(literal_value(text))

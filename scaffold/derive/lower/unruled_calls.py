@@ -1,7 +1,7 @@
-"""Calls that the table has no rule for: each is one op, which keeps its text with a hole for every tensor.
+"""Calls without a rule: each is one op, a template with a hole for every tensor.
 
-In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as they are written. Which calls
-have no rule is decided in `expressions`; autograd differentiates them in `autograd_fallback`.
+In: a call's expression. Out: the same with holes for its tensors. Invariant: Python values stay as written.
+`expressions` decides which calls have no rule; `autograd_fallback` differentiates them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,9 @@ def template_of(
     tensor: Callable[[Node], Op | None],
     fixed: Callable[[Node], Node],
 ) -> tuple[Template, list[Op]]:
-    """The template of a call and its tensors, each once; `tensor` tells what an argument is, `fixed` writes another one."""
+    """Return a call's template and its distinct tensors; `tensor` returns an argument's op or None, `fixed` rewrites
+    others.
+    """
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
     args, holes = list[Op](), list[Node]()
@@ -54,13 +56,13 @@ def template_of(
 
 
 def refuse_changes(node: Node) -> None:
-    """Refuse a call that changes running statistics."""
+    """Raise `UnsupportedError` for a call that changes running statistics."""
     if changes_statistics(node):
         raise UnsupportedError(f"{node.args[0].label} changes its running statistics")
 
 
 def changes_statistics(node: Node) -> bool:
-    """Whether a call changes running statistics; it has none where they are None."""
+    """Return whether a call changes running statistics; one given None does not."""
     if node.kind != "call":
         return False
     named = keywords(node)
@@ -73,7 +75,7 @@ def changes_statistics(node: Node) -> bool:
 
 
 def creates(node: Node) -> bool:
-    """Whether a call to which no tensor is given makes one out of Python values."""
+    """Return whether a call without tensor arguments makes a tensor from Python values."""
     path = dotted(node.args[0]) if node.kind == "call" else None
     if path is None or not path.startswith("torch."):
         return False
@@ -83,7 +85,7 @@ def creates(node: Node) -> bool:
 
 
 def made(program: Program, template: Template, args: list[Op], read: list[Op]) -> Op:
-    """The tensor that a call without tensors makes; `read` are those of which it takes the dtype."""
+    """Return the tensor made by a call without tensors; `read` are tensors whose dtype it takes."""
     node = template.node
     name = node.args[0].label
     plain = args[: len(args) - len(node.keywords)]
@@ -101,18 +103,18 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
 
 
 def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
-    """Whether the tensor that a call makes has integers because its arguments are: `torch.arange(x.shape[0])`."""
+    """Return whether a call makes an integer tensor from integer arguments: `torch.arange(x.shape[0])`."""
     parts = [part for item in args for part in _flat(item)]
     return kinds(name) == {"kept"} and all(is_int(program, item) for item in parts)
 
 
 def _flat(op: Op) -> Iterable[Op]:
-    """The values of a list and of those in it: of `torch.tensor([[0, 1], [1, 0]])`."""
+    """Flatten nested lists: `torch.tensor([[0, 1], [1, 0]])`."""
     return chain.from_iterable(map(_flat, op.args)) if op.rule == "list" else (op,)
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:
-    """One of several results of a call that carries no gradient."""
+    """Return one of several results of a call that carries no gradient."""
     template = op.template
     index = program.graph.constant(str(position))
     item = program.graph.node("subscript", "", (template.node, index))
@@ -128,7 +130,7 @@ def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
 
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:
-    """Whether the result is complex, as far as the name tells."""
+    """Return the kind of a call's result, by its name or else its arguments."""
     name = node.args[0].label if node.args else ""
     told = kinds(name_alone(name) if len(node.args) == 2 else name)
     for kind in ("real", "int", "complex"):
