@@ -1,18 +1,19 @@
-"""OpSpec -> Derivation: what forward and backward of an op are. Pure, without torch.
+"""OpSpec -> Derivation: the forward and backward of an op. Pure, without torch.
 
-`pipeline` names the passes in order; `gradients` has those of the engine. Words that several modules use:
+`pipeline` names the passes in order; `gradients` has those of the engine. Words used in several modules:
 
-- op: one application of a primitive in the graph; value: what it computes; root: the op that is the gradient of an input.
-- cotangent: the gradient of the loss with respect to a value; `of`: cotangent -> the value of the forward that it belongs to.
-- held: values that a name of the forward stands for; opaque: those that are read by that name, and not taken apart.
-- saved: tensors that go through `save_for_backward`; kept (`Kept`): values on ctx that are no tensors. A kept forward is one that
-  stays as the user wrote it, since it is no straight line.
-- there: names or values that are at hand, so that nothing has to be computed for them; taken: identifiers that are not free.
-- own lines: a value of the forward that the backward computes by lines of its own rather than by repeating the forward's.
-- lead, leading dims: the `...` of an input, any number of dims, or those of a name (`*batch`), the same in all inputs that have it;
-  static: a Python value, the same throughout
-  a call; a `static` op reads it, a `python` op computes it of others.
-- balanced: the save policy in which `OpSpec.forgoes_second` holds: values may be saved, and a second derivative is given up.
+- op: one application of a primitive in the graph; value: its result; root: the op that is the gradient of an input.
+- cotangent: the gradient of the loss with respect to a value; `of`: cotangent -> its forward value.
+- held: values with a name in the forward; opaque: those only read by that name, never expanded.
+- saved: tensors passed through `save_for_backward`; kept (`Kept`): non-tensors on ctx. A kept forward is one left as
+  the user wrote it, since it is no straight line.
+- there: names or values that are available without computing anything; taken: identifiers already in use.
+- own lines: a forward value computed by new lines of the backward rather than by repeating the forward's.
+- lead, leading dims: the `...` of an input, any number of dims, or those of a name (`*batch`), the same in all inputs
+  with it.
+- static: a Python value, the same throughout a call; a `static` op reads it, a `python` op computes it from others.
+- balanced: the save policy in which `OpSpec.forgoes_second` holds: values may be saved, and a second derivative is
+  given up.
 """
 
 from scaffold.derive.autocast import is_lowered

@@ -1,9 +1,10 @@
-"""What an op does under `torch.autocast`.
+"""Behaviour of an op under `torch.autocast`.
 
-In: an `OpSpec`. Out: an `Amp`. Invariant: an op that autocast leaves alone has no code for it; the reference is the text of the forward
-under autocast.
+In: an `OpSpec`. Out: an `Amp`. Invariant: an op that autocast leaves alone has no code for it; the reference is the
+text of the forward under autocast.
 
-The forward runs as it is, and the backward under the autocast of the forward (`region`): there both compute the same.
+The forward runs unchanged, and the backward under the forward's autocast (`region`): so both compute in the same
+precision.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,14 +30,16 @@ from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole, moves
 from scaffold.spec import Amp, OpSpec, TensorInput
 
-# Of calls that give these no tensor is computed.
+# Calls of these compute no tensor.
 PYTHON_VALUES = frozenset(
     {"numel", "size", "dim", "len", "range", "list", "max", "min"}
 )
 
 
 def amp_of(spec: OpSpec) -> Amp:
-    """Return what the user says, else whether autocast changes a primitive of the forward; nothing is written for an op without a backward."""
+    """Return the user's setting, else one by whether autocast changes a primitive of the forward; "off" without a
+    backward.
+    """
     if spec.amp is not None or not spec.differentiable:
         return spec.amp or "off"
     inputs = (
@@ -46,12 +49,13 @@ def amp_of(spec: OpSpec) -> Amp:
     bare = replace(spec, inputs=tuple(inputs), require=(), style="setup-context")
     if not _is_changed(bare):
         return "off"
-    # A compiler runs what is registered outside of the region that it traced: of mixed dtypes, a matmul there would raise.
+    # A compiler runs a registered op outside the autocast region it traced: a matmul of
+    # mixed dtypes would raise there.
     return "float32" if spec.is_library else "region"
 
 
 def is_changed(statements: Iterable[Statement]) -> bool:
-    """Whether autocast may change a call or an operator in some lines: so it may a call that nothing is known of."""
+    """Return whether autocast may change a call or an operator in some lines; an unknown call may be changed."""
     nodes = (node for item in statements for node in expressions(item))
     return any(_may_be_changed(inner) for node in nodes for inner in node.walk())
 
@@ -68,16 +72,18 @@ def _may_be_changed(node: Node) -> bool:
     return bool(policies)
 
 
-# No shape or style changes what is said, so a derivation that asks for each of them reads the forward once.
+# Shapes and styles do not matter here, so all derivations of an op share one answer.
 @lru_cache(maxsize=16)
 def _is_changed(spec: OpSpec) -> bool:
-    """Whether autocast changes a primitive of the forward, or of a surrogate, whose gradient the backward computes."""
+    """Return whether autocast changes a primitive of the forward, or of a surrogate, whose gradient the backward
+    computes.
+    """
     surrogate = spec.surrogate.forward if spec.surrogate else None
     return bool(_policies(spec, spec.forward) or _policies(spec, surrogate))
 
 
 def _expressions(formula: Formula | None) -> tuple[Node, ...]:
-    """The expressions that a formula computes; of a formula that is kept as the user wrote it, those that were understood."""
+    """Return the expressions computed by a formula; of a kept one, those that were parsed."""
     if formula is None:
         return ()
     results = formula.kept.returned if formula.kept else (formula.result,)
@@ -89,19 +95,20 @@ def _statements(formula: Formula) -> Lines:
     return formula.kept.statements if formula.kept else formula.statements
 
 
-# --- In which precision autocast computes the parts of a formula.
+# --- The precision autocast gives to the parts of a formula.
 #
-# In: an op and a formula of it. Out: what the table says, nothing for a formula that autocast leaves alone. Invariant: Python values and
-# integers, which autocast does not cast, say nothing; nor does a function of the user's.
+# In: an op and a formula of it. Out: the table's policies, none for a formula autocast
+# leaves alone. Invariant: Python values and integers, never cast by autocast, have no
+# policy; nor has a function of the user's.
 
 
 def is_lowered(spec: OpSpec, formula: Formula) -> bool:
-    """Whether autocast computes a part of a formula in its own dtype."""
+    """Return whether autocast computes a part of a formula in its own dtype."""
     return "lower" in _policies(spec, formula)
 
 
 def _policies(spec: OpSpec, formula: Formula | None) -> set[str]:
-    """The autocast policies of all calls and operators in an expression."""
+    """Return the autocast policies of all calls and operators in a formula."""
     if formula is None:
         return set()
     kinds = kinds_of_inputs(spec).after(_statements(formula))
@@ -114,34 +121,34 @@ def _policies(spec: OpSpec, formula: Formula | None) -> set[str]:
 def _policy(
     spec: OpSpec, node: Node, kinds: ValueKinds, whole: Collection[str]
 ) -> str | None:
-    """The autocast policy of one call or operator."""
+    """Return the autocast policy of one call or operator, or None."""
     operands = _operands(node)
     if not operands or kinds.of(node) == "scalar" or _is_whole(operands[0], whole):
         return None
     if node.names() & spec.foreign & {item.label for item in _path(node)}:
         return None
-    # Of several primitives that are called so each has the same policy: `prod(x)` and `prod(x, dim)`.
+    # Primitives with the same name share a policy: `prod(x)` and `prod(x, dim)`.
     for facts in _facts(node):
         if facts.autocast == "number_first":
             return "float32" if kinds.of(operands[0]) == "scalar" else None
         if facts.autocast == "float32" and "dtype" in node.keywords:
-            return None  # it computes in the dtype that it is given
+            return None  # it computes in the given dtype
         if facts.autocast:
             return facts.autocast
     return None
 
 
 def _facts(node: Node) -> tuple[Facts, ...]:
-    """The facts of the primitives that a call or an operator may be."""
+    """Return the facts of all primitives a call or an operator may be."""
     if node.kind == "binary":
         return built_in_primitives().named("operator", node.label)
-    if node.args[0].kind == "name":  # of Python's own: `pow(x, 2)`
+    if node.args[0].kind == "name":  # a Python builtin: `pow(x, 2)`
         return built_in_primitives().named("function", node.args[0].label)
     return facts_of_call(callee(node) or "")
 
 
 def _operands(node: Node) -> tuple[Node, ...]:
-    """The operands of an operator or a call, its tensor first: `x` and `1` of `x.sum(1)`; none of anything else."""
+    """Return the operands of an operator or a call, its tensor first: `x` and `1` for `x.sum(1)`; () otherwise."""
     if node.kind == "binary":
         return node.args
     if node.kind != "call":
@@ -152,12 +159,12 @@ def _operands(node: Node) -> tuple[Node, ...]:
 
 
 def _path(node: Node) -> Iterable[Node]:
-    """The names that the callee of a call is made of: `my_kernels` of `my_kernels.softmax(x)`."""
+    """Return the names in the callee of a call: `my_kernels` for `my_kernels.softmax(x)`."""
     return node.args[0].walk() if node.kind == "call" else ()
 
 
 def _whole_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str]:
-    """The names of integers and masks."""
+    """Return the names of integer tensors and masks."""
     known = {
         item.name for item in spec.tensors if item.dtype in ("bool", "int", "index")
     }
@@ -168,7 +175,7 @@ def _whole_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str
 
 
 def _is_whole(node: Node, names: Collection[str]) -> bool:
-    """Whether a value is a tensor of integers or a mask."""
+    """Return whether a value is a tensor of integers or a mask."""
     match node:
         case Node("name", name):
             return name in names

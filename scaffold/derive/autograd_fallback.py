@@ -1,7 +1,9 @@
 """Gradients by autograd inside the backward: of a call without a rule, or of the whole forward as a last resort.
 
-In: a call, or an op whose forward the rules do not cover. Out: ops or statements that pull the cotangent back through it, or None.
-The reason for it, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the note. Invariant: none where the forward would draw other random numbers or change a tensor.
+In: a call, or an op whose forward the rules do not cover. Out: ops or statements that pull the cotangent back through
+it, or None.
+The reason, in a note, is the `UnsupportedError` that stopped the derivation; `gradients` writes the note. Invariant:
+None if the forward would draw other random numbers or change a tensor.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -31,14 +33,15 @@ from scaffold.spec.op_spec import FORWARD
 
 # --- Autograd of a function inside the backward: `pullback = torch.func.vjp(f, x)[1]`.
 #
-# In: the function and its arguments as expressions. Out: a statement. Invariant: what `torch.func.vjp` returns is not unpacked, since
-# a type checker takes it for two values or three.
+# In: the function and its arguments as expressions. Out: a statement. Invariant: the
+# result of `torch.func.vjp` is not unpacked, since a type checker sees two values or
+# three.
 
 
 def pullback_of(
     graph: Graph, name: Node, function: Node, args: Iterable[Node], comment: str
 ) -> Assign:
-    """The statement `pullback = torch.func.vjp(function, *args)[1]`, whose result turns a cotangent into gradients."""
+    """Return the statement `pullback = torch.func.vjp(function, *args)[1]`: a function from cotangent to gradients."""
     functional = graph.node("attribute", "func", (graph.name("torch"),))
     vjp = graph.node("attribute", "vjp", (functional,))
     both = graph.node("call", "", (vjp, function, *args))
@@ -46,14 +49,14 @@ def pullback_of(
     return Assign(name, second, "", (comment,))
 
 
-# --- Autograd of one call: the fallback for what has no formula.
+# --- Autograd of one call: the fallback without a formula.
 #
-# In: a call of the forward and the cotangent of its result. Out: pairs of an argument and its gradient. Invariant: a tensor that
-# PyTorch does not differentiate the call by is left alone.
+# In: a call of the forward and the cotangent of its result. Out: pairs of an argument
+# and its gradient. Invariant: arguments PyTorch does not differentiate get no gradient.
 
 
 def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
-    """The gradients of a call by its arguments; each argument that may be absent gets a statement of its own."""
+    """Return the gradients of a call's arguments; each argument that may be absent gets a pullback of its own."""
     program, left = applier.program, _without_gradient(applier, op)
     active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
     args = list(dict.fromkeys(active))
@@ -72,7 +75,7 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """The tensors of a call that get no gradient."""
+    """Return the tensors of a call that get no gradient."""
     if op.rule == "call":
         return set(_refused(op.template.node, op.template.filled(op.args)))
     rule = applier.table.of_op(op.rule)
@@ -83,7 +86,7 @@ def _without_gradient(applier: Applier, op: Op) -> set[Op]:
 
 
 def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
-    """The arguments by which PyTorch does not differentiate a call without a rule."""
+    """Yield the arguments of a call without a rule that PyTorch does not differentiate."""
     if call.kind != "call":
         return
     callee, *args = call.args
@@ -95,7 +98,8 @@ def _refused(call: Node, holes: Mapping[Node, Op]) -> Iterator[Op]:
             for at, name in facts.constants
         }
         there = {name: op for name, op in given.items() if op is not None}
-        # Classes as probabilities are no positions: PyTorch differentiates by them, and by the weights of classes.
+        # Class probabilities are no indices: PyTorch differentiates by them and by
+        # class weights.
         if all(there[name].kind == "int" for name in facts.indices if name in there):
             yield from there.values()
 
@@ -110,7 +114,10 @@ def autograd_of_forward(
     wanted: tuple[str, ...],
     taken: Collection[str],
 ) -> Lines | None:
-    """`pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]`, and what it gives."""
+    """Return `pullback = torch.func.vjp(lambda x: SomeFunction.forward(x, eps), x)[1]` and the lines that use it.
+
+    Return None if the forward cannot run again.
+    """
     if not _may_run_again(spec, forward):
         return None
     if len(wanted) > 1 and not any(item.variadic for item in spec.tensors):
@@ -126,7 +133,7 @@ def autograd_of_forward(
 
 
 def _forward_of(spec: OpSpec, graph: Graph) -> Node:
-    """The forward by its name in the op's file."""
+    """Return the forward by its name in the op's file."""
     if spec.is_library:
         return graph.name(FORWARD)
     return graph.node("attribute", "forward", (graph.name(spec.function_name),))
@@ -135,7 +142,7 @@ def _forward_of(spec: OpSpec, graph: Graph) -> Node:
 def _pulled(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of inputs that are there together."""
+    """Yield the statements for the gradients of inputs present together."""
     several = {item.name for item in spec.tensors if item.variadic}
 
     def passed(name: str, value: str = "") -> Node:
@@ -155,7 +162,7 @@ def _pulled(
     yield Assign(gradients, graph.node("call", "", (pullback, _ends(spec, graph))))
     for name, pulled in names.items():
         value = graph.name(pulled)
-        if name in several:  # that of the element number `i`
+        if name in several:  # the gradient of element `i`
             value = graph.node("subscript", "", (value, graph.name("i")))
         yield Assign(graph.name(f"grad_{name}"), value)
 
@@ -163,9 +170,9 @@ def _pulled(
 def _pulled_if_needed(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """The gradients of several inputs, by one run of the forward: autograd is given those alone that need one.
+    """Yield statements for several gradients from one run of the forward; autograd gets only the inputs that need one.
 
-    One that does not may be absent, or hold bools or ints, which `torch.func.vjp` refuses.
+    Another input may be absent, or hold bools or ints, which `torch.func.vjp` refuses.
     """
     needed, some, pullback, pulled = (
         graph.name(fresh(word, taken))
@@ -197,7 +204,7 @@ def _pulled_if_needed(
 
 
 def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
-    """`ctx.needs_input_grad[0]`."""
+    """Return `ctx.needs_input_grad[0]`."""
     ctx = graph.name("ctx")
     needs = graph.node("attribute", "needs_input_grad", (ctx,))
     index = graph.constant(str(spec.index(name)))
@@ -205,7 +212,7 @@ def needs_gradient(spec: OpSpec, graph: Graph, name: str) -> Node:
 
 
 def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
-    """A statement in which a forward that returns more than the op's results gives those alone."""
+    """Reduce the returned values of a forward to the op's results, dropping the extra ones, in a statement."""
     run = _forward_of(spec, graph)
     count = len(spec.outputs)
     absent = graph.node("absent")
@@ -213,7 +220,7 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
     index = graph.constant("0") if count == 1 else graph.node("slice", "", ends)
 
     def results(node: Node) -> Node | None:
-        if node is run:  # it stands by itself, for all inputs
+        if node is run:  # passed as a function of all inputs
             named = (graph.name(item.name) for item in spec.tensors)
             pairs = zip(spec.tensors, named, strict=True)
             args = tuple(
@@ -231,14 +238,14 @@ def of_results(spec: OpSpec, graph: Graph, statement: Statement) -> Statement:
 
 
 def _ends(spec: OpSpec, graph: Graph) -> Node:
-    """The cotangents of the outputs."""
+    """Return the cotangents of the outputs."""
     names = (graph.name(grad_name(spec, item.name)) for item in spec.outputs)
     first, *rest = names
     return graph.node("tuple", "", (first, *rest)) if rest else first
 
 
 def _may_run_again(spec: OpSpec, forward: Forward) -> bool:
-    """Whether the forward is a function of its inputs that `torch.func` can call."""
+    """Return whether `torch.func` can run the forward again, as a function of its inputs."""
     nodes = [*forward.expressions()]
     counted = any(item.variadic for item in spec.differentiable)
     return (

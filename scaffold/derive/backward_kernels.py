@@ -1,7 +1,8 @@
-"""The backward of an op in library style, where it calls kernels that are not PyTorch's: each call becomes a registered op of its own.
+"""Registered ops for kernels in a library-style backward: calls that leave PyTorch become ops of their own.
 
-In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call such ops. Invariant: a compiler, which traces the backward of
-a registered op, finds nothing in it that it cannot run: each such op has a fake, which gives gradients of the shapes of their inputs.
+In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call such ops. Invariant: a compiler, tracing
+the backward of a registered op, finds nothing it cannot run: each such op has a fake, which gives gradients of the
+shapes of their inputs.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,14 +21,14 @@ from scaffold.formula.names import fresh
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 from scaffold.spec.op_spec import ANY_DIMS, WHOLE, Sharding
 
-# What an annotation of a registered op may be, and Python's own is not.
+# Annotations of a registered op that differ from Python's own.
 REGISTERED = TYPES | {"shape": "Sequence[int]", "dtype": "dtype", "device": "device"}
 
 
 def with_registered_backward(
     spec: OpSpec, graph: Graph, derivation: Derivation
 ) -> Derivation:
-    """The op with what leaves PyTorch in its backward as ops of their own: each block that gives gradients alone, else all of them together."""
+    """Turn backward code that leaves PyTorch into registered ops: one per block, else one for the whole backward."""
     if not (spec.is_library and derivation.opaque):
         return derivation
     leaving = [x for x in derivation.blocks if leaves(spec, x.statements, ())]
@@ -41,7 +42,7 @@ def with_registered_backward(
 def _with_kernels(
     spec: OpSpec, graph: Graph, derivation: Derivation, leaving: Sequence[Block]
 ) -> Derivation | None:
-    """The op with calls in the place of some blocks; None where one of them is no op."""
+    """Replace some blocks by calls of registered ops; return None if one of them cannot be an op."""
     blocks, kernels = [], list[BackwardKernel]()
     for block in derivation.blocks:
         if block in leaving:
@@ -57,7 +58,7 @@ def _with_kernels(
 
 
 def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
-    """The same backward, which computes all gradients where one is needed."""
+    """Return the same backward as one block, which computes all gradients if one is needed."""
     every = frozenset(item.name for item in spec.differentiable)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     return replace(
@@ -71,9 +72,9 @@ def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
 def _given(
     spec: OpSpec, derivation: Derivation, block: Block
 ) -> tuple[TensorInput, ...]:
-    """The inputs whose gradients a block gives; none where others read or write what it writes.
+    """Return the inputs whose gradients a block gives; none if others read or write its names.
 
-    An op returns tensors each time: the gradient of an optional input, which is None without it, stands alone.
+    An op always returns tensors, so the gradient of an optional input, None without it, must stand alone.
     """
     own = written(*block.statements)
     given = tuple(x for x in spec.differentiable if f"grad_{x.name}" in own)
@@ -93,7 +94,10 @@ def _kernel(
     given: tuple[TensorInput, ...],
     suffix: str,
 ) -> BackwardKernel | None:
-    """A block of the backward that computes gradients, as an op; None where it reads more than PyTorch hands to a backward, or the shapes of the gradients are not known."""
+    """Return a block that computes gradients as an op of its own.
+
+    Return None if it reads more than PyTorch hands to a backward, or if the shapes of the gradients are unknown.
+    """
     inputs = _kernel_inputs(spec, derivation, block)
     if not given or inputs is None:
         return None
@@ -121,7 +125,7 @@ def _kernel(
 def _kernel_inputs(
     spec: OpSpec, derivation: Derivation, block: Block
 ) -> tuple[Input, ...] | None:
-    """What a block reads: gradients that come in, what is saved, and what is on ctx; None for more than that."""
+    """Return the inputs of a block: incoming gradients, saved tensors, values on ctx; None if it reads more."""
     tensors = {item.name: item for item in spec.tensors}
     outputs = {item.name: item for item in spec.outputs}
     known: dict[str, Input] = {
@@ -150,7 +154,7 @@ def _kernel_inputs(
 def _held_on_ctx(
     spec: OpSpec, derivation: Derivation, read: Collection[str]
 ) -> Iterator[Attribute]:
-    """What is on ctx, as attributes of the op that has the backward."""
+    """Yield the values on ctx as attributes of the op for the backward."""
     attributes = {item.name: item for item in spec.attributes}
     facets = {
         expression_of(item, facet): f"{kind} | None" if item.optional else kind
@@ -170,7 +174,7 @@ def _off_ctx(graph: Graph, node: Node) -> Node | None:
 
 
 def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assign:
-    """`grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
+    """Return `grad_x, grad_weight = kernel(grad_output, x, weight, ctx.eps)`."""
     held = {item.name for item in derivation.kept}
     attributes = {item.name for item in kernel.spec.attributes} & held
     arguments = tuple(
@@ -187,7 +191,7 @@ def _call(graph: Graph, kernel: BackwardKernel, derivation: Derivation) -> Assig
 
 
 def _shape_of_gradient(spec: OpSpec, output: Output) -> str | None:
-    """The shape of a gradient, which is that of its input."""
+    """Return the shape of a gradient, the same as its input's, or None if unknown."""
     name = output.name.removeprefix("grad_")
     if any(item.name == name for item in sure_inputs(spec)):
         return f"{name}.shape"
@@ -200,9 +204,10 @@ def _sharding(
     inputs: Iterable[Input],
     given: Iterable[TensorInput],
 ) -> Sharding | None:
-    """How the op of a backward is split, which follows from how the forward is: what is whole there has a gradient that is a sum.
+    """Derive the backward op's sharding from the forward's; the gradient of an unsharded input is a sum.
 
-    Not along an index that a saved output lacks: that is a sum, of which lines for a part of the inputs might want their own term.
+    Leave whole any index that a saved output lacks: the output is a sum over it, and lines for a part of the inputs
+    might need their own term.
     """
     if spec.sharding is None:
         return None

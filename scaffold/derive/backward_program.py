@@ -1,7 +1,7 @@
-"""The backward as one program: statements in order, each with the gradients that it serves.
+"""The backward as one program: statements in order, each with the gradients it serves.
 
-In: the statements of the backward. Out: `Line`s. Invariant: run in order, the lines of one gradient
-compute it; a line serves a gradient exactly if leaving it out would change that gradient.
+In: the statements of the backward. Out: `Line`s. Invariant: run in order, the lines of one gradient compute it; a line
+serves a gradient exactly if leaving it out would change that gradient.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,18 +28,18 @@ class Line(NamedTuple):
 
 
 def read_names(*statements: Statement) -> frozenset[str]:
-    """The names that statements read, be it the data or the shape alone."""
+    """Return the names that statements read, for their data or only their shape."""
     return frozenset().union(*map(_read_by, statements))
 
 
-@lru_cache(maxsize=4096)  # liveness asks it of every statement for every gradient
+@lru_cache(maxsize=4096)  # liveness calls it for every statement and gradient
 def _read_by(item: Statement) -> frozenset[str]:
     return frozenset(read.name for node in expressions(item) for read in reads(node))
 
 
 def surely_written(*statements: Statement) -> frozenset[str]:
-    """The names that statements assign in every branch of theirs; a change in place, `x.mul_(y)`, assigns none."""
-    if len(statements) == 1:  # as liveness asks
+    """Return the names assigned in every branch of statements; a change in place, `x.mul_(y)`, assigns none."""
+    if len(statements) == 1:  # the usual call from liveness
         return _surely_written_by(statements[0])
     return frozenset().union(*map(_surely_written_by, statements))
 
@@ -60,7 +60,7 @@ def needed_for(
     names: Iterable[str],
     there: Collection[str] = frozenset(),
 ) -> frozenset[int]:
-    """The positions of the statements that compute `names`, but for those `there` (liveness, from the last one back)."""
+    """Return the positions of the statements that compute `names`, by liveness; `there` need not be computed."""
     live, kept = set(names).difference(there), set()
     for position in reversed(range(len(statements))):
         item = statements[position]
@@ -71,7 +71,7 @@ def needed_for(
 
 
 def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
-    """Each statement with the inputs it serves; a statement that serves none is left out."""
+    """Return each statement with the inputs it serves, leaving out those that serve none."""
     needed = {name: needed_for(statements, [f"grad_{name}"]) for name in gradients}
     lines = []
     for position, item in enumerate(statements):
@@ -82,7 +82,7 @@ def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
 
 
 def free_reads(statements: Lines) -> tuple[tuple[Read, int], ...]:
-    """Reads of names that no statement before has surely assigned, with the statement's position."""
+    """Return reads of names not surely assigned by an earlier statement, with the statement's position."""
     bound: frozenset[str] = frozenset()
     found = []
     for position, item in enumerate(statements):

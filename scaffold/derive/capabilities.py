@@ -1,7 +1,7 @@
-"""What the rest of PyTorch can do with an op: vmap and `torch.func`, `torch.compile`, a second derivative.
+"""PyTorch features an op supports: vmap and `torch.func`, `torch.compile`, a second derivative.
 
-In: an `OpSpec` and its `Maths`. Out: `Capabilities`. Invariant: in doubt it is said that PyTorch cannot: a claim that holds is left out
-rather than one that fails be made.
+In: an `OpSpec` and its `Maths`. Out: `Capabilities`. Invariant: in doubt a feature counts as unsupported: better to
+omit a true claim than to make a false one.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -38,7 +38,7 @@ ADVICE = "state its gradient with --grad or --backward"
 
 
 class Capabilities(NamedTuple):
-    """What PyTorch can do with an op, and what the answer depends on."""
+    """The PyTorch features an op supports, and the facts they depend on."""
 
     opaque: bool  # leaves PyTorch: NumPy, or a kernel of the user's
     random: bool  # the forward draws random numbers
@@ -47,7 +47,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
-    """What PyTorch can do with the op; of `torch.func` as the user says, if they do."""
+    """Return the PyTorch features the op supports; the user's own word on `torch.func` wins."""
     forward = maths.forward
     opaque = _is_opaque(spec, maths)
     random = forward is not None and _draws(forward)
@@ -55,13 +55,13 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
     fills = forward and _fills_a_constant(forward.statements, forward.results)
     transforms = spec.transforms
     if transforms is None:
-        # With a combined forward, `torch.func` would need a rule for vmap that the user writes.
+        # With a combined forward, `torch.func` needs a handwritten vmap rule.
         pure = steady and not (opaque or random or spec.dirty or fills)
         transforms = pure and spec.style == "setup-context"
-    # torch.compile does not take an op whose single output is marked as non-differentiable.
+    # torch.compile rejects an op whose single output is marked as non-differentiable.
     constant = len(spec.outputs) == 1 and spec.outputs[0].const
     counts = forward is not None and any(map(_counts, forward.expressions()))
-    if spec.is_library:  # a compiler looks into nothing of it that leaves PyTorch
+    if spec.is_library:  # a compiler does not trace into a registered op
         return Capabilities(opaque, random, transforms, steady and not counts)
     compiles = steady and not (opaque or constant or counts)
     return Capabilities(opaque, random, transforms, compiles)
@@ -70,9 +70,11 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
 def once_differentiable(
     spec: OpSpec, maths: Maths, cut_off: frozenset[str], program: Lines
 ) -> bool:
-    """Whether the backward is differentiable only once: as the user says, else where a second derivative would be silently wrong or is impossible.
+    """Return whether the backward is differentiable only once: as the user says, else if a second derivative is wrong
+    or impossible.
 
-    `cut_off` are the saved locals that depend on an input: what is read from ctx is a constant to autograd.
+    `cut_off` are the saved locals that depend on an input: autograd sees values read from ctx as constants.
+    Raise if the user asks for a second derivative despite such locals.
     """
     if spec.once_differentiable is None:
         return bool(cut_off) or maths.once or _leaves_torch(spec, program)
@@ -86,10 +88,10 @@ def once_differentiable(
 
 
 def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
-    """Why the user has to state the gradients: what of the forward PyTorch does not see, if there is anything."""
+    """Return why the user must state the gradients: the part of the forward PyTorch does not see, or None."""
     outside = spec.foreign
     if outside and spec.rules:
-        # For an op with rules of the user's own, since it takes the rule table to be read.
+        # Only for an op with the user's own rules, since it reads the rule table.
         from scaffold.derive.rules.team_tables import ruled_imports
 
         outside -= ruled_imports(spec)
@@ -118,25 +120,28 @@ def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
 
 
 def _draws(forward: Forward) -> bool:
-    """Whether a forward draws random numbers."""
+    """Return whether a forward draws random numbers."""
     return any(is_random(node) for node in forward.expressions())
 
 
 def _counts(value: Node) -> bool:
-    """Whether the forward makes a tensor whose length is the largest number in another, as `bincount`: a compiler does not take that from within a Function."""
+    """Return whether a call makes a tensor as long as another's largest number, such as `bincount`.
+
+    A compiler does not accept that from within a Function.
+    """
     return any(may_be(callee(node) or "", "sized_by_data") for node in value.walk())
 
 
-# --- Whether the same steps are run for any data.
+# --- Whether the same steps run for any data.
 
 
-READ = frozenset({"bool", "float", "int", "range"})  # Python's own, which want numbers
+READ = frozenset({"bool", "float", "int", "range"})  # Python builtins that want numbers
 
 
 def _is_steady(spec: OpSpec) -> bool:
-    """Whether the same steps are run for any data, and no batch is written into what has none.
+    """Return whether the same steps run for any data, and no batched value is written into an unbatched tensor.
 
-    Else neither vmap nor a compiler can run the forward for several samples, or once for all.
+    Otherwise vmap cannot run the forward for several samples, nor a compiler once for all data.
     """
     formula = spec.forward
     if formula is None:
@@ -172,7 +177,7 @@ def _tests(item: Statement) -> Iterator[Node]:
 
 
 def _reads_data(node: Node, kinds: ValueKinds) -> bool:
-    """Whether a choice or a number in an expression depends on what is in a tensor."""
+    """Return whether a choice or a number in an expression depends on a tensor's data."""
     if node.kind == "conditional":
         return kinds.of(node.args[0]) == "tensor"
     if node.kind != "call" or node.args[0].kind != "name":
@@ -181,13 +186,15 @@ def _reads_data(node: Node, kinds: ValueKinds) -> bool:
     return number and any(kinds.of(arg) == "tensor" for arg in node.args[1:])
 
 
-# --- Whether a forward writes into a tensor that is the same for a whole batch: `torch.zeros(4).index_add_(0, index, x)`.
+# --- Writes into a tensor shared by a whole batch: `torch.zeros(4).index_add_(0, index,
+# x)`.
 #
-# In: the statements and results of a forward. Out: yes or no. Invariant: `torch.func.vmap` refuses what is said to write so.
+# In: the statements and results of a forward. Out: yes or no. Invariant: if yes,
+# `torch.func.vmap` refuses it.
 
 
 def _fills_a_constant(statements: Iterable[Statement], results: Iterable[Node]) -> bool:
-    """Whether a tensor that comes of Python values alone changes in place."""
+    """Return whether a tensor made from Python values alone changes in place."""
     made = set[str]()
     return any(_fills(item, made) for item in statements) or any(
         _writes_into(node, made) for node in results
@@ -212,7 +219,7 @@ def _writes_into(value: Node, made: Collection[str]) -> bool:
 
 
 def _is_made(value: Node, made: Collection[str]) -> bool:
-    """Whether a value may be a tensor that `torch.zeros` or its like has made of Python values alone."""
+    """Return whether a value may be a tensor made by `torch.zeros` or the like from Python values alone."""
     return any(_comes_of_factory(node, made) for node in same_memory(value))
 
 
@@ -227,7 +234,8 @@ def _comes_of_factory(node: Node, made: Collection[str]) -> bool:
 
 # --- Selections whose length depends on data: `x[x > 0]`, `mask.nonzero()`.
 #
-# In: statements and results of a forward. Out: yes or no. Invariant: what is said selects so; neither vmap nor a compiler runs it.
+# In: statements and results of a forward. Out: yes or no. Invariant: if yes, neither
+# vmap nor a compiler runs it.
 
 
 STATIC = frozenset({"in", "is", "is not", "not in"})
@@ -236,7 +244,7 @@ STATIC = frozenset({"in", "is", "is not", "not in"})
 def _selects_by_data(
     statements: Iterable[Statement], results: Iterable[Node], masks: Collection[str]
 ) -> bool:
-    """Whether a mask or its like selects elements; `masks` are the inputs that are masks."""
+    """Return whether a mask or the like selects elements; `masks` are the inputs that are masks."""
     known, lines = set(masks), tuple(statements)
     for item in assignments(lines):
         _learn(item, known)
@@ -247,7 +255,7 @@ def _selects_by_data(
 
 
 def _learn(item: Assign, known: set[str]) -> None:
-    """Add the names that statements assign masks to, also those inside of branches."""
+    """Add the target of an assignment to the known masks if its value is one."""
     if item.target.kind == "name" and _is_mask(item.value, known):
         known |= bound(item.target)
 
@@ -266,7 +274,7 @@ def _indices(index: Node) -> Iterator[Node]:
 
 
 def _is_mask(node: Node, masks: Collection[str]) -> bool:
-    """Whether an expression is a tensor of truth values."""
+    """Return whether an expression is a tensor of booleans."""
     match node:
         case Node("name", name):
             return name in masks

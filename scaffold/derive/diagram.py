@@ -1,7 +1,7 @@
-"""What a picture of an op shows: the lines of forward and backward, what is saved between them, and which line reads which.
+"""A diagram of an op: the lines of forward and backward, the saved values between them, and their dependencies.
 
-In: an `OpSpec` and its `Derivation`. Out: a `Diagram`, whose items stand in an order in which each comes after what it reads.
-Invariant: the lines are those of the generated Function; a line that no gradient needs is not in its backward, nor here.
+In: an `OpSpec` and its `Derivation`. Out: a `Diagram` with items in topological order.
+Invariant: the lines are those of the generated Function; a line no gradient needs is neither in its backward nor here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,18 +14,18 @@ from scaffold.formula.effects import written
 from scaffold.formula.graph import If
 from scaffold.spec import OpSpec
 
-UNKNOWN = "?"  # a shape of which nothing is declared
+UNKNOWN = "?"  # an undeclared shape
 Part = Literal["forward", "saved", "backward"]
 Kind = Literal["input", "line", "output", "saved", "gradient"]
 
 
 class Item(NamedTuple):
-    """A box of the picture: what it says, and the items that it reads, by their positions."""
+    """A box of the diagram: its text, and the positions of the items it reads."""
 
     part: Part
     kind: Kind
-    lines: tuple[str, ...]  # code, as it stands in the Function
-    detail: tuple[str, ...]  # a shape, bytes, which gradients it is for
+    lines: tuple[str, ...]  # code, as in the Function
+    detail: tuple[str, ...]  # a shape, bytes, the gradients it is for
     reads: tuple[int, ...]
 
 
@@ -34,7 +34,7 @@ class Diagram(NamedTuple):
 
     name: str
     items: tuple[Item, ...]
-    here: str  # bytes that the op keeps: `4 * (N*D)`; "" where they are not known
+    here: str  # bytes that the op keeps: `4 * (N*D)`; "" if unknown
     eager: str  # bytes that plain autograd keeps
 
 
@@ -43,7 +43,7 @@ def diagram(
     derivation: Derivation,
     bytes_of: Callable[[Sequence[Tensors]], str] = total,
 ) -> Diagram:
-    """The graph of an op; `bytes_of` says how large tensors are."""
+    """Return the diagram of an op; `bytes_of` gives the size of tensors."""
     found = explain(spec, derivation) if spec.forward is not None else None
     drawing = _Drawing(spec, derivation, found, bytes_of)
     drawing.draw_forward()
@@ -64,14 +64,14 @@ class _Drawing:
     ) -> None:
         self.spec, self.derivation, self.bytes_of = spec, derivation, bytes_of
         self.items: list[Item] = []
-        self.latest: dict[str, int] = {}  # name -> the item that wrote it last
+        self.latest: dict[str, int] = {}  # name -> its last writer
         self.shapes = found.shapes if found else {}
         self.sizes: dict[str, Tensors] = (
             {item.name: tensors for item, tensors in found.saved} if found else {}
         )
 
     def draw_forward(self) -> None:
-        """Inputs, then the lines of forward; a line that assigns an output is one."""
+        """Add inputs, then the lines of forward; a line that assigns an output becomes an output."""
         outputs = {item.name for item in self.spec.outputs}
         for item in self.spec.tensors:
             dims = self.spec.dims(item.name)
@@ -99,8 +99,8 @@ class _Drawing:
         )
 
     def draw_saved(self) -> None:
-        """What goes through ctx: tensors with their bytes, and what is computed of shapes."""
-        forward = dict(self.latest)  # a saved tensor goes by the name that it has there
+        """Add the values on ctx: tensors with their bytes, and values computed from shapes."""
+        forward = dict(self.latest)  # a saved tensor has the same name here
         for item in self.derivation.saved:
             tensors = self.sizes.get(item.name)
             size = f"{self.bytes_of([tensors])} bytes" if tensors else ""
@@ -119,7 +119,7 @@ class _Drawing:
             self._add("saved", "saved", (line,), ("no tensor",), reads, [kept.name])
 
     def draw_backward(self) -> None:
-        """The gradients of the outputs, then the lines of backward."""
+        """Add the gradients of the outputs, then the lines of backward."""
         several = len(self.spec.outputs) > 1
         for output in self.spec.outputs:
             name = f"grad_{output.name}" if several else "grad_output"
@@ -147,7 +147,7 @@ class _Drawing:
         )
 
     def _at(self, names: Iterable[str]) -> Iterator[int]:
-        """The items that wrote those names last; of an attribute there is none."""
+        """Return the last writers of those names; attributes have none."""
         return (self.latest[name] for name in names if name in self.latest)
 
     def _add(
@@ -165,14 +165,14 @@ class _Drawing:
 
 
 def _bare(statement: Statement) -> Statement:
-    """Statements without the user's comments, for which a picture has no room."""
+    """Return a statement without the user's comments, for lack of room."""
     if isinstance(statement, If):
         return If(statement.test, statement.body, statement.orelse)
     return type(statement)(statement.target, statement.value, statement.operator)
 
 
 def _nodes(statement: Statement) -> Iterator[Node]:
-    """The expressions that a statement reads; of `x += y` also the target."""
+    """Yield the expressions read by a statement; for `x += y` also the target."""
     if isinstance(statement, If):
         yield statement.test
         for inner in (*statement.body, *statement.orelse):
@@ -184,7 +184,7 @@ def _nodes(statement: Statement) -> Iterator[Node]:
 
 
 def _names(nodes: Iterable[Node]) -> Iterator[str]:
-    """The names that expressions read; what the derivation knows by a label counts too."""
+    """Yield the names in expressions, including labels of values and attributes of ctx."""
     for node in nodes:
         for part in node.walk():
             on_ctx = part.kind == "attribute" and part.args[0].label == "ctx"

@@ -1,7 +1,7 @@
-"""What PyTorch itself demands of the inputs' sizes and ranks: it raises in the forward where they are others.
+"""Sizes and ranks enforced by PyTorch: the forward raises for inputs of others.
 
-In: the forward of an op, each of whose input sizes has a name of its own. Out: `Enforced`. Invariant: only primitives that run in
-every call are asked, so what is said holds whenever the forward returns.
+In: the forward of an op, with a distinct name for each input size. Out: `Enforced`. Invariant: only primitives that run
+in every call count, so the facts hold whenever the forward returns.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,15 +33,15 @@ ALIKE = frozenset({"elementwise", "same_shape"})
 
 
 class Enforced(NamedTuple):
-    """Names of sizes that are surely equal, inputs that surely have as many dims as is declared, and those that have at least some."""
+    """Pairs of surely equal sizes, inputs surely of their declared rank, and inputs with a least rank."""
 
     pairs: tuple[tuple[str, str], ...] = ()
     ranks: frozenset[str] = frozenset()
-    least: tuple[tuple[str, int], ...] = ()  # input -> how many dims it has at least
+    least: tuple[tuple[str, int], ...] = ()  # input -> its least number of dims
 
 
 def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
-    """What the primitives of a forward demand; nothing where it is not understood."""
+    """Return the sizes and ranks enforced by a forward's primitives; nothing if it is not understood."""
     if forward is None or spec.forward is None or spec.kept is not None:
         return Enforced()
     table = table_of(spec)
@@ -54,7 +54,7 @@ def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
 
 
 def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
-    """Names of last sizes that are equal where no tensor is expanded; nothing of a forward that is not understood."""
+    """Return pairs of last sizes that are equal unless a tensor is expanded; none if the forward is not understood."""
     if spec.forward is None or spec.kept is not None:
         return ()
     table = table_of(spec)
@@ -69,7 +69,7 @@ def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _met(op: Op) -> Iterator[tuple[str, str]]:
-    """The last sizes of what stands in one elementwise operation, or in a norm with its weight."""
+    """Yield pairs of last sizes of the operands of an elementwise operation, or of a norm and its weight."""
     if op.facts.category not in ALIKE:
         return
     lasts = [arg.shape.dims[-1] for arg in op.args if arg.shape.dims]
@@ -106,12 +106,12 @@ def _enforced(program: Program, table: Table, lowered: Lowered) -> Enforced:
 def _least(
     program: Program, table: Table, lowered: Lowered
 ) -> Iterator[tuple[str, int]]:
-    """The least ranks of inputs, of which dims are exchanged or summed: PyTorch raises where they have fewer."""
+    """Yield inputs with the least rank at which exchanging or summing their dims does not raise."""
     for op in _ops_of(lowered):
         first = op.args[0] if op.args else op
         if first.rule != "input" or op.rule not in table or op not in lowered.places:
             continue
-        if first.shape.lead is None:  # then its rank is known or tested
+        if first.shape.lead is None:  # otherwise its rank is known or tested
             continue
         rule = table.rule(op.rule)
         names = (item.name for item in rule.parameters)
@@ -131,7 +131,7 @@ def _least(
 
 
 def _ops_of(lowered: Lowered) -> Iterator[Op]:
-    """The ops that the results are made of, each once."""
+    """Yield each op below the results once."""
     seen = set[Op]()
     for result in lowered.results:
         for op in result.walk():
@@ -149,7 +149,7 @@ def _users(lowered: Lowered) -> dict[Op, list[Op]]:
 
 
 def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
-    """Whether operands are known to have dims for the sizes."""
+    """Return whether operands surely have dims for the sizes."""
     for name, sizes in wanted.items():
         shape = args[name].shape
         if sizes[0] == "...":
@@ -161,11 +161,11 @@ def _fits(wanted: Wanted, args: Mapping[str, Op]) -> bool:
 
 
 def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
-    """The names of sizes that one letter stands for."""
+    """Yield pairs of size names for which a rule uses the same letter."""
     known: dict[str, object] = {}
     for name, sizes in wanted.items():
         dims = args[name].shape.dims
-        if dims is None:  # its rank is known alone: a transpose of no known sizes
+        if dims is None:  # only its rank is known: a transpose of unknown sizes
             continue
         for back, size in enumerate(reversed(sizes), 1):
             if size == "...":
@@ -179,7 +179,7 @@ def _pairs(wanted: Wanted, args: Mapping[str, Op]) -> Iterator[tuple[str, str]]:
 
 
 def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
-    """Whether an operand has as many dims as a primitive takes at most."""
+    """Return whether an operand has the largest rank accepted by a primitive."""
     most = 0 if any(sizes[0] == "..." for sizes in taken) else max(map(len, taken))
     return arg.shape.rank == most
 
@@ -187,7 +187,7 @@ def _has_rank(arg: Op, taken: list[tuple[str, ...]]) -> bool:
 def _only_in_products(
     table: Table, arg: Op, op: Op, users: Mapping[Op, list[Op]]
 ) -> bool:
-    """Whether a matrix only goes into products: without one of its dims these have one less, and no gradient fits."""
+    """Return whether a matrix is used in products only: with one dim less, so have they, and no gradient fits."""
 
     def is_product(user: Op) -> bool:
         return user.rule in table and table.rule(user.rule).category == PRODUCT

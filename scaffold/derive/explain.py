@@ -1,7 +1,7 @@
-"""How gradients were derived, for people: the rules, what is saved, what plain autograd would save.
+"""Explanations of a derivation: the rules used, the saved tensors, and those plain autograd would save.
 
-In: an `OpSpec` with a forward, and its `Derivation`. Out: an `Explanation`. Invariant: it tells of what `derive` does, and
-changes nothing of it; sizes are those of the declared shapes.
+In: an `OpSpec` with a forward, and its `Derivation`. Out: an `Explanation`. Invariant: it reports the result of
+`derive` and changes nothing; sizes are those of the declared shapes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ class Used(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """A tensor that is kept for the backward: what it is, and how large."""
+    """A tensor kept for the backward: its name and size."""
 
     name: str
     size: str  # the number of its elements: `N*D`
@@ -41,16 +41,16 @@ class Tensors(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """How a derivation came about."""
+    """The facts behind a derivation."""
 
     shapes: Mapping[str, str]  # of locals of the forward
     rules: tuple[Used, ...]
     saved: tuple[tuple[Saved, Tensors], ...]
-    eager: tuple[Tensors, ...]  # what plain autograd keeps
+    eager: tuple[Tensors, ...]  # tensors saved by plain autograd
 
 
 def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
-    """The explanation of an op; None where the forward is not understood piece by piece."""
+    """Return the explanation of an op, or None if a primitive of its forward is not understood."""
     assert spec.forward is not None
     table = table_of(spec)
     program = Program(spec.forward.graph, table.facts, declared(spec))
@@ -58,7 +58,7 @@ def explain(spec: OpSpec, derivation: Derivation) -> Explanation | None:
     wanted = frozenset(item.name for item in spec.differentiable)
     forward = write_forward(spec, spec.forward)
     if derivation.intermediates and derivation.forward is not None:
-        # Which has names for them.
+        # The derived forward has names for them.
         lines, results = derivation.forward, derivation.results
         forward = forward._replace(statements=lines, results=results)
     try:
@@ -134,7 +134,7 @@ class _Explainer:
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))
 
     def _size(self, op: Op) -> str:
-        """The number of elements."""
+        """Return the number of elements."""
         dims = _sizes(op.shape) if op.shape.dims else ["?"]
         if "?" not in dims:
             return "*".join(dims) or "1"
@@ -145,13 +145,13 @@ class _Explainer:
 
 
 def _shape(op: Op) -> str:
-    """A shape as far as it is known."""
+    """Return a shape as text, as far as it is known."""
     dims = op.shape.dims if op.is_tensor else None
     return "?" if dims is None else f"[{', '.join(map(_dim, dims))}]"
 
 
 def _sizes(shape: Shape) -> list[str]:
-    """The sizes that are known not to be 1; leading dims with a name count as one."""
+    """Return the sizes except 1; named leading dims count as one size."""
     return [_dim(dim).removeprefix("*") for dim in shape.dims or () if dim != 1]
 
 
@@ -167,7 +167,7 @@ def _dim(dim: Dim) -> str:
 
 
 def total(tensors_: Iterable[Tensors]) -> str:
-    """The bytes of tensors: `4*(2*N*D + N)` with a number for each kind of element."""
+    """Return the bytes of tensors: `4*(2*N*D + N)`, one factor per element size."""
     counts: dict[int, dict[str, int]] = {}
     for one in tensors_:
         of_item = counts.setdefault(one.item, {})

@@ -1,14 +1,16 @@
-"""Forward mode: the tangent of every value of the forward, and the jvp of an op that is made of them.
+"""Forward mode: the tangent of every value of the forward, and an op's jvp made of them.
 
-In: an `OpSpec`, its maths, and what its backward is handed; of the walk the lowered forward and the tangent of each input. Out: a `Jvp`,
-and what ctx holds for both; of the walk an op for each result's tangent, with exactly its shape, None where it is zero. Invariant: the
-jvp is the derivative along the tangents of the inputs; what no fact of the table gives is differentiated by autograd, which is told. What
-is saved for the jvp is saved for the backward as well, and the reverse, since PyTorch's vmap keeps one record of the two.
+In: an `OpSpec`, its maths, and the ctx of its backward; for the walk, the lowered forward and each input's tangent.
+Out: a `Jvp`, and the contents of ctx for both; for the walk, an op for each result's tangent, of exactly its shape, or
+None for zero. Invariant: the jvp is the derivative along the inputs' tangents; a primitive without facts in the table
+is differentiated by autograd, and listed in `calls`. Values saved for the jvp are saved for the backward as well, and
+the reverse, since PyTorch's vmap keeps one record of the two.
 
-Ops are visited in the order in which they were made, so that all arguments of an op come before it. What a primitive makes of tangents
-follows from its section: a linear one is applied to them; of one that works element by element, whose Jacobian is diagonal, the formula of
-the gradient holds for a tangent in the place of the cotangent; a reduction sums the products with the gradient of its result; for others the
-table has a formula (`tangent`). A product is linear in each of its arguments by itself (`multilinear`).
+Ops are visited in the order of their creation, so all arguments of an op come before it. A primitive's section
+determines its tangent: a linear primitive is applied to the tangents; for an elementwise one, with a diagonal Jacobian,
+the formula of the gradient holds with a tangent in place of the cotangent; a reduction sums the products with the
+gradient of its result; for others the table has a formula (`tangent`). A product is linear in each of its arguments by
+itself (`multilinear`).
 """
 
 import re
@@ -66,18 +68,18 @@ from scaffold.formula import (
 from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
-REAL, COMPLEX = PLAIN  # kinds of numbers that have a tangent
-OF_PARTS = frozenset({"slice", "index"})  # the engine's own, linear in what they index
+REAL, COMPLEX = PLAIN  # kinds of numbers with a tangent
+OF_PARTS = frozenset({"slice", "index"})  # the engine's own, linear in the indexed tensor
 RESTORING = frozenset({"expanded", "reshaped", "unless_scalar", "same"})
-Pairs = list[tuple[str, Op, Op]]  # a parameter, its argument and the tangent of that
+Pairs = list[tuple[str, Op, Op]]  # a parameter, its argument and its tangent
 
 
 class Accumulated(NamedTuple):
-    """The tangents, and the forward op that each on the way belongs to."""
+    """The tangents, and the forward op of each one on the way."""
 
     results: tuple[Op | None, ...]
     of: Mapping[Op, Op]  # a tangent -> the forward op
-    calls: tuple[Op, ...]  # those that autograd itself differentiates
+    calls: tuple[Op, ...]  # ops differentiated by autograd itself
 
 
 class TangentWalk:
@@ -111,13 +113,13 @@ class TangentWalk:
             self.of.setdefault(tangent, op)
 
     def _exactly(self, tangent: Op, op: Op) -> Op:
-        """A tangent in the shape of its value, which it may broadcast to."""
+        """Expand a tangent to the shape of its value."""
         if tangent.shape == op.shape or self.make.opaque(tangent):
             return tangent
         return self.make.expanded(tangent, op.shape)
 
     def _of(self, op: Op) -> Op | None:
-        """The tangent of an op; None for zero."""
+        """Return the tangent of an op; None for zero."""
         if op.rule == "cond":
             zero = self.make.const(0)
             sides = [self.tangents.get(arg, zero) for arg in op.args]
@@ -136,10 +138,10 @@ class TangentWalk:
             return None
         return self._of_rule(op, rule)
 
-    # What the table knows
+    # Primitives in the table
 
     def _of_rule(self, op: Op, rule: Rule) -> Op | None:
-        """By what the section of a primitive says."""
+        """Return a tangent by the primitive's section, or else by autograd."""
         pairs = list(self._active(rule, op))
         if not pairs:
             return None
@@ -153,14 +155,14 @@ class TangentWalk:
         return self._of_call(op)
 
     def _active(self, rule: Rule, op: Op) -> Iterator[tuple[str, Op, Op]]:
-        """The arguments that have a tangent, with the names of their parameters."""
+        """Yield the arguments with a tangent, preceded by the names of their parameters."""
         for item, arg in zip(rule.parameters, op.args, strict=True):
             tangent = self._tangent(arg)
             if tangent is not None and item.name not in rule.facts.nondiff:
                 yield item.name, arg, tangent
 
     def _tangent(self, arg: Op) -> Op | None:
-        """The tangent of an argument; of several tensors those of each, zeros for what has none."""
+        """Return the tangent of an argument; for a list, one per tensor, with zeros for those without."""
         if arg.rule != "list":
             return self.tangents.get(arg)
         if not any(item in self.tangents for item in arg.args):
@@ -174,7 +176,7 @@ class TangentWalk:
         return self.program.op("list", tuple(parts))
 
     def _of_formulas(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """By the formulas that the section has for tangents."""
+        """Apply the section's formulas for tangents; return None if one is missing."""
         if not all(name in rule.tangents for name, _, _ in pairs):
             return None
 
@@ -185,7 +187,7 @@ class TangentWalk:
         return self._sum(op, pairs, term)
 
     def _of_linear(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """The primitive of the tangents: of all together, or of each beside the other arguments."""
+        """Apply a linear primitive to all tangents, or a multilinear one to each beside the other arguments."""
         alone = rule.category != "elementwise" or len(rule.facts.differentiable) == 1
         if rule.facts.linear and (alone or not self._is_real(op)):
             return self._applied(op, rule, {name: t for name, _, t in pairs})
@@ -199,7 +201,7 @@ class TangentWalk:
         return None
 
     def _one_by_one(self, arg: Op, tangent: Op) -> Iterator[Op]:
-        """The tangent in the place of an argument; of several tensors that of one of them beside the others."""
+        """Yield an argument replaced by its tangent; for a list, one tensor at a time."""
         if arg.rule != "list":
             yield tangent
             return
@@ -209,7 +211,7 @@ class TangentWalk:
                 yield self.program.op("list", others)
 
     def _applied(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """A linear primitive of tangents; the other arguments that it is linear in have none, so that they are zeros."""
+        """Apply a linear primitive to tangents; other differentiable arguments are replaced by zeros."""
         make, zeros = self.make, dict[str, Op]()
         for item, arg in zip(rule.parameters, op.args, strict=True):
             if item.name in rule.facts.differentiable and item.name not in given:
@@ -222,13 +224,13 @@ class TangentWalk:
         return self._with(op, rule, {**given, **zeros})
 
     def _with(self, op: Op, rule: Rule, given: Mapping[str, Op]) -> Op:
-        """The primitive of other arguments, in the shape that it has."""
+        """Apply the primitive to other arguments, keeping its shape."""
         pairs = zip(rule.parameters, op.args, strict=True)
         args = tuple(given.get(item.name, arg) for item, arg in pairs)
         return self.program.shaped(self.make(op.rule, *args), op.shape)
 
     def _of_jacobian(self, op: Op, rule: Rule, pairs: Pairs) -> Op | None:
-        """By the formulas of gradients, where the Jacobian is diagonal, or has a row for each result."""
+        """Apply the formulas of gradients, if the Jacobian is diagonal or has one row per result; else return None."""
         if not all(name in rule.formulas for name, _, _ in pairs):
             return None
         env = {"result": op, **self._arguments(op, rule)}
@@ -261,7 +263,7 @@ class TangentWalk:
         return self._sum(op, pairs, summed)
 
     def _reduced(self, rule: Rule, env: Mapping[str, Op]) -> tuple[Op, ...] | None:
-        """What is said of the dims that a primitive reduces, where each element of the result is of its own part of the arguments."""
+        """Return the dim arguments of a primitive that reduces, () for a loss, None if the tangent is no such sum."""
         if rule.category == "reduction":
             said = (env.get(name) for name in ("dim", "keepdim"))
             return tuple(item for item in said if item is not None)
@@ -269,10 +271,10 @@ class TangentWalk:
             return None
         reduction = env.get("reduction")
         known = reduction is None or isinstance(literal(reduction), str)
-        return () if known else None  # of each element it is elementwise, as above
+        return () if known else None  # `reduction="none"` is elementwise, handled before
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
-        """What all arguments contribute together; one that may be absent only where it is there."""
+        """Add up the contributions of all arguments; an optional input contributes only if present."""
         make, perhaps = self.make, []
         total: Op | None = None
         for name, arg, tangent in pairs:
@@ -287,7 +289,7 @@ class TangentWalk:
             without = make.zeros(op, op.shape) if total is None else total
             both = found if total is None else make.add(total, found)
             total = make.choose(there, both, without)
-        assert total is not None  # there is a tangent
+        assert total is not None  # there is at least one tangent
         return total
 
     def _arguments(self, op: Op, rule: Rule) -> dict[str, Op]:
@@ -303,13 +305,13 @@ class TangentWalk:
         return FormulaEvaluator(self.make, env, home).value(formula)
 
     def _is_real(self, op: Op) -> bool:
-        """Whether no complex number is in it: by these a gradient is multiplied conjugated, and a tangent as they are."""
+        """Return whether no complex number is involved: gradients multiply by conjugates, tangents do not."""
         return all(item.kind != COMPLEX for item in (op, *tensors(op.args)))
 
     # Several results
 
     def _of_item(self, op: Op) -> Op | None:
-        """One of several results."""
+        """Return the tangent of one of several results."""
         group = op.args[0]
         rule = self.table.of_op(group.rule)
         if rule is None or op.kind != REAL:
@@ -336,13 +338,15 @@ class TangentWalk:
         args = [given.get(item.name, arg) for item, arg in pairs]
         return self.program.over(group, args)
 
-    # What the table does not know
+    # Primitives not in the table
 
     def _of_call(self, op: Op) -> Op | None:
-        """By autograd of the one call: its gradient is linear, and the gradient of that is the tangent."""
+        """Return a tangent by autograd of the one call: its gradient is linear, and the gradient of that is the
+        tangent.
+        """
         source = op.args[0] if op.rule == "item" else op
         rule = self.table.of_op(source.rule)
-        if rule is not None:  # what has no gradient has no tangent: PyTorch raises
+        if rule is not None:  # arguments without a gradient have no tangent: PyTorch raises
             pairs = zip(rule.parameters, source.args, strict=True)
             known = [x for item, x in pairs if item.name not in rule.facts.nondiff]
         else:
@@ -364,9 +368,9 @@ class TangentWalk:
 
 
 class _Replaced:
-    """A gradient in which the tangent stands for the cotangent of a reduction: the terms of the sum that the tangent of the result is.
+    """A reduction's gradient with the tangent in place of the cotangent: the terms whose sum is the result's tangent.
 
-    The cotangent is spread over what was reduced; the tangent has that shape.
+    The cotangent is spread over the reduced dims; the tangent already has that shape.
     """
 
     def __init__(self, make: Maker, cotangent: Op, tangent: Op) -> None:
@@ -385,7 +389,7 @@ class _Replaced:
         return any(part is self.cotangent for part in op.walk())
 
     def _spread(self, views: tuple[Op, ...], inner: Op) -> Op:
-        """What is spread by some views, the outermost first, of which the cotangent is a factor: each of the others is."""
+        """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors by the views."""
         if inner is self.cotangent:
             return self.tangent
         if _spreads(inner):
@@ -407,7 +411,7 @@ class _Replaced:
         return arg
 
     def _viewed(self, view: Op, narrow: Op, part: Op) -> Op:
-        """A part in the place of what a view spreads."""
+        """Rebuild a view with `part` in place of the value it spreads."""
         if view is narrow:
             return part
         first, *rest = view.args
@@ -426,12 +430,12 @@ class _Replaced:
 
 
 def _spreads(op: Op) -> bool:
-    """Whether it gives a reduced value the dims again that were reduced."""
+    """Return whether an op gives a reduced value its dims back."""
     return op.rule in RESTORING or op.facts.is_view
 
 
 def _narrow(view: Op) -> Op:
-    """What a view spreads; one that leaves a scalar as it is has both: `x.unsqueeze(0) if x.ndim else x`."""
+    """Return the value spread by a view; `x.unsqueeze(0) if x.ndim else x` has it as second argument."""
     return view.args[1] if view.rule == "unless_scalar" else view.args[0]
 
 
@@ -442,7 +446,7 @@ HINT = "leave out forward-ad, or write the forward with primitives of the table"
 
 
 def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
-    """The op with the jvp that follows from its forward."""
+    """Return the op with the jvp derived from its forward; raise if none can be derived."""
     parameters = _parameters(spec, maths)
     if maths.forward is None:
         return replace(found, jvp=Jvp(parameters, (), (), missing=True))
@@ -461,7 +465,7 @@ def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
 
 
 def _parameters(spec: OpSpec, maths: Maths) -> tuple[str, ...]:
-    """What the tangent of each input is called."""
+    """Return a free name for the tangent of each input."""
     taken = set(outer_names(spec, maths.forward) | written(*maths.program))
     found = []
     for item in spec.inputs:
@@ -477,8 +481,9 @@ def _pairs(spec: OpSpec, parameters: Iterable[str]) -> Iterable[tuple[str, str]]
 def _statements(
     spec: OpSpec, maths: Maths, derivation: Derivation, parameters: tuple[str, ...]
 ) -> tuple[Lines, frozenset[str], Lines | None]:
-    """Statements that assign `grad_<output>`, as the writer of gradients names what it computes, the outputs that have one, and the forward for
-    what comes again.
+    """Return the jvp's statements, the outputs with a tangent, and the forward to repeat lines from.
+
+    The statements assign `grad_<output>`: the writer of gradients names its results so.
     """
     assert maths.forward is not None
     variadic = (*(i.variadic for i in spec.differentiable), spec.outputs[-1].variadic)
@@ -516,7 +521,9 @@ def _viewed(
     parameters: Iterable[str],
     memory: Mapping[str, str],
 ) -> Statement:
-    """`tangent_x[...]` for a tangent that may be one of an input, of an output that may be an input as it is: PyTorch wants a view."""
+    """Return `tangent_x[...]` for an output's tangent that may be an input's, if the output may be that input: PyTorch
+    wants a view.
+    """
     said = memory.get(item.target.label) if isinstance(item, Assign) else None
     if not isinstance(item, Assign) or said in (None, "fresh"):
         return item
@@ -530,9 +537,9 @@ def _viewed(
 def _ends(
     spec: OpSpec, derivation: Derivation, lowered: Lowered, held: Mapping[Op, str]
 ) -> dict[str, Op]:
-    """What has a tangent of what forward returns, by what is left of the names that the writer gives them.
+    """Map name stems to the values returned by forward that need a tangent.
 
-    Intermediates have one too: without it forward mode would take them for constants of the backward, as for a Hessian.
+    Intermediates need one too: without it forward mode would take them for constants of the backward, as for a Hessian.
     """
     pairs = zip(spec.outputs, lowered.results, strict=True)
     ends = {_stem(spec, item.name): op for item, op in pairs if item.differentiable}
@@ -555,7 +562,7 @@ def _seeds(
     wanted: Iterable[str],
     tangents: Mapping[str, str],
 ) -> dict[Op, Op]:
-    """The tangent of each input."""
+    """Map each tangent op to its input."""
     found = {}
     for name in wanted:
         item = lowered.inputs[name]
@@ -567,7 +574,7 @@ def _seeds(
 
 
 def _roots(make: Maker, ends: Mapping[str, Op], found: Accumulated) -> dict[str, Op]:
-    """The tangents of what forward returns; zeros of what no input with a tangent reaches."""
+    """Return the tangents of the values returned by forward, zeros if no tangent reaches one."""
     roots = {}
     for (name, op), tangent in zip(ends.items(), found.results, strict=True):
         roots[name] = make.zeros(op, op.shape) if tangent is None else tangent
@@ -581,7 +588,7 @@ def _handed(
     parameters: tuple[str, ...],
     known: frozenset[str],
 ) -> Derivation:
-    """The statements over ctx, and what ctx holds for both directions."""
+    """Rewrite the statements over ctx, and add their values to ctx."""
     graph, every = maths.graph, frozenset(item.name for item in spec.differentiable)
     reuse = plan_reuse(replace(spec, style="setup-context"), maths)
     program = (*reuse.plan.repeated, *maths.program)
@@ -620,7 +627,7 @@ def _by_presence(
     statements: Lines,
     tangents: Mapping[str, str],
 ) -> Lines:
-    """An optional input is there where its tangent is."""
+    """Test the tangents of optional inputs for None, rather than the inputs."""
     optional = {item.name for item in spec.differentiable if item.optional}
 
     def change(node: Node) -> Node | None:
@@ -637,14 +644,14 @@ def _by_presence(
 
 
 def _as_tangent(name: str) -> str:
-    """What a value is called: as the writer of gradients calls it, but that it is a tangent."""
+    """Replace `grad` by `tangent` in a name."""
     return re.sub(r"(?<![^_])grad(?=[0-9]*(_|$))", "tangent", name)
 
 
 def _tangent_names(
     spec: OpSpec, maths: Maths, statements: Lines, parameters: Iterable[str]
 ) -> dict[str, str]:
-    """What each name that is assigned becomes; no two become one, as `y` of the forward with a `tangent_y` of the forward would."""
+    """Map each assigned name to its name in the jvp; they stay distinct, even if the forward has a local `tangent_y`."""
     names = sorted(written(*statements))
     taken = outer_names(spec, maths.forward) | {*parameters, *names}
     found: dict[str, str] = {}
@@ -656,7 +663,7 @@ def _tangent_names(
 
 
 def _said_of_value(item: Statement) -> Statement:
-    """A statement whose comment says what a tangent is of."""
+    """Write "of" for "w.r.t." in comments: a tangent is of a value."""
     if isinstance(item, If):
         body, orelse = (
             tuple(map(_said_of_value, part)) for part in (item.body, item.orelse)

@@ -1,7 +1,7 @@
-"""Where the values of inputs should lie for the forward to be smooth there, from the domains of the rules that read them.
+"""Domains of inputs: values at which the forward is smooth, by the domains of the rules that read them.
 
-In: a lowered forward. Out: a domain for each input that needs one. Invariant: what a rule asks of a value is asked of the inputs
-that it is made of only where that follows: of `a * b` to be positive, that both are.
+In: a lowered forward. Out: a domain for each input that needs one. Invariant: a rule's demand on a value is passed on
+to its inputs only if theirs imply it: `a * b` is positive if both are.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from scaffold.derive.graph.op import Op, is_number, number, tensors
 from scaffold.derive.rules.table import Table
 from scaffold.spec import Domain
 
-# What is asked; of several the first is asked.
+# Domains by priority: of several demands, the first counts.
 ORDER: tuple[Domain, ...] = (
     "spd",
     "simplex",
@@ -25,7 +25,7 @@ Asked = dict[str, set[Domain]]
 
 
 def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ...]:
-    """The domain of each input, by name."""
+    """Return the domain of each input, by name."""
     asked: Asked = {}
     seen = set[tuple[Op, Domain]]()
     for op in {op: None for result in results for op in result.walk()}:
@@ -41,7 +41,7 @@ def domains(table: Table, results: Iterable[Op]) -> tuple[tuple[str, Domain], ..
 
 
 def _word(domain: str) -> Domain | None:
-    """A rule's domain as a word of signatures."""
+    """Return a rule's domain as a word of signatures, or None."""
     within, *kinks = (part.strip() for part in domain.split(";"))
     if within in UNIT:
         return "unit"
@@ -52,13 +52,13 @@ def _word(domain: str) -> Domain | None:
 
 
 def _is_natural_power(op: Op) -> bool:
-    """Whether it is `x ** 2` or the like, which is smooth for any x."""
+    """Return whether it is `x ** 2` or the like, smooth for any x."""
     exponent = number(op.args[1]) if op.rule == "pow_exponent" else None
     return isinstance(exponent, int) and exponent >= 0
 
 
 def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> None:
-    """Note that a value has to be in a domain, for the inputs that decide it."""
+    """Record a demand on a value, for the inputs that determine it."""
     if (op, word) in seen:
         return
     seen.add((op, word))
@@ -70,7 +70,7 @@ def _ask(op: Op, word: Domain, asked: Asked, seen: set[tuple[Op, Domain]]) -> No
 
 
 def _follows(op: Op, word: Domain) -> list[tuple[Op, Domain]]:
-    """The arguments, and the domains that are enough for the op to be in its own; nothing where that is not known."""
+    """Return the arguments with domains that suffice for the op to be in its own; none if unknown."""
     if word == "positive":
         return _positive(op)
     if word == "unit" and (_is_product(op) or _is_natural_power(op)):
@@ -85,7 +85,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _no_larger(op: Op) -> bool:
-    """Whether a product or a power of values between 0 and 1 is one: `x * x`, `0.5 * x`, `x ** 2`."""
+    """Return whether a product or power of values between 0 and 1 is one too: `x * x`, `0.5 * x`, `x ** 2`."""
     if not _is_product(op):
         return True
     numbers = [number(arg) for arg in op.args if not arg.is_tensor]
@@ -93,11 +93,11 @@ def _no_larger(op: Op) -> bool:
 
 
 def _moves(op: Op) -> bool:
-    """Whether its elements are some of the argument's."""
+    """Return whether its elements are some of the argument's."""
     if op.rule == "item":
         return True
     moves = "moves" in op.facts.flags
-    # Not view_as_real, which has twice as many.
+    # Not view_as_real: it has twice as many.
     return moves and [op.kind, op.args[0].kind].count("complex") != 1
 
 

@@ -1,7 +1,7 @@
-"""Ops in library style: which are refused, and the fake, by which PyTorch asks for the shapes of the outputs without data.
+"""Library-style ops: refusals, and the fake by which PyTorch gets output shapes without data.
 
-In: an `OpSpec` and its `Derivation`. Out: the shapes as code, or an error with its place. Invariant: of what passes, the forward itself is
-the fake; where it leaves PyTorch, the declared shapes are.
+In: an `OpSpec` and its `Derivation`. Out: the shapes as code, or an error with its place. Invariant: the fake of an
+accepted op is its forward, or, if that leaves PyTorch, the declared shapes.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from scaffold.spec.op_spec import Sharding
 
 
 def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
-    """Raise where a registered op would be wrong, or fail at its first call."""
+    """Raise if a registered op would be wrong, or fail at its first call."""
     if not spec.is_library:
         return
     formula = spec.kept or spec.forward
@@ -33,7 +33,9 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
 def _refuse_unsplittable(
     spec: OpSpec, sharding: Sharding, derivation: Derivation
 ) -> None:
-    """Raise where no rule for DTensor can hold: of random numbers, or with indices of another number of tensors than forward returns."""
+    """Raise if no DTensor rule can hold: with random numbers, or indices for another number of tensors than forward
+    returns.
+    """
     if derivation.random:
         message = "the forward draws random numbers, and each device would draw its own"
         raise ScaffoldError(message, sharding.place, "leave out sharding")
@@ -66,7 +68,7 @@ def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> Non
 def leaves(
     spec: OpSpec, statements: Iterable[Statement], values: Iterable[Node]
 ) -> bool:
-    """Whether some lines of an op leave PyTorch; none of one that is said to be for `torch.func`."""
+    """Return whether some lines of an op leave PyTorch; never for an op declared to work under `torch.func`."""
     if spec.transforms:
         return False
     nodes = [node for item in statements for node in expressions(item)]
@@ -74,13 +76,13 @@ def leaves(
 
 
 def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:
-    """Whether the forward leaves PyTorch, so that it cannot be its own fake."""
+    """Return whether the forward leaves PyTorch, so that it cannot be its own fake."""
     lines = spec.kept.statements if spec.kept else derivation.forward or ()
     return leaves(spec, lines, derivation.results)
 
 
 def shape_of(spec: OpSpec, output: Output) -> str | None:
-    """The declared shape of an output as code over the inputs; None where they do not tell it."""
+    """Return the declared shape of an output as code over the inputs, or None if they do not determine it."""
     if output.dims is None:
         return None
     sure = sure_inputs(spec)
@@ -95,12 +97,12 @@ def shape_of(spec: OpSpec, output: Output) -> str | None:
 
 
 def sure_inputs(spec: OpSpec) -> list[TensorInput]:
-    """The inputs that are there, each one tensor."""
+    """Return the inputs that are always present and single tensors."""
     return [item for item in spec.tensors if not (item.optional or item.variadic)]
 
 
 def _size(spec: OpSpec, tensors: Iterable[TensorInput], dim: Dim) -> str | None:
-    """One size, or leading ones with a star, of the first input that has the dim."""
+    """Return one size, or starred leading ones, of the first input with that dim."""
     if isinstance(dim, int):
         return str(dim)
     for item in tensors:

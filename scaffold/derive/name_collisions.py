@@ -1,8 +1,9 @@
-"""Names renamed so that what the user wrote in two places can stand in one body.
+"""Name collisions: renaming, so that code the user wrote in two places fits into one body.
 
-In: statements and a name. Out: the same statements under another name. Invariant: every read means the value it meant.
-Which locals clash, and what they are called then, is told where the two places meet: `forward/body.py` for those of the forward,
-`stated_gradients.py` for those of stated gradients.
+In: statements and a name. Out: the same statements under another name. Invariant: every read means the same value as
+before.
+The places where code meets choose the names: `forward/body.py` for locals of the forward, `stated_gradients.py` for
+those of stated gradients.
 """
 
 import builtins
@@ -27,7 +28,7 @@ from scaffold.formula import (
 from scaffold.formula.names import fresh
 
 RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
-# Builtins that generated code calls itself: no local of a formula may hide them.
+# Builtins called by generated code: no local of a formula may hide them.
 CALLED = frozenset({"any", "all", "enumerate", "len", "max", "tuple", "zip"})
 
 
@@ -38,9 +39,9 @@ def apart(
     new: str,
     read_after: frozenset[str] | None = None,
 ) -> Lines:
-    """Statements in which the name keeps its outer value, and `new` is what they assign to it.
+    """Assign to `new` in the statements, so that the name keeps its outer value.
 
-    Where it is known which names are read after them, a branch in which alone one is used needs no other beginning.
+    If the names read afterwards are known, a name used in one branch only is not copied before it.
     """
     first = next(
         (k for k, item in enumerate(statements) if name in written(item)), None
@@ -57,7 +58,7 @@ def apart(
     after = rewritten(graph, rest, change)
     ends = read_after is not None and name not in read_after | read_names(*rest)
     ends = ends and name not in written(*rest)
-    start = Assign(graph.name(new), graph.name(name))  # it may stay, or is read first
+    start = Assign(graph.name(new), graph.name(name))  # the outer value may remain, or be read first
     asked = isinstance(head, If) and name in head.test.names()
     if isinstance(head, If) and (ends or asked or name in surely_written(head)):
         inner = read_after if ends else None
@@ -74,7 +75,7 @@ def apart(
 
 
 def renamed_local(graph: Graph, statements: Lines, name: str, new: str) -> Lines:
-    """Statements in which a local, which means nothing outside, has another name."""
+    """Rename a local in statements."""
     return rewritten(graph, statements, renaming(graph, {name: new}))
 
 
@@ -85,7 +86,7 @@ def apart_from(
     taken: Collection[str],
     read_after: frozenset[str] | None = None,
 ) -> tuple[Lines, dict[str, str]]:
-    """Statements that assign none of the outer names, and the new names of what they did assign."""
+    """Rename assigned outer names in statements; return also the new names."""
     used, renamed = set(taken), dict[str, str]()
     for name in sorted(set(outer)):
         if any(name in written(item) for item in statements):
@@ -96,7 +97,7 @@ def apart_from(
 
 
 def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
-    """Builtins that the statements assign, and that they, or the code which they are put into, call."""
+    """Return the builtins assigned by the statements and called by them or by the code around them."""
     items = tuple(statements)
     nodes = [*results, *(node for item in items for node in expressions(item))]
     called = {
@@ -112,7 +113,7 @@ def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozense
 def outer_renamed(
     graph: Graph, statements: Lines, name: str, new: str
 ) -> tuple[Lines, bool]:
-    """Statements whose reads of an outer name, up to its first assignment, are of `new`; whether it was assigned."""
+    """Rename reads of an outer name, up to its first assignment, to `new`; return also whether it was assigned."""
     change = renaming(graph, {name: new})
     done: list[Statement] = []
     for position, item in enumerate(statements):
@@ -132,7 +133,7 @@ def outer_renamed(
 
 
 def _gives_it_anew(item: Statement, name: str) -> bool:
-    """Whether a statement gives the name another value, rather than to change the tensor that it has."""
+    """Return whether a statement rebinds the name, rather than changing its tensor."""
     if isinstance(item, If) or item.operator or item.target.kind == "subscript":
         return False
     return name in item.target.names() and all(

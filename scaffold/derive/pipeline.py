@@ -1,11 +1,11 @@
 """The derivation of an op, pass by pass.
 
-In: an `OpSpec`. Out: a `Derivation`: forward and backward as they will stand, what is saved, where each line goes.
-Invariant: pure; a gradient that nobody gave is `missing`, never guessed.
+In: an `OpSpec`. Out: a `Derivation`: the final forward and backward, the saved values, the place of each line.
+Invariant: pure; an unknown gradient is `missing`, never guessed.
 
-There are three ways to a gradient: a formula states it; it is derived from the forward by the rules of its primitives; autograd
-differentiates the whole forward where that cannot be. All three give statements that assign `grad_<input>`, and share all passes
-after that.
+There are three ways to a gradient: a formula states it; it is derived from the forward by the rules of its primitives;
+or else autograd differentiates the whole forward. All three give statements that assign `grad_<input>`, and share all
+later passes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -80,23 +80,23 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """The op's maths as far as it is the same in every style."""
+    """The part of an op's maths common to all styles."""
 
     graph: Graph
     place: Location
     forward: Forward | None
     versions: tuple[tuple[str, str], ...]  # a name of the forward -> the user's
-    stated: Lines  # what the formulas of gradients state
-    gradients: "Differentiated | None"  # the gradients that follow from the forward
-    refused: str | None  # why none of them does
+    stated: Lines  # statements of the gradients' formulas
+    gradients: "Differentiated | None"  # the derived gradients
+    refused: str | None  # why none is derived
 
 
 def derive(spec: OpSpec) -> Derivation:
-    """What forward and backward of the op are."""
-    # First: for every pass after this one, an output that the forward detaches has no gradient.
+    """Derive forward and backward of an op."""
+    # First: all later passes treat a detached output as one without gradient.
     detached = detached_outputs(spec)
     spec = _with_surrogate(without_gradient(spec, detached))
-    if spec.kept is not None:  # of which only inputs and outputs can be saved
+    if spec.kept is not None:  # only its inputs and outputs can be saved
         spec = replace(spec, save_policy="recompute")
     # Once for all styles, since the gradients as a graph are the same in each of them.
     source = _before_style(spec)
@@ -105,22 +105,22 @@ def derive(spec: OpSpec) -> Derivation:
     amp = amp_of(spec)
     region = amp == "region" and (spec.amp is not None or _is_under_autocast(found))
     found = replace(found, detached=detached, amp=amp, region=region)
-    # After all that simplifies gradients: each of these passes may leave out a conjugate.
+    # After all simplifications of gradients, since each may drop a conjugate.
     found = replace(found, real=_real_inputs(spec, source))
-    # Only the finished backward tells which of the declared shapes it relies on.
+    # Only the finished backward shows its reliance on declared shapes.
     checks = shape_checks(spec, source.forward, found, relies)
     if spec.forward_ad:
         from scaffold.derive.forward_mode import with_jvp  # the engine, as below
 
         found = with_jvp(spec, maths, found)
-    # After the checks, which ask each line of the backward what it relies on.
+    # After the checks: they examine each line of the backward.
     found = with_registered_backward(spec, source.graph, replace(found, checks=checks))
     refuse_unregistrable(spec, found)
     return found
 
 
 def _is_under_autocast(found: Derivation) -> bool:
-    """Whether the autocast of the forward makes a difference in the backward."""
+    """Return whether the forward's autocast makes a difference in the backward."""
     lines = [line for block in found.blocks for line in block.statements]
     lines += [line for element in found.elements for line in element.statements]
     values = any(
@@ -130,7 +130,7 @@ def _is_under_autocast(found: Derivation) -> bool:
 
 
 def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
-    """What the gradients take for real, where any are derived."""
+    """Return the inputs assumed real by derived gradients, if there are any."""
     if source.gradients is None:
         return None
     from scaffold.derive.real_inputs import real_inputs  # the engine, as below
@@ -139,7 +139,7 @@ def _real_inputs(spec: OpSpec, source: Source) -> RealInputs | None:
 
 
 def _with_surrogate(spec: OpSpec) -> OpSpec:
-    """The op with formulas for the gradients that nobody states: those of the function whose derivative they are to be."""
+    """Return the op with formulas for its unstated gradients: those of the surrogate function."""
     shown = spec.surrogate.forward if spec.surrogate else None
     wanted = [item.name for item in spec.differentiable]
     several = any(item.variadic for item in spec.tensors)
@@ -162,7 +162,7 @@ def _with_surrogate(spec: OpSpec) -> OpSpec:
 
 
 def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
-    """The statements of the gradients of a surrogate; none where it draws, changes a tensor in place, or is not understood."""
+    """Return the statements of a surrogate's gradients; () if it is random, in-place or not understood."""
     assert spec.forward is not None
     taken = {item.name for item in spec.inputs}
     taken |= assigned(shown) | assigned(spec.forward)
@@ -181,12 +181,12 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
     try:
         source = _before_style(alone)
         maths = _with_derived(alone, source)
-    except ScaffoldError:  # the proof says it of the surrogate
+    except ScaffoldError:  # the proof reports the surrogate's error
         return ()
     graph, forward, found = source.graph, maths.forward, source.gradients
     if forward is None or found is None or found.walked is None:
         return ()
-    # Its own value is computed again where a gradient reads it: what the op returns is another.
+    # A gradient recomputes the surrogate's own value: the op returns another one.
     values = zip(names, forward.results, strict=True)
     results = (Assign(graph.name(name), value) for name, value in values)
     statements = forward.statements if maths.again is None else maths.again
@@ -199,26 +199,27 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
 
 
 def _before_style(spec: OpSpec) -> Source:
-    """The passes that read what the user wrote."""
+    """Run the passes over the user's code."""
     formulas = (*dict(spec.gradients).values(), spec.backward, spec.forward)
     first = next(filter(None, formulas), None)
     graph = first.graph if first else Graph()
     place = first.location if first else Location(spec.name)
-    # First, since formulas of gradients read locals of the forward, some of which get other names here.
+    # First: gradients' formulas read locals of the forward, some renamed here.
     forward = write_forward(spec, spec.forward) if spec.forward else None
-    # Before locals are told apart by versions: a formula means by a name what it holds in the end.
+    # Before versions get names: a name in a formula means its last value.
     stated = stated_backward(spec, graph, forward)
-    # Before gradients are derived: of a local that is assigned twice, they may read the first value.
+    # Before derivation: a gradient may read the first value of a local assigned twice.
     forward, versions = _with_versions(spec, graph, forward)
-    # After the formulas, since only what these do not state is derived.
+    # After the formulas, since only unstated gradients are derived.
     gradients, refused = _differentiated(spec, graph, forward, stated)
     return Source(graph, place, forward, versions, stated, gradients, refused)
 
 
 def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivation]:
-    """The op in the style that is asked for, or in the one that suits it.
+    """Return the op in the requested style, or in the one that suits it.
 
-    A combined forward can save locals, and `torch.func` cannot transform it: it is for ops that give up the second derivative.
+    A combined forward can save locals, and `torch.func` cannot transform it: it is for ops that give up the second
+    derivative.
     """
     free = spec.style_is_free and bool(spec.once_differentiable)
     if free and spec.derive and spec.kept is None:
@@ -232,12 +233,14 @@ def _in_its_style(spec: OpSpec, source: Source) -> tuple[OpSpec, Maths, Derivati
 
 
 def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
-    """The passes that write forward and backward down, in the style of the spec. None of them reads a declared shape."""
-    # Zeros for what forward returns to be saved would be made in every backward.
+    """Write forward and backward in the style of the spec, reading no declared shape."""
+    # Otherwise every backward would allocate zeros for saved values that forward
+    # returns.
     if maths.incoming.may_be_none:
         spec = replace(spec, materialize_grads=False)
     reuse, once, lines = _lines_before_ctx(spec, source, maths)
-    # Now that no line changes any more, it is known which tensors are read, and which only for their shape.
+    # The lines are final now: it is known if they read a tensor's data or only its
+    # shape.
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
@@ -246,7 +249,8 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
     context = context_of(spec, handed, names, missing, origins)
-    # After ctx: a local that is saved may have to be returned, or copied; and it is known which names fill it.
+    # After ctx: a saved local may have to be returned or copied, and the names that
+    # fill ctx are known.
     forward = forward_that_saves(spec, maths, reuse, context.saved)
     forward = with_input_names(spec, maths, forward, context)
     lines = _of_results(spec, source, handed.lines) if forward.extra else handed.lines
@@ -272,20 +276,23 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
 def _lines_before_ctx(
     spec: OpSpec, source: Source, maths: Maths
 ) -> tuple[Reuse, bool, tuple[Line, ...]]:
-    """The lines of the backward over the forward's names, what of the forward comes again in them, and whether they are differentiable once."""
+    """Return the forward lines to repeat, whether the backward is once differentiable, and its lines over forward
+    names.
+    """
     wanted = tuple(item.name for item in spec.differentiable)
-    # First, before any line goes: what the forward computes comes again in the backward, line by line.
+    # First, before any line is dropped: the backward repeats the forward line by line.
     reuse = plan_reuse(spec, maths)
     program = (*reuse.plan.repeated, *maths.program)
     once = once_differentiable(
         spec, maths, reuse.cut_off - maths.incoming.returned, program
     )
-    # Before lines get names and places: what only dead lines read gets neither.
+    # Before lines get names and places: values read by dead lines alone need neither.
     program = _without_dead(source.graph, program, wanted)
-    # Before ctx: an expression on `x.shape` that stands twice is the same one, on `ctx.x_shape` it may not be.
+    # Before ctx: a repeated expression on `x.shape` is one node, on `ctx.x_shape` it
+    # may not be.
     lines = lines_of(with_repeats_named(spec, maths, program), wanted)
     if maths.derived.issuperset(wanted):
-        # Before ctx, where it is decided what is saved under which test.
+        # Before ctx: the tests determine the conditions for saving.
         lines = guarded_as_a_whole(spec, lines)
     return reuse, once, lines
 
@@ -293,9 +300,9 @@ def _lines_before_ctx(
 def _if_declared_as(
     source: Source, maths: Maths, found: Derivation, other: OpSpec
 ) -> Derivation | None:
-    """The op as it is written for another declaration of its shapes; None where it is known early to be another.
+    """Derive the op for another declaration of its shapes; return None once it is known to differ.
 
-    Most of the time of a derivation goes to this question, so it is answered at the first pass that can.
+    Most of a derivation's time is spent here, so it returns at the first pass that can tell.
     """
     gradients, refused = _differentiated(
         other,
@@ -304,7 +311,8 @@ def _if_declared_as(
         source.stated,
         other=source.gradients,
     )
-    # What the user wrote reads the same: no pass before the gradients asks for a declared shape.
+    # The user's code reads the same: no pass before the gradients reads a declared
+    # shape.
     again = source._replace(gradients=gradients, refused=refused)
     one, two = (item.gradients and item.gradients.outline for item in (source, again))
     if one != two:
@@ -316,7 +324,7 @@ def _if_declared_as(
 def _with_versions(
     spec: OpSpec, graph: Graph, forward: Forward | None
 ) -> tuple[Forward | None, tuple[tuple[str, str], ...]]:
-    """The forward with a name for every value, and which names that takes."""
+    """Give every value of the forward its own name; return also the user's name for each new one."""
     if forward is None:
         return None, ()
     names = written(*forward.statements)
@@ -333,7 +341,7 @@ def _differentiated(
     stated: Lines,
     other: "Differentiated | None" = None,
 ) -> tuple["Differentiated | None", str | None]:
-    """The gradients that no formula states, if there are any, and why they are not derived."""
+    """Derive the gradients that no formula states; return also why they are not derived."""
     if not spec.derive or spec.surrogate or forward is None:
         return None, None
     there = written(*stated)
@@ -342,7 +350,8 @@ def _differentiated(
     refused = outside_of_pytorch(spec, forward) if wanted else None
     if not wanted or refused:
         return None, refused
-    # The engine takes longer to import than an op to be written whose gradients are all stated, which does without.
+    # The engine is slow to import: an op with all gradients stated is written without
+    # it.
     from scaffold.derive.gradients import Question, differentiated
 
     taken = outer_names(spec, forward) | there
@@ -351,7 +360,7 @@ def _differentiated(
 
 
 def _with_derived(spec: OpSpec, source: Source) -> Maths:
-    """The stated gradients and those that are derived, as one backward, and the forward with names for what that reads."""
+    """Join stated and derived gradients into one backward, with a forward that names the values it reads."""
     forward = source.forward
     derived = (
         source.gradients.statements(spec) if source.gradients else GradientStatements()
@@ -359,7 +368,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
     notes = derived.notes if source.refused is None else (source.refused,)
     formula = spec.kept or spec.forward
     kept = derived.kept
-    if kept is not None and source.stated:  # of which no graph tells what they need
+    if kept is not None and source.stated:  # no graph shows their reads
         read = frozenset(read.name for read, _ in free_reads(source.stated))
         kept = kept | read if spec.forgoes_second else None
     if forward is not None and derived.forward is not None:
@@ -395,7 +404,7 @@ def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
 
 
 def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
-    """The inputs to whose gradient no line assigns."""
+    """Return the inputs without a line that assigns their gradient."""
     names = {name for line in lines for name in written(line.statement)}
     wanted = (item.name for item in spec.differentiable)
     return frozenset(name for name in wanted if f"grad_{name}" not in names)
@@ -404,7 +413,7 @@ def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
 def _of_results(
     spec: OpSpec, source: Source, lines: tuple[Line, ...]
 ) -> tuple[Line, ...]:
-    """The lines; where one runs autograd over the whole forward, that returns the saved locals too, and only the results are differentiated."""
+    """Let autograd of the whole forward differentiate only the op's results, not the saved locals also returned."""
     if source.gradients is None:
         return lines
     run = source.gradients.of_results

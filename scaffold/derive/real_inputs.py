@@ -1,7 +1,8 @@
-"""The inputs that derived gradients take for real: of complex ones these would be wrong, as they lack a conjugate.
+"""Inputs assumed real by derived gradients: complex ones would get wrong gradients, lacking a conjugate.
 
-In: the walk back over a forward. Out: the inputs that may not be complex, None where the gradients are right for complex ones, too.
-Invariant: of an input that PyTorch itself does not take as a complex one nothing is asked.
+In: the walk back over a forward. Out: the inputs that must not be complex; None if the gradients are right for complex
+ones, too.
+Invariant: inputs that PyTorch itself rejects as complex are left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,11 +13,11 @@ from scaffold.derive.graph.op import Op, Program
 from scaffold.primitives import Facts
 from scaffold.spec import OpSpec
 
-REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds that no input changes
+REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds independent of the inputs
 
 
 def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:
-    """Return the inputs that have to be real, and whether the gradient that comes in shows that one is not."""
+    """Return the inputs that must be real, and whether the incoming gradient reveals a complex one."""
     if found is None or found.walked is None:
         return None
     program, results = found.walked.applier.program, found.walked.lowered.results
@@ -24,7 +25,7 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
     taken -= _refused_by_pytorch(program)
     taken |= _complex_inputs(program.real_in_calls)
     shown = _complex_inputs(results)
-    if shown:  # of what comes in for a real value the imaginary part would be dropped
+    if shown:  # the imaginary part of a real value's incoming gradient would be dropped
         passed = (op for _, op in found.walked.back.via.values())
         made = (op for op in passed if _makes_real(op.facts))
         taken |= _complex_inputs(arg for op in made for arg in op.args)
@@ -33,7 +34,8 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
     active = {item.name for item in spec.differentiable}
     shows = taken <= shown and len(results) == 1 and spec.materialize_grads
     if shows and taken & active:
-        # Real ones beside a complex one would get a complex gradient, which autograd refuses.
+        # Real inputs beside a complex one would get a complex gradient: autograd
+        # refuses it.
         taken |= shown
     shows = shows and taken == shown
     names = tuple(item.name for item in spec.tensors if item.name in taken)
@@ -44,7 +46,7 @@ def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None
 def _alike(
     spec: OpSpec, found: Differentiated, active: set[str], results: Iterable[Op]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the inputs of each result that are to be all real or all complex."""
+    """Return the inputs of each result that must be all real or all complex."""
     joined, groups = found.joined, list[tuple[str, ...]]()
     for result in results:
         names = _complex_inputs([result])
@@ -60,7 +62,7 @@ def _alike(
 def _complex_inputs(
     ops: Iterable[Op], cotangents: Mapping[Op, Op] = {}
 ) -> frozenset[str]:
-    """Return the inputs, declared as real ones, by which a value would be complex if they were; a cotangent, as its result."""
+    """Return the real inputs that, if complex, would make a value complex; a cotangent counts as its result."""
     found, seen, waiting = set[str](), set[Op](), [*ops]
     while waiting:
         op = waiting.pop()
@@ -75,12 +77,12 @@ def _complex_inputs(
 
 
 def _makes_real(facts: Facts) -> bool:
-    """Whether a result may be real though the arguments are complex: `x.abs()`, `x.to(torch.float32)`."""
+    """Return whether a result may be real though the arguments are complex: `x.abs()`, `x.to(torch.float32)`."""
     return facts.kind() in REAL or (facts.dtype, facts.memory) == ("own", "same")
 
 
 def _may_be_complex(op: Op) -> bool:
-    """Whether a value that is real is so because its arguments are."""
+    """Return whether a real value is real only because its arguments are."""
     if op.kind not in ("real", "group") and op.rule != "list":
         return False
     made = _refuses(op) or "creates" in op.facts.flags
@@ -88,14 +90,14 @@ def _may_be_complex(op: Op) -> bool:
 
 
 def _refuses(op: Op) -> bool:
-    """Whether PyTorch has no such function of complex numbers."""
+    """Return whether PyTorch's function rejects complex numbers."""
     facts = op.facts
     known = facts.complex or facts.category == "constant"
     return not known and "takes_complex" not in facts.flags
 
 
 def _refused_by_pytorch(program: Program) -> frozenset[str]:
-    """Return the inputs of which a complex one raises in the forward; in that with a branch it may not."""
+    """Return the inputs that raise in the forward if complex; none if the forward has branches."""
     if any(op.rule == "cond" for op in program.ops):
         return frozenset()
     return _complex_inputs(arg for op in program.ops if _refuses(op) for arg in op.args)

@@ -1,12 +1,13 @@
 """Reverse accumulation: from the cotangents of the outputs back to the gradients of the inputs.
 
-In: the lowered forward and the cotangent of each result. Out: an op for each input's gradient, with exactly its shape and kind.
-Invariant: what reaches an op is summed before it is passed on, and summed to the op's shape once for each shape it comes in.
+In: the lowered forward and the cotangent of each result. Out: an op for each input's gradient, with exactly its shape
+and kind. Invariant: all gradients reaching an op are added before they are passed on, and summed to the op's shape once
+for each shape they come in.
 
-Ops are visited against the order in which they were made, so that all users of an op come before it. Of each the cotangents that wait
-are added up (`_gathered`) and turned into those of its arguments (`_contributions`): by the formulas of its rule, or of a rule that
-computes what it does (`x * sigmoid(x)` is silu); by a function, where ranks or indices decide (`CODED`); by autograd of the
-one call, where there is no formula.
+Ops are visited in reverse order of creation, so all users of an op come before it. For each op, the waiting cotangents
+are added up (`_gathered`) and turned into those of its arguments (`_contributions`): by the formulas of its rule, or of
+a rule for a composition (`x * sigmoid(x)` is silu); by a function, if ranks or indices decide (`CODED`); or by autograd
+of the one call, if there is no formula.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,24 +63,24 @@ NOTHING: Mapping[Op, Op] = {}
 
 
 class HandedAloneError(Exception):
-    """Nothing but what autograd hands in reaches a saved value."""
+    """A saved value is reached by no gradient but the one autograd hands in."""
 
     def __init__(self, op: Op) -> None:
         self.op = op
 
 
 class Reversed(NamedTuple):
-    """The gradients, and the forward op that each cotangent on the way belongs to."""
+    """The gradients, and the forward op of each cotangent on the way."""
 
     gradients: dict[str, Op]
     of: dict[Op, Op]  # a cotangent -> the forward op
-    # what one user contributes to a cotangent -> the forward op, and that user
+    # one user's contribution to a cotangent -> the forward op, and that user
     via: dict[Op, tuple[Op, Op]]
-    calls: tuple[Op, ...]  # those that autograd itself differentiates
+    calls: tuple[Op, ...]  # ops differentiated by autograd itself
 
 
 def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
-    """The gradient, from now on known to have the shape of the argument, though that does not follow from what it is computed of."""
+    """Declare a gradient to have its argument's shape, though its operands do not imply that."""
     if gradient.rule == "neg" and not make.opaque(gradient):
         return make.neg(exactly(make, gradient.args[0], arg))
     return (
@@ -88,9 +89,9 @@ def exactly(make: Maker, gradient: Op, arg: Op) -> Op:
 
 
 def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
-    """Whether a result has one dim where an input has none, for all that their shapes are taken for the same.
+    """Return whether a result has one dim if an input has none, though their shapes are taken for the same.
 
-    `x - x.mean(-1).unsqueeze(-1)`: of a number there is no last dim to be reduced, and one is added.
+    `x - x.mean(-1).unsqueeze(-1)`: a number has no last dim to reduce, and gains one.
     """
     return not item.shape.least and any(
         op.rule == "unsqueeze"
@@ -103,9 +104,10 @@ def may_gain_a_dim(item: Op, results: Iterable[Op]) -> bool:
 
 
 def _is_zero(make: Maker, g: Op) -> bool:
-    """Whether it is a sum that is zero in exact arithmetic, or a multiple of one.
+    """Return whether it is a sum that is zero in exact arithmetic, or a multiple of one.
 
-    That is what reaches the maximum that a softmax subtracts, and the mean of `x` by way of `(x - x.mean()) * (y - y.mean())`.
+    Such a sum reaches the maximum subtracted by a softmax, and the mean of `x` through `(x - x.mean()) * (y -
+    y.mean())`.
     """
     if g.rule == "neg" or g.facts.operator == "/":
         return _is_zero(make, g.args[0])
@@ -129,12 +131,13 @@ class Reverse:
     ) -> None:
         self.make, self.program = make, make.program
         self.fuse = fuse
-        self.once = once  # what is differentiable once may be called
-        # A saved value that forward returns -> its gradient, None but in a backward that is differentiated.
+        self.once = once  # whether calls differentiable only once are allowed
+        # A saved value that forward returns -> its gradient, None unless the backward
+        # is differentiated.
         self.handed = handed
         self.composed = Composer(make.applier)
-        self.waiting: dict[Op, list[Op]] = {}  # what has reached each op so far
-        self.parts: dict[Op, dict[int, Op]] = {}  # and each of several results
+        self.waiting: dict[Op, list[Op]] = {}  # cotangents that have reached each op so far
+        self.parts: dict[Op, dict[int, Op]] = {}  # ... and each of several results
         self.of: dict[Op, Op] = {}
         self.via: dict[Op, tuple[Op, Op]] = {}
         self.calls: list[Op] = []
@@ -163,14 +166,14 @@ class Reverse:
         return Reversed(gradients, self.of, self.via, tuple(self.calls))
 
     def _whole(self, op: Op) -> Op:
-        """The sum of all that has reached an input, in its shape."""
+        """Return the sum of all gradients that reached an input, in its shape."""
         found = self._gathered(op)
         found = found and self._cast_back(op, found)
         zeros = self.make.zeros(op, op.shape)
         return zeros if found is None else self._filled(found, zeros)
 
     def _without_a_dim(self, g: Op, op: Op, results: Iterable[Op]) -> Op:
-        """The gradient of an input in its shape, where the forward gives it a dim if it has none."""
+        """Sum an input's gradient to its shape, if the forward adds a dim to an input without dims."""
         if not may_gain_a_dim(op, results):
             return g
         data = SummedTo(op.shape, op)
@@ -179,15 +182,16 @@ class Reverse:
         )
 
     def _filled(self, g: Op, zeros: Op) -> Op:
-        """Zeros in the shape of the input where a branch has a 0."""
+        """Put zeros of the input's shape in place of a branch's 0."""
         if g.rule != "cond" or not may_be_zero(g):
             return zeros if is_number(g, 0) else g
         return self.make.choose(g.test, *(self._filled(item, zeros) for item in g.args))
 
     def _gathered(self, op: Op) -> Op | None:
-        """The sum of all that has reached an op, in the op's shape; None for nothing."""
+        """Return the sum of all cotangents that reached an op, in the op's shape; None for nothing."""
         by_shape: dict[object, Op] = {}
-        # Gradients of parts first: a sum of two of them is no part of a dim any more.
+        # Gradients of parts first: once two are added, they are no longer parts of a
+        # dim.
         for item in joined_parts(self.make, self.waiting.get(op, ())):
             key = (item.shape, item.kind)
             known = by_shape.get(key)
@@ -208,9 +212,9 @@ class Reverse:
         return sure_of_one(self.make, one)
 
     def _with_handed(self, op: Op, g: Op | None) -> Op:
-        """The cotangent of a value that forward returns: what reaches it, and what autograd hands in for it.
+        """Add the gradient handed in by autograd to the cotangent of a value returned to be saved.
 
-        Zeros for what does not reach it must not be led on through a singular step: 0 times infinity is NaN.
+        Raise if nothing else reaches the value. A zero must not pass through a singular step: 0 times infinity is NaN.
         """
         if g is None or may_be_zero(g) and any(map(is_singular, op.walk())):
             raise HandedAloneError(op)
@@ -220,10 +224,11 @@ class Reverse:
         )
 
     def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
-        """Whether a cotangent may stay larger than its value: its arguments have shapes at hand to be summed to, and it has none.
+        """Return whether a cotangent may stay larger than its value: arguments have known shapes to sum to, the value
+        has none.
 
-        `g.sum_to_size((a * b).shape) * b` is `g * b` to the shape of `a`, for what works element by element; of a value with a name
-        the sum makes the products smaller.
+        `g.sum_to_size((a * b).shape) * b` is `g * b` summed to the shape of `a`, for elementwise ops; for a named
+        value, summing first makes the products smaller.
         """
         if summed.rule != "summed_to" or summed is g or g.kind != op.kind:
             return False
@@ -249,15 +254,16 @@ class Reverse:
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
             if self._is_shared(op):
-                # Taken apart for one argument, it would be computed again for the other.
+                # Expanded for one argument, it would be recomputed for the other.
                 self.make.share(g)
         self._arrive(op, self._where_not_zero(op, g))
 
     def _cast_back(self, op: Op, g: Op) -> Op:
-        """A cotangent in the dtype of its op, where what the forward says of a dtype has brought in another.
+        """Cast a cotangent to the dtype of its op, if an explicit dtype in the forward has brought in another.
 
-        A product would raise of it, `x @ w + y.float()` of half precision, and an input would get a gradient of another dtype than its own.
-        Inputs are taken to agree.
+        Otherwise a product would raise, `x @ w + y.float()` in half precision, and an input would get a gradient of
+        another dtype than its own.
+        Inputs are assumed to agree.
         """
         beside = self.make.precision(g) - self.make.precision(op)
         brought_in = any(says_its_dtype(self.program, source) for source in beside)
@@ -266,17 +272,17 @@ class Reverse:
         return cast_as(self.make, g, source_of(op) or op)
 
     def _is_shared(self, op: Op) -> bool:
-        """Whether several gradients come of its cotangent."""
+        """Return whether several gradients depend on the op's cotangent."""
         return len({arg for arg in op.args if arg.active}) > 1
 
     def _arrive(self, op: Op, pairs: Pairs) -> None:
-        """Put gradients down at their ops."""
+        """Add gradients to those waiting at their ops."""
         for arg, gradient in self._summed(pairs).items():
             self.waiting.setdefault(arg, []).append(gradient)
             self.via.setdefault(gradient, (arg, op))
 
     def _where_not_zero(self, op: Op, g: Op) -> Pairs:
-        """The gradients on each side of a choice: a side that is 0 contributes none, and reads no input that is None there."""
+        """Return the contributions on each side of a choice: a side that is 0 has none, and reads no absent input."""
         if g.rule != "cond" or op.rule == "item" or not may_be_zero(g):
             return self._contributions(op, g)
         sides = (None if is_number(item, 0) else item for item in g.args)
@@ -284,7 +290,7 @@ class Reverse:
         return self._chosen(g, pairs)
 
     def _chosen(self, g: Op, sides: Iterable[Pairs | None]) -> Pairs:
-        """The gradients of both sides of a choice, 0 where a side has none."""
+        """Choose between the contributions of both sides, 0 if a side has none."""
         test, zero = g.test, self.make.const(0)
         parts = [self._summed(pairs or ()) for pairs in sides]
         return [
@@ -293,13 +299,13 @@ class Reverse:
         ]
 
     def _summed(self, pairs: Iterable[tuple[Op, Op]]) -> dict[Op, Op]:
-        """One gradient for each op; what reaches one twice from one place is one sum."""
+        """Return one gradient per op, adding those that reach an op from the same place."""
         sums: dict[Op, Op] = {}
         for arg, gradient in pairs:
             if arg.active and not is_number(gradient, 0):
                 known = sums.get(arg)
                 if known is not None and known.shape != gradient.shape:
-                    known = sum_to(self.make, known, arg)  # else one is broadcast
+                    known = sum_to(self.make, known, arg)  # otherwise one would be broadcast
                     gradient = sum_to(self.make, gradient, arg)
                 sums[arg] = (
                     gradient if known is None else self.make.add(known, gradient)
@@ -307,7 +313,7 @@ class Reverse:
         return sums
 
     def _contributions(self, op: Op, g: Op) -> Pairs:
-        """The arguments of an op with what its cotangent contributes to theirs."""
+        """Return the arguments of an op, each with its cotangent's contribution."""
         if op.rule == "item":
             self.parts.setdefault(op.args[0], {})[op.position] = g
             return []
@@ -327,12 +333,12 @@ class Reverse:
         return self._of_rule(op, {"grad": g, "result": op})
 
     def _passes_over(self, op: Op, args: Iterable[Op]) -> bool:
-        """Whether a rule for several primitives at once would leave out a saved value, for which a gradient may be handed in."""
+        """Return whether a rule for a composition would skip a saved value with a gradient handed in."""
         inner = {*down_to((op,), {*args})} - {op, *args}
         return not inner.isdisjoint(self.handed)
 
     def _of_choice(self, op: Op, g: Op) -> Pairs:
-        """Of `a if test else b`: `g if test else 0`, and `0 if test else g`."""
+        """Return, for `a if test else b`, `g if test else 0` and `0 if test else g`."""
         body, orelse = op.args
         zero, test = self.make.const(0), op.test
         one, two = (self._same(g, item) for item in op.args)
@@ -342,7 +348,7 @@ class Reverse:
         ]
 
     def _same(self, g: Op, op: Op) -> Op:
-        """The cotangent of one branch of a choice, in the shape of that branch's value."""
+        """Return the cotangent of one branch of a choice, in the shape of its value."""
         if g.shape == op.shape or not op.is_tensor:
             return g
         return self.program.op(
@@ -350,13 +356,13 @@ class Reverse:
         )
 
     def _of_rule(self, op: Op, env: dict[str, Op]) -> Pairs:
-        """The contributions of an op by the formulas of its rule, which read its arguments by the names of parameters."""
+        """Return an op's contributions by the formulas of its rule, which read arguments by parameter name."""
         rule = self._rule(op)
         names = [item.name for item in rule.parameters]
         return self._of_formulas(op, rule, env | dict(zip(names, op.args, strict=True)))
 
     def _rule(self, op: Op) -> Rule:
-        """The rule of a primitive."""
+        """Return the rule of a primitive."""
         rule = self.make.applier.table.of_op(op.rule)
         assert rule is not None, op.rule
         return rule
@@ -364,7 +370,7 @@ class Reverse:
     def _of_formulas(
         self, op: Op, rule: Rule, env: dict[str, Op], *, composed: bool = False
     ) -> Pairs:
-        """The contributions by formulas; all by autograd of the op where a wanted formula is missing, or asks for what is not known."""
+        """Return contributions by formulas, or all by autograd if a formula is missing or reads unknown facts."""
         pairs, home = [], self.make.applier.table.home(rule)
         for name in (item.name for item in rule.parameters if item.name in env):
             arg = env[name]
@@ -399,14 +405,14 @@ class Reverse:
         return pairs
 
     def _whole_loss(self, gradient: Op, op: Op) -> Op:
-        """The gradient of each element's loss; of a sum it may be known for all elements at once."""
+        """Expand a loss's gradient to each element; for a sum it may be one value for all."""
         whole = shapes.broadcast(*(arg.shape for arg in tensors(op.args)))
         if not gradient.is_tensor or shapes.fits(whole, gradient.shape):
             return gradient
         return self.make.expanded(gradient, whole)
 
     def _formula(self, op: Op, rule: Rule, name: str, composed: bool) -> Node:
-        """The formula of an argument's gradient; what was computed in several steps has a variant of its own, if there is one."""
+        """Return the formula of an argument's gradient; a composition uses its own variant, if there is one."""
         table = self.make.applier.table
         several = table.gradients(rule, name)
         if composed and len(several) > 1:
@@ -414,7 +420,7 @@ class Reverse:
         return several[0]
 
     def _fused(self, op: Op, rule: Rule, name: str) -> Node | None:
-        """The formula of an argument's gradient in one call, where that is wanted and is known."""
+        """Return the single-call formula of an argument's gradient, or None if it is unwanted or unknown."""
         if not self.fuse or op.kind != "real":
             return None
         table = self.make.applier.table
@@ -431,12 +437,12 @@ class Reverse:
         return fused
 
     def _ends_derivatives(self, g: Op) -> bool:
-        """Whether PyTorch does not differentiate a call: `silu_backward`."""
+        """Return whether PyTorch does not differentiate a call: `silu_backward`."""
         rule = self.make.applier.table.of_op(g.rule)
         return not self.once and rule is not None and rule.ends_derivatives
 
     def _where_recorded(self, formula: Op, fused: Op) -> Op:
-        """The formula where the backward is differentiated, else the one call."""
+        """Choose the formula if the backward is differentiated, else the single call."""
         return self.make.choose(is_recorded(self.program), formula, fused)
 
     def _refuse(self, op: Op) -> Pairs:
@@ -446,7 +452,7 @@ class Reverse:
         self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
 
     def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
-        """The gradients of several results: what has not arrived is zero."""
+        """Return the contributions of an op with several results; missing cotangents are zero."""
         for g in arrived.values():
             if g.rule == "cond" and may_be_zero(g):
                 sides = (of_side(arrived, g.test, side) for side in (0, 1))
@@ -474,13 +480,13 @@ class Reverse:
         return self._of_rule(op, env)
 
     def _of_call(self, op: Op, g: Op) -> Pairs:
-        """By autograd of the one call."""
+        """Return contributions by autograd of the one call."""
         self.calls.append(op)
         return pulled_back(self.make.applier, op, g)
 
 
 def _of_tensors(shape: Shape) -> Shape:
-    """The shape that a value has in those calls where it is a tensor, and no number."""
+    """Return the shape of a value in calls where it is a tensor, not a number."""
     match shape.origin:
         case OrScalar(base):
             return base
@@ -490,9 +496,9 @@ def _of_tensors(shape: Shape) -> Shape:
 
 
 def _fitted(make: Maker, g: Op, op: Op) -> Op:
-    """A cotangent in the shape of what it has reached.
+    """Sum a cotangent to the shape of the value it has reached.
 
-    Of a choice between a tensor and a number the tensor: only where that is chosen does a cotangent go on.
+    For a choice between a tensor and a number, use the tensor's shape: only a chosen tensor passes a cotangent on.
     """
     if not isinstance(op.shape.origin, OrScalar):
         return sum_to(make, g, op)

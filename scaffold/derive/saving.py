@@ -1,8 +1,8 @@
-"""What goes from forward to backward: tensors saved, values on ctx, and the backward rewritten to read them.
+"""Saving: tensors and values passed from forward to backward by ctx, and the backward rewritten to read them.
 
-In: the lines of the backward. Out: the same lines over `ctx`, and a `Context`. Invariant: a tensor is saved only for gradients that read
-its data, and a parameter of the module for its own gradient, too; for its shape, dtype or presence a value is kept. No two values share a name on ctx, and none has a name that PyTorch
-gives a meaning there.
+In: the lines of the backward. Out: the same lines over `ctx`, and a `Context`. Invariant: a tensor is saved only for
+gradients that read its data, and a parameter of the module for its own gradient, too; shape, dtype and presence are
+kept as values instead. No two values share a name on ctx, and none has a name with a meaning to PyTorch there.
 """
 
 from collections import Counter
@@ -45,10 +45,11 @@ from scaffold.primitives.python_values import METADATA
 from scaffold.spec import OpSpec, Output, TensorInput
 from scaffold.spec.maths import NEEDS
 
-# --- Names on ctx: attributes of the op, and what is kept of tensors that backward does not read.
+# --- Names on ctx: attributes of the op, and facts about tensors the backward does not
+# read.
 
 
-# What torch.autograd.Function's ctx has of its own.
+# Attributes that torch.autograd.Function's ctx already has.
 OF_CTX = frozenset(
     {"apply", "apply_boxed", "apply_jvp", "backward", "dirty_tensors", "forward"}
     | {"mark_dirty", "mark_non_differentiable", "mark_shared_storage", "metadata"}
@@ -65,7 +66,7 @@ OF_CTX = frozenset(
 
 
 class ContextNames:
-    """Gives every value its name on ctx, the same one each time."""
+    """A source of unique names on ctx, the same one for a value each time."""
 
     def __init__(self, spec: OpSpec) -> None:
         self._taken = set(OF_CTX)
@@ -77,7 +78,7 @@ class ContextNames:
         return self._names[name, ""]
 
     def facet(self, name: str, facet: str) -> str:
-        """The name of a tensor's shape, dtype, presence, ..."""
+        """Return the name of a tensor's shape, dtype, presence, ..."""
         known = self._names.get((name, facet))
         return known or self._give(
             (name, facet), kept_name(name, facet), f"{facet}_of_{name}"
@@ -90,14 +91,14 @@ class ContextNames:
         return name
 
 
-# --- Which tensors are saved and which values kept, and the lines that read them.
+# --- The choice of saved tensors and kept values, and the lines that read them.
 
 
 Found = list[tuple[Read, frozenset[str]]]
 
 
 class Transfer(NamedTuple):
-    """What forward hands to backward, and the lines that read it."""
+    """The values passed from forward to backward, and the lines that read them."""
 
     lines: tuple[Line, ...]
     saved: tuple[Saved, ...]
@@ -105,14 +106,14 @@ class Transfer(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """Where a name in the backward comes from: outputs and saved locals of the forward."""
+    """Sources of names in the backward: outputs and saved locals of the forward."""
 
     outputs: dict[str, str]  # name in the formulas -> output
     intermediates: tuple[str, ...]
-    # Locals of which only metadata is read, as the forward has them.
+    # Locals read for metadata only -> their expressions in the forward.
     described: Mapping[str, str] = {}
-    like: Mapping[str, str] = {}  # input -> the output that has its shape
-    traits: Mapping[str, Traits] = {}  # of the tensors that are surely there
+    like: Mapping[str, str] = {}  # input -> an output of the same shape
+    traits: Mapping[str, Traits] = {}  # of the tensors that are surely present
     incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
@@ -125,7 +126,7 @@ def transfer(
     place: Location,
     gradients_come_in: bool = True,
 ) -> Transfer:
-    """Decide how each free name of the backward reaches it, and rewrite the lines; to a jvp no gradients of outputs come in."""
+    """Decide how each free name of the backward reaches it, and rewrite the lines; a jvp has no incoming gradients."""
     found = _free(lines)
     data = _data_readers(spec, found, origins)
     _refuse_changed(spec, data, place)
@@ -151,7 +152,8 @@ def transfer(
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
 
 
-# --- Locals that are views of an input, of which only the shape is read: `ctx.x1_shape = x[..., ::2].shape`, and no `x`.
+# --- Views of an input, read for their shape only: `ctx.x1_shape = x[..., ::2].shape`,
+# without saving `x`.
 
 
 NUMBERS = frozenset(
@@ -162,9 +164,9 @@ NUMBERS = frozenset(
 def without_views(
     spec: OpSpec, graph: Graph, lines: tuple[Line, ...], described: Collection[str]
 ) -> tuple[tuple[Line, ...], Mapping[str, str]]:
-    """The lines without such views, of inputs whose data no other line reads; what each, and each that is described, is in the forward.
+    """Drop views whose inputs' data no line reads; return lines, and forward expressions of views and described locals.
 
-    Of these `y.to(x)` reads no data either: it is written as `y.to(x.device, x.dtype)`.
+    Here `y.to(x)` reads no data either: it is rewritten to `y.to(x.device, x.dtype)`.
     """
     views = _Views(spec, graph, lines)
     typed = [_with_types(graph, line, views.inputs) for line in lines]
@@ -192,7 +194,7 @@ def without_views(
 
 
 def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
-    """The line with `y.to(x.device, x.dtype)` for `y.to(x)` and `y.type_as(x)` of an input."""
+    """Replace `y.to(x)` and `y.type_as(x)`, for an input `x`, by `y.to(x.device, x.dtype)`."""
 
     def change(node: Node) -> Node | None:
         match node:
@@ -216,7 +218,7 @@ def _with_types(graph: Graph, line: Line, inputs: Collection[str]) -> Line:
 def _without_unread(
     spec: OpSpec, graph: Graph, lines: Sequence[Line]
 ) -> tuple[Line, ...]:
-    """The lines without what they no longer read, as the numbers of an index."""
+    """Drop lines that are no longer read, such as the numbers of an index."""
     live = frozenset(f"grad_{item.name}" for item in spec.differentiable)
     left: list[Line] = []
     for line in reversed(lines):
@@ -227,7 +229,7 @@ def _without_unread(
 
 
 def _read_as_data(lines: Iterable[Line]) -> frozenset[str]:
-    """The names of which lines read more than the shape."""
+    """Return the names read for more than their shape."""
     return frozenset(
         read.name
         for line in lines
@@ -238,7 +240,7 @@ def _read_as_data(lines: Iterable[Line]) -> frozenset[str]:
 
 
 def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
-    """Each name that a statement assigns, and its value; nothing of one whose values are not told apart."""
+    """Yield each name assigned by a statement, and its value; nothing if the values cannot be told apart."""
     if isinstance(item, If) or item.operator:
         return
     targets, value = item.target.args, item.value
@@ -254,7 +256,7 @@ def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
 
 
 class _Views:
-    """The locals that are views of an input, in terms of inputs and attributes alone."""
+    """The locals that are views of an input, as expressions over inputs and attributes."""
 
     def __init__(self, spec: OpSpec, graph: Graph, lines: tuple[Line, ...]) -> None:
         self.graph = graph
@@ -262,11 +264,12 @@ class _Views:
         tensors = (item for item in spec.tensors if not item.optional)
         self.inputs = {item.name for item in tensors} - several
         self.attributes = {item.name for item in spec.attributes}
-        self.known: dict[str, Node] = {}  # a local -> what it is
+        self.known: dict[str, Node] = {}  # a local -> its expression
         self.root: dict[str, str] = {}  # a view -> the input
         self.at: dict[int, tuple[str, ...]] = {}
         counts = Counter(name for line in lines for name in written(line.statement))
-        # A gradient that is a view of an input, `--grad 'w=w'`, is returned.
+        # A gradient that is a view of an input, `--grad 'w=w'`, is returned: not
+        # dropped.
         counts.update(f"grad_{item.name}" for item in spec.differentiable)
         for at, line in enumerate(lines):
             pairs = [*_one_by_one(graph, line.statement)]
@@ -287,7 +290,7 @@ class _Views:
         return self.known.get(node.label) if node.kind == "name" else None
 
     def _root(self, node: Node) -> str | None:
-        """The input that a value is a view of."""
+        """Return the input that a value is a view of, or None."""
         match node:
             case Node("name", name):
                 return name if name in self.inputs else self.root.get(name)
@@ -300,7 +303,7 @@ class _Views:
         return None
 
     def _is_plain(self, node: Node) -> bool:
-        """Whether it is a number, a size, or made of such."""
+        """Return whether it is a number, a size, or made of such."""
         read = metadata_read(node)
         if read is not None:
             return read.name in self.inputs and not read.element
@@ -310,11 +313,11 @@ class _Views:
         return node.kind in NUMBERS and all(map(self._is_plain, node.args))
 
 
-# --- What ctx holds.
+# --- The contents of ctx.
 
 
 class Context(NamedTuple):
-    """What goes from forward to backward, and which incoming gradients it is for."""
+    """The values passed from forward to backward, and the incoming gradients they are for."""
 
     saved: tuple[Saved, ...]
     kept: tuple[Kept, ...]
@@ -329,7 +332,7 @@ def context_of(
     missing: frozenset[str],
     origins: Origins,
 ) -> Context:
-    """What ctx holds; every tensor and attribute where the user has still to write a gradient, which may want any."""
+    """Return the contents of ctx: every tensor and attribute if a gradient is missing, since it may want any."""
     saved, kept = handed.saved, handed.kept
     watched = () if spec.materialize_grads else _watched(spec, handed.lines, missing)
     if missing:
@@ -342,14 +345,15 @@ def context_of(
     filled = _filled(spec, defined, names, incoming.may_be_none)
     if incoming.may_be_none:
         filled = tuple(_as_saved(item, saved, spec, origins) for item in filled)
-        watched = ()  # one of the others may be there
+        watched = ()  # another gradient may be present
     return Context(saved, (*kept, *_kept_for(filled, kept)), filled, watched)
 
 
 def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
-    """Whether at least two of the differentiable inputs are among the names, and more than half of them: one alone is often wanted.
+    """Return whether the names are all differentiable inputs, or more than half of them and at least two.
 
-    What they read is saved without a condition, and is at hand for the others too.
+    Tensors they read are saved without a condition, and are available to the others too. A single input among several
+    is often wanted alone.
     """
     count = len(spec.differentiable)
     found = sum(item.name in names for item in spec.differentiable)
@@ -357,7 +361,7 @@ def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
 
 
 def variadic_names(spec: OpSpec) -> frozenset[str]:
-    """The inputs and outputs that stand for several tensors."""
+    """Return the inputs and outputs that stand for several tensors."""
     items: tuple[TensorInput | Output, ...] = (*spec.tensors, *spec.outputs)
     return frozenset(item.name for item in items if item.variadic)
 
@@ -374,7 +378,7 @@ def _assigned(lines: tuple[Line, ...]) -> frozenset[str]:
 def _refuse_changed(
     spec: OpSpec, data: dict[str, frozenset[str]], place: Location
 ) -> None:
-    """What the forward changes in place is not there any more for the backward."""
+    """Raise if the backward reads an input that the forward changes in place."""
     for name in spec.dirty:
         if data.get(name):
             message = (
@@ -392,7 +396,7 @@ def _refuse_two_tuples(spec: OpSpec, saved: tuple[Saved, ...], place: Location) 
 
 
 def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
-    """Every tensor that can be saved, in the order in which they are; variadic ones come last."""
+    """Return every tensor that can be saved, in saving order; variadic ones come last."""
     several = variadic_names(spec)
     found: list[tuple[str, Source, str]] = []
     found += [(item.name, "input", item.name) for item in spec.tensors]
@@ -406,7 +410,7 @@ def _tensors(spec: OpSpec, origins: Origins) -> list[tuple[str, Source, str]]:
 def _data_readers(
     spec: OpSpec, found: Found, origins: Origins
 ) -> dict[str, frozenset[str]]:
-    """The gradients that read each tensor's data."""
+    """Return the gradients that read each tensor's data."""
     tensors = {name for name, _, _ in _tensors(spec, origins)}
     several = variadic_names(spec)
     readers: dict[str, frozenset[str]] = {}
@@ -418,7 +422,8 @@ def _data_readers(
         )
         if read.name in tensors and needs_tensor:
             readers[read.name] = readers.get(read.name, frozenset()) | serves
-    # A parameter that needs a gradient lives on anyway: `.sum_to_size(weight.shape)` of one that is saved for others.
+    # A parameter with a gradient lives on anyway: if saved for others, it also serves
+    # `.sum_to_size(weight.shape)` in its own gradient.
     parameters = spec.module.parameters if spec.module else ()
     for read, serves in found:
         if read.name in parameters and read.name in readers and serves == {read.name}:
@@ -427,7 +432,7 @@ def _data_readers(
 
 
 class _Rewriter:
-    """Replaces attributes by `ctx.eps`, and metadata of tensors that are not there by `ctx.x_shape`."""
+    """A rewriter of attributes to `ctx.eps`, and of unavailable tensors' metadata to `ctx.x_shape`."""
 
     def __init__(
         self,
@@ -440,7 +445,7 @@ class _Rewriter:
         assigned: frozenset[str],
     ) -> None:
         self.graph, self.origins = graph, origins
-        self.there = there  # the gradients for which a tensor is at hand
+        self.there = there  # the gradients for which a tensor is available
         self.spec = spec
         self.coming, self.assigned = coming, assigned  # gradients; all names
         self.attributes = {item.name for item in spec.attributes}
@@ -486,25 +491,25 @@ class _Rewriter:
         return self.graph.rewrite(form, lambda part: self._below(part, form, serves))
 
     def _below(self, part: Node, form: Node, serves: frozenset[str]) -> Node | None:
-        """Rewrite inside the new form, which may hold attributes or further metadata."""
+        """Rewrite inside the new form, which may contain attributes or further metadata."""
         if part is form or (part.kind != "name" and metadata_read(part) is None):
             return None
         return self._changed(part, serves)
 
     def _output_with(self, read: Read) -> Output | None:
-        """The output whose metadata is read, or that surely has the shape which is read of an input."""
+        """Return the output whose metadata is read, or an output surely of the same shape as an input."""
         names = self.origins.outputs
         if set(read.facets) <= {"shape", "ndim"}:
             names = {**self.origins.like, **names}
         return self.outputs[names[read.name]] if read.name in names else None
 
     def _gradient_has_it(self, output: Output) -> bool:
-        """Whether an output's metadata is that of its gradient: one that is there, and not assigned anew."""
+        """Return whether an output's gradient has its metadata: the gradient is present and not reassigned."""
         name = grad_name(self.spec, output.name)
         return name in self.coming and name not in self.assigned
 
     def _saved_with(self, read: Read, serves: frozenset[str]) -> str | None:
-        """A tensor that is saved, and surely has what is read of another."""
+        """Return a saved tensor that surely has the same metadata, or None."""
         own, facets = self.origins.traits.get(read.name), {*read.facets}
         absent = read.name not in self.assigned and not read.element
         if own is None or not (absent and facets <= METADATA):
@@ -521,7 +526,7 @@ class _Rewriter:
     def _of_another(
         self, node: Node, read: Read, name: str, serves: frozenset[str]
     ) -> Node:
-        """What is read of a tensor, read of another one that is there and surely has it."""
+        """Read metadata from another available tensor that surely has the same."""
         other, named = self.graph.name(name), self.graph.name(read.name)
 
         def change(part: Node) -> Node | None:
@@ -532,7 +537,7 @@ class _Rewriter:
         return self.graph.rewrite(node, change)
 
     def _gradient_to_make_from(self) -> str | None:
-        """A gradient that new tensors may be made from, since it has their dtype, device and vmap levels."""
+        """Return a gradient to make new tensors from: it has their dtype, device and vmap levels."""
         for output in self.spec.outputs:
             name = grad_name(self.spec, output.name)
             known = output.differentiable and not output.variadic
@@ -557,7 +562,7 @@ class _Rewriter:
 
 
 def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
-    """What lines read of ctx."""
+    """Return the names on ctx read by lines."""
     return frozenset(
         node.label
         for line in lines
@@ -568,7 +573,7 @@ def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
 
 
 def is_of_ctx(node: Node) -> bool:
-    """Whether it is `ctx.name`."""
+    """Return whether it is `ctx.name`."""
     match node:
         case Node("attribute", _, (Node("name", "ctx"),)):
             return True
@@ -576,14 +581,14 @@ def is_of_ctx(node: Node) -> bool:
 
 
 def expression_of(item: TensorInput, facet: str) -> str:
-    """The facet of an input, None where that is absent."""
+    """Return the facet of an input as an expression that is None if the input is absent."""
     value = facet_of(item, item.name, facet)
     guarded = item.optional and facet != "presence"
     return f"{value} if {item.name} is not None else None" if guarded else value
 
 
 def facet_of(item: TensorInput | Output, name: str, facet: str) -> str:
-    """The facet of a tensor, or of each tensor of a variadic one."""
+    """Return the facet of a tensor, or of each tensor of a variadic one."""
     if facet == "presence":
         return f"{name} is not None"
     if facet == "length":
@@ -596,9 +601,9 @@ def facet_of(item: TensorInput | Output, name: str, facet: str) -> str:
 def _all_for(
     missing: frozenset[str], spec: OpSpec, handed: Transfer, names: ContextNames
 ) -> tuple[tuple[Saved, ...], tuple[Kept, ...]]:
-    """What an unwritten gradient may want: every attribute, and every tensor input but those that the forward changes.
+    """Return all values an unwritten gradient may want: every attribute, and every input the forward does not change.
 
-    Of these only what they are afterwards could be saved, under the name of what they were.
+    A changed input could be saved only in its later state, under the name of the earlier one.
     """
     found = {item.name: item for item in handed.saved}
     tensors = [item for item in spec.tensors if item.name not in spec.dirty]
@@ -618,7 +623,7 @@ def _all_for(
 def _watched(
     spec: OpSpec, lines: tuple[Line, ...], missing: frozenset[str]
 ) -> tuple[str, ...]:
-    """The outputs whose gradients the backward reads: if all of these are None, it returns None at once."""
+    """Return the outputs whose gradients the backward reads: if all are None, it returns None at once."""
     outputs = [item.name for item in spec.outputs if item.differentiable]
     if missing:
         return tuple(outputs)
@@ -629,7 +634,7 @@ def _watched(
 def _filled(
     spec: OpSpec, watched: tuple[str, ...], names: ContextNames, alone: bool
 ) -> tuple[Filled, ...]:
-    """With several outputs, and `alone` where backward reads more: a gradient that is None while another is given is filled with zeros."""
+    """Return zeros for watched gradients, if one may be None beside another, or, with `alone`, beside other values."""
     several = any(item.variadic for item in spec.outputs if item.name in watched)
     if len(watched) < 2 and not (several or alone):
         return ()
@@ -648,7 +653,7 @@ def _filled(
 def _as_saved(
     item: Filled, saved: Iterable[Saved], spec: OpSpec, origins: Origins
 ) -> Filled:
-    """Zeros like a tensor that is saved for every gradient: one that surely has the shape of the output, else of the shape that is on ctx."""
+    """Make zeros like a tensor saved for every gradient: one surely of the output's shape, else with the shape on ctx."""
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
     every = [

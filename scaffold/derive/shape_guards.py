@@ -1,8 +1,9 @@
-"""The declared shapes that a backward relies on, as tests at the top of forward.
+"""Shape guards: tests at the top of forward for the declared shapes a backward relies on.
 
-In: an `OpSpec`, its forward and its `Derivation`, and how another is made. Out: a `ShapeCheck` for each input whose shape has to be asked.
-Invariant: a call that passes the tests, and that PyTorch takes, has the shapes that the backward is for; what PyTorch itself demands
-is not asked again, and where the backward would be the same without the declaration nothing is.
+In: an `OpSpec`, its forward and its `Derivation`, and a way to derive another. Out: a `ShapeCheck` for each input with
+a shape to test.
+Invariant: a call that passes the tests, and PyTorch's own, has the shapes assumed by the backward; PyTorch's tests are
+not repeated, and nothing is tested if the backward would be the same without the declaration.
 """
 
 import re
@@ -17,12 +18,12 @@ from scaffold.formula import Formula, Graph, Node, emit
 from scaffold.formula.names import fresh
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, TensorInput, is_leading, leading
 
-# The op as it is written for another declaration; None where its gradients are known to be others.
+# Derives the op for another declaration; None if its gradients surely differ.
 Derive = Callable[[OpSpec], Derivation | None]
 
 
 class Place(NamedTuple):
-    """One dim of one input, or its leading dims where they have a name."""
+    """One dim of one input, or its named leading dims."""
 
     item: TensorInput
     at: int
@@ -34,7 +35,7 @@ class Place(NamedTuple):
 
     @property
     def own_name(self) -> str:
-        """A name that no other size has, and no other leading dims."""
+        """Return a name unique among sizes and leading dims."""
         return f"{self.dims[self.at]}_of_{self.item.name}_{self.at}"
 
     @property
@@ -43,7 +44,10 @@ class Place(NamedTuple):
 
     @property
     def axis(self) -> int | None:
-        """Its position: the last one and what stands behind leading dims are counted from the end; None for those."""
+        """Return its position, or None for leading dims.
+
+        The last dim, and dims after leading ones, are counted from the end.
+        """
         last = self.at == len(self.dims) - 1 > 0
         behind = leading(self.dims[: self.at])
         if self.is_leading:
@@ -51,7 +55,7 @@ class Place(NamedTuple):
         return self.at - len(self.dims) if last or behind else self.at
 
     def node(self, graph: Graph) -> Node:
-        """The expression `x.shape[-1]`, as a node."""
+        """Return the expression `x.shape[-1]`, as a node."""
         assert self.axis is not None
         shape = graph.node("attribute", "shape", (graph.name(self.item.name),))
         at = graph.constant(str(abs(self.axis)))
@@ -60,14 +64,14 @@ class Place(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The expression: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
+        """Return the expression: `x.shape[-1]`, or `x.shape[:-2]` for leading dims."""
         if self.is_leading:
             return Part(self, 1).shape
         return f"{self.item.name}.shape[{self.axis}]"
 
 
 class Part(NamedTuple):
-    """Neighbouring dims of one input, so many from the first one."""
+    """Adjacent dims of one input: the first one, and their number."""
 
     first: Place
     length: int
@@ -78,13 +82,13 @@ class Part(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """How many dims follow, where they are counted from the end since leading dims come before."""
+        """Return how many dims follow, if they are counted from the end because of leading dims, else 0."""
         dims, end = self.first.dims, self.first.at + self.length
         return len(dims) - end if leading(dims[:end]) else 0
 
     @property
     def shape(self) -> str:
-        """The expression: `x.shape[:2]`, `x.shape[-2:]`."""
+        """Return the expression: `x.shape[:2]`, `x.shape[-2:]`."""
         item, dims = self.first.item, self.first.dims
         first, end = self.first.at, self.first.at + self.length
         if self.is_whole:
@@ -97,12 +101,12 @@ class Part(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What each dim of an input must be, where that follows from other inputs; and which of them have to be tested."""
+    """The required size of each dim of an input, if known from other inputs, and the dims to test."""
 
     item: TensorInput
     sizes: tuple["Place | int | None", ...]
     asked: tuple[int, ...]
-    of: frozenset[str]  # optional inputs that it follows from
+    of: frozenset[str]  # optional inputs that determine a size
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -111,29 +115,31 @@ class Known(NamedTuple):
 
     @property
     def fully_known(self) -> bool:
-        """Whether all of the shape is known, so that one comparison is enough."""
+        """Return whether the whole shape is known, so that one comparison is enough."""
         return bool(self.asked) and None not in self.sizes
 
 
 def shape_checks(
     spec: OpSpec, forward: Forward | None, found: Derivation, derive: Derive
 ) -> tuple[ShapeCheck, ...]:
-    """What forward has to ask of the shapes of its inputs."""
+    """Return the tests forward needs for the shapes of its inputs."""
     declared = [item for item in spec.tensors if _is_fixed(item)]
     several = next((item for item in spec.tensors if _is_several(item)), None)
     stated = found.derived != {item.name for item in spec.differentiable}
-    # The gradient of any number of tensors is autograd's, of any shapes, where nobody states it.
+    # Unless stated, the gradient of a variadic input is autograd's, for any shapes.
     of_each = _known_of_each(spec, several, declared) if several and stated else ()
     asks = spec.shape_checks and (declared or of_each)
     if not (asks and found.complete and spec.differentiable):
         return ()
-    # Here, since an op without declared shapes does without the engine, which takes long to import.
+    # Imported here: an op without declared shapes needs no engine, which is slow to
+    # import.
     from scaffold.derive.enforced_sizes import enforced
 
     pairs, ranks, least = enforced(_without_names(spec), forward)
     known = _known(declared, pairs)
     conditions = _conditions_needed(spec, found, derive)
-    # Nobody knows which shapes a stated formula is for, so all of them are tested; and a condition is on sizes by their names.
+    # The shapes a stated formula is for are unknown, so all are tested; and a condition
+    # reads sizes by their names.
     asked = any(item.asked for item in known) and not (stated or conditions)
     if asked and not _relies_on_more(found, _without_names(spec), derive):
         known = [item._replace(asked=()) for item in known]
@@ -159,7 +165,7 @@ def shape_checks(
 
 
 def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
-    """Whether the op would be written otherwise if no more was declared than in the weaker spec."""
+    """Return whether the op would be written differently with the weaker declarations."""
     try:
         other = derive(weaker)
     except ScaffoldError:
@@ -180,7 +186,7 @@ def _relies_on_more(found: Derivation, weaker: OpSpec, derive: Derive) -> bool:
 def _conditions_needed(
     spec: OpSpec, found: Derivation, derive: Derive
 ) -> tuple[Formula, ...]:
-    """The conditions on sizes without which the op would be written otherwise."""
+    """Return the conditions on sizes without which the op would be written differently."""
     left = spec.require
     for condition in spec.require:
         fewer = tuple(item for item in left if item is not condition)
@@ -192,7 +198,7 @@ def _conditions_needed(
 def _sizes_read(
     condition: Formula, declared: Sequence[TensorInput]
 ) -> dict[str, Place]:
-    """For each size that a condition reads, the first place in the inputs that has it."""
+    """Map each size read by a condition to its first place in the inputs."""
     names = condition.result.names() if condition.result else frozenset()
     found: dict[str, Place] = {}
     for place in (place for item in declared for place in _places(item)):
@@ -203,7 +209,7 @@ def _sizes_read(
 
 
 def _check_of(condition: Formula, declared: Sequence[TensorInput]) -> ShapeCheck | None:
-    """What is asked of the last input that a condition reads a size of."""
+    """Return a condition's check, placed at the last input with a size it reads."""
     test, places = condition.result, _sizes_read(condition, declared)
     if test is None or not places:
         return None
@@ -241,7 +247,7 @@ def _is_fixed(item: TensorInput) -> bool:
 
 
 def _is_several(item: TensorInput) -> bool:
-    """Whether it is any number of tensors of a declared shape."""
+    """Return whether it is a variadic input of declared shape."""
     return item.variadic and _is_fixed(item._replace(variadic=False))
 
 
@@ -264,25 +270,25 @@ def _places(item: TensorInput) -> Iterator[Place]:
 
 
 def _own_dims(item: TensorInput) -> tuple[Dim, ...]:
-    """The dims of an input, each under a name that no other has."""
+    """Return the dims of an input, each under a unique name."""
     named = {place.at: place.own_name for place in _places(item)}
     return tuple(named.get(at, dim) for at, dim in enumerate(item.dims or ()))
 
 
 def _without_names(spec: OpSpec) -> OpSpec:
-    """The op as if no two sizes were declared equal, and none a number."""
+    """Return the op with no two sizes declared equal, and none a number."""
     fixed = (item for item in spec.tensors if _is_fixed(item))
     own = _with_dims(spec, {item.name: _own_dims(item) for item in fixed})
     return replace(own, require=())
 
 
-# Which sizes follow from which
+# Equal sizes
 
 
 def _known(
     declared: Sequence[TensorInput], pairs: Sequence[tuple[str, str]]
 ) -> list[Known]:
-    """For each input what its sizes must be, by the first input that has the name, and which of them have to be tested."""
+    """Return the required sizes of each input, by the first input with that name, and the dims to test."""
     places = [place for item in declared for place in _places(item)]
     group = _groups([place.own_name for place in places], pairs)
     sizes: dict[str, Place | int] = {}
@@ -321,7 +327,7 @@ def _known_of(
 
 
 def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """One representative for each set of names that are equal: name -> representative."""
+    """Map each name to a representative of its set of equal names."""
     group = {name: name for name in names}
     for one, two in pairs:
         if one in group and two in group and group[one] != group[two]:
@@ -330,11 +336,11 @@ def _groups(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
     return group
 
 
-# Any number of tensors
+# Variadic inputs
 
 
 class OfEach(NamedTuple):
-    """What each of any number of tensors must be, and the inputs that it may be compared with as a whole."""
+    """The required sizes of each tensor of a variadic input, and the inputs to compare it with as a whole."""
 
     several: TensorInput
     known: Known
@@ -344,7 +350,7 @@ class OfEach(NamedTuple):
 def _known_of_each(
     spec: OpSpec, several: TensorInput, declared: Sequence[TensorInput]
 ) -> tuple[OfEach, ...]:
-    """What each must be by the required inputs and by the first of them; then by inputs that may be absent."""
+    """Return the sizes required of each tensor by required inputs and the first tensor; then by optional inputs."""
     each = several._replace(name=fresh("item", outer_names(spec, None)), variadic=False)
     first = each._replace(name=f"{several.name}[0]")
     required = [item for item in declared if not item.optional]
@@ -358,7 +364,7 @@ def _known_of_each(
         for at, size in zip(beside.asked, told, strict=True)
         if isinstance(size, Place) and beside.dims[at] not in named
     )
-    # Not with the shape of the first one, of which nobody says how many dims it has.
+    # Without the shape of the first tensor: its rank is unknown.
     found = [OfEach(several, known, tuple(others[:-1]))]
     if asked:
         found.append(OfEach(several, beside._replace(item=each, asked=asked), ()))
@@ -366,7 +372,7 @@ def _known_of_each(
 
 
 def _check_of_each(item: OfEach) -> ShapeCheck | None:
-    """The check of an input of several tensors, which compares each in turn."""
+    """Return the check of a variadic input, which compares each tensor in turn."""
     name, dims = item.known.item.name, item.known.dims
     rank_tests = {name: f"{name}.ndim != {len(dims)}"} if not leading(dims) else {}
     check = _check(item.known, item.others, rank_tests)
@@ -379,7 +385,7 @@ def _check_of_each(item: OfEach) -> ShapeCheck | None:
 
 
 def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
-    """Whether no other test, and not PyTorch itself, sees to the number of dims."""
+    """Return whether neither another test nor PyTorch itself checks the number of dims."""
     return (
         not leading(known.dims)
         and not known.fully_known
@@ -388,7 +394,7 @@ def _rank_is_free(known: Known, ranks: frozenset[str]) -> bool:
 
 
 def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) -> OpSpec:
-    """The op as if of these inputs, and of those compared with them, nothing but the last dim was declared."""
+    """Return the op with only the last dim declared for these inputs, and for those compared with them."""
     base = spec if any(item.asked for item in known) else _without_names(spec)
     names = {item.name: item.dims for item in base.tensors}
     lasts = {item.dims[-1] for item in alone if item.dims}
@@ -411,7 +417,7 @@ def _open(spec: OpSpec, known: Sequence[Known], alone: Sequence[TensorInput]) ->
 def _leader(
     known: Known, others: Sequence[Known], alone: Sequence[TensorInput]
 ) -> TensorInput | None:
-    """The input that decides the rank of another: itself, or the one that it is compared with."""
+    """Return the input that determines the rank of another: itself, or the one it is compared with."""
     if known.item in alone:
         return known.item
     like = _like_another(known, others) if known.fully_known else None
@@ -423,7 +429,10 @@ def _leader(
 def _least_ranks(
     known: Sequence[Known], read: Sequence[Place], least: Mapping[str, int]
 ) -> dict[str, str]:
-    """Tests of inputs from which more dims are cut off or read than they may have: of `[D]`, `shape[:-2]` is that of no leading dims."""
+    """Return rank tests for inputs that may have fewer dims than are cut off or read.
+
+    The `shape[:-2]` of `[D]` is (), the same as with no leading dims.
+    """
     cut: dict[str, int] = {}
     for place in read:
         if leading(place.dims) and place.axis is not None:
@@ -440,7 +449,7 @@ def _least_ranks(
 
 
 def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]:
-    """The parts that are compared to hold the leading dims of an input against those of another."""
+    """Return the parts used to compare an input's leading dims with another's."""
     first = Place(known.item, 0)
     if not (known.asked and first.is_leading):
         return ()
@@ -456,7 +465,7 @@ def _compared_leading(known: Known, others: Sequence[Known]) -> tuple[Part, ...]
 def _check(
     known: Known, others: Sequence[Known], rank_tests: Mapping[str, str]
 ) -> ShapeCheck | None:
-    """What is asked of one input."""
+    """Return the check of one input, or None if there is nothing to test."""
     name, dims = known.item.name, known.dims
     absent = ((name,) if known.item.optional else ()) + tuple(sorted(known.of))
     declared = _declared(known.item)
@@ -493,7 +502,7 @@ def _size(size: Place | int | None) -> str:
 
 
 def _listed(sizes: Sequence[Place | int | None]) -> Iterator[str]:
-    """Sizes as they stand in a tuple: `*q.shape[:-1]`, `k.shape[-2]`."""
+    """Yield sizes as elements of a tuple: `*q.shape[:-1]`, `k.shape[-2]`."""
     part = _starred(sizes)
     if part is not None:
         yield f"*{part.shape}"
@@ -501,7 +510,7 @@ def _listed(sizes: Sequence[Place | int | None]) -> Iterator[str]:
 
 
 def _starred(sizes: Sequence[Place | int | None]) -> Part | None:
-    """Leading dims, with the dims that follow them in the same input."""
+    """Return leading dims with the dims that follow them in the same input, or None."""
     first, length = sizes[0], 1
     if not (isinstance(first, Place) and first.is_leading):
         return None
@@ -511,7 +520,7 @@ def _starred(sizes: Sequence[Place | int | None]) -> Part | None:
 
 
 def _shown(dim: Dim, size: Place | int | None) -> str:
-    """A size in the message: as a number where it follows from another input."""
+    """Return a size for the message: as a number if it follows from another input."""
     if not isinstance(size, Place):
         return str(dim)
     return f"*{{[*{size.size}]}}" if size.is_leading else f"{{{size.size}}}"
@@ -520,7 +529,7 @@ def _shown(dim: Dim, size: Place | int | None) -> str:
 def _runs(
     known: Known, others: Sequence[Known]
 ) -> Iterator[tuple[Part, Part | Place | int | None]]:
-    """The dims to ask, those together that stand side by side as they do in another input, with what they must be."""
+    """Yield the dims to test, adjacent ones together if adjacent in another input too, with their required sizes."""
     asked = known.asked
     if asked and Place(known.item, asked[0]).is_leading:
         part, there = _leading_run(known, others)
@@ -544,7 +553,9 @@ def _runs(
 
 
 def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
-    """The leading dims, with as many behind them as some input before has too: `v.shape[:-1]` for T of `k[*batch, T, D]`."""
+    """Return the leading dims, with as many following ones as an earlier input shares: `v.shape[:-1]` for `k[*batch, T,
+    D]`.
+    """
     first, teller = Place(known.item, 0), known.sizes[0]
     assert isinstance(teller, Place)
     best = Part(teller, 1)
@@ -556,12 +567,12 @@ def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
 
 
 def _before(known: Known, others: Sequence[Known]) -> Sequence[Known]:
-    """The inputs that are checked before this one."""
+    """Return the inputs checked before this one."""
     return others[: others.index(known)] if known in others else others
 
 
 def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
-    """How many dims at the start are the same."""
+    """Return the number of equal dims at the start."""
     pairs = zip(one, two, strict=False)
     return next(
         (at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two))
@@ -569,14 +580,16 @@ def _common(one: Sequence[Dim], two: Sequence[Dim]) -> int:
 
 
 def _test(part: Part, there: Part | Place | int | None) -> str:
-    """`y.shape[0] != x.shape[0]`, or `y.shape[:2] != x.shape[:2]`."""
+    """Return `y.shape[0] != x.shape[0]`, or `y.shape[:2] != x.shape[:2]`."""
     if isinstance(there, Part):
         return f"{part.shape} != {there.shape}"
     return f"{part.first.size} != {_size(there)}"
 
 
 def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
-    """All or some dims of an input before, which has the same sizes: `x.shape`, `x.shape[:2]`."""
+    """Return all or some dims of an earlier input with the same sizes: `x.shape`, `x.shape[:2]`; None if there are
+    none.
+    """
     count = len(known.dims)
     for other in _before(known, others):
         dims = other.dims

@@ -1,8 +1,9 @@
-"""The backward as the user states it, by a formula for each gradient or one for all.
+"""Stated gradients: the user's backward, by a formula for each gradient or one for all.
 
-In: an `OpSpec` and its forward. Out: one program that assigns `grad_<input>`; the names that formulas find outside; of the finished
-lines, those that are computed for each tensor of a variadic input. Invariant: each formula computes what it computes alone; every name
-that the op owns (inputs, outputs, imports) still means that, wherever ctx must stand for it; what could mean two things is an error.
+In: an `OpSpec` and its forward. Out: one program that assigns `grad_<input>`; the outer names available to formulas;
+from the finished lines, those computed for each tensor of a variadic input. Invariant: each formula computes the same
+as alone; every name that the op owns (inputs, outputs, imports) keeps its meaning, even if it is rewritten to ctx; an
+ambiguous name is an error.
 """
 
 from collections.abc import Iterable
@@ -43,9 +44,9 @@ from scaffold.spec import OpSpec
 def join(
     graph: Graph, formulas: Iterable[tuple[str, Formula]], outer: frozenset[str]
 ) -> Lines:
-    """One program of all formulas; none of them assigns an outer name or a local of another.
+    """Join all formulas into one program; none of them assigns an outer name or a local of another.
 
-    A line that two of them have in common stands once, if it has the same value in both.
+    A line common to two of them stands once, if it has the same value in both.
     """
     program: list[Statement] = []
     used = set(outer)
@@ -64,7 +65,7 @@ def join(
 
 
 def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
-    """The statements of a formula and the assignment of its gradient."""
+    """Return the statements of a formula and the assignment of its gradient."""
     target = graph.name(f"grad_{name}")
     assert formula.result is not None
     if formula.result is target:
@@ -78,9 +79,9 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
 
 
 def _shared(program: list[Statement], body: Lines) -> Lines:
-    """The lines of a formula that the program has, with the same values of all that they read."""
+    """Return the lines of a formula already in the program, reading the same values."""
     if Trace((*program, *body), sharing).changes:
-        return ()  # a line may change what another one made
+        return ()  # a line may change a value made by another one
     shared: list[Statement] = []
     own, theirs = written(*body), written(*program)
     for item in body[:-1]:
@@ -99,11 +100,11 @@ def _count(name: str, statements: Iterable[Statement]) -> int:
     return sum(name in written(item) for item in statements)
 
 
-# --- The whole backward: all formulas with the names that they have in the op.
+# --- The whole backward: all formulas, with the op's names.
 
 
 def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
-    """The names that a formula of a gradient finds outside."""
+    """Return the outer names available to a gradient's formula."""
     names = {item.name for item in (*spec.inputs, *spec.outputs)}
     names |= {item.binding for item in spec.imports} | gradient_names(spec)
     if forward is not None and spec.forward is not None:
@@ -112,7 +113,7 @@ def outer_names(spec: OpSpec, forward: Forward | None) -> frozenset[str]:
 
 
 def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Lines:
-    """The statements of the formulas of all gradients, in order."""
+    """Return the statements of the formulas of all gradients, in order."""
     outer = outer_names(spec, forward)
     renamed = _renamed(spec, forward)
     for formula in (*dict(spec.gradients).values(), spec.backward):
@@ -134,12 +135,12 @@ def stated_backward(spec: OpSpec, graph: Graph, forward: Forward | None) -> Line
 
 
 def _one_expression(spec: OpSpec) -> frozenset[str]:
-    """Gradients that must stay one expression: those of an element of a variadic input."""
+    """Return the gradients that must stay one expression: those of an element of a variadic input."""
     return frozenset(f"grad_{item.name}" for item in spec.tensors if item.variadic)
 
 
 def _renamed(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
-    """Names in the user's formulas that are called otherwise in the op."""
+    """Map names in the user's formulas to different names in the op."""
     renamed = dict(forward.renamed) if forward else {}
     sole = len(spec.outputs) == 1 and not spec.outputs[0].variadic
     if sole and any(item.name == "output" for item in spec.inputs):
@@ -155,7 +156,7 @@ def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
 
 
 def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
-    """The formula over the names that locals of the forward have got."""
+    """Rename the forward's locals read by a formula to their new names."""
     body = _lines(formula)
     for old, new in renamed.items():
         body, _ = outer_renamed(graph, body, old, new)
@@ -171,7 +172,7 @@ def _isolated(
     forward: Forward | None,
     renamed: dict[str, str],
 ) -> Lines:
-    """A whole backward, whose locals hide only what no rewriting to ctx can touch."""
+    """Rename locals of a whole backward, unless they hide only names never rewritten to ctx."""
     for old, new in renamed.items():
         program, _ = outer_renamed(graph, program, old, new)
     metadata = {
@@ -184,14 +185,14 @@ def _isolated(
     tensors = {item.name for item in spec.tensors} | set(origins_of(spec, forward))
     outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
     outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
-    outer -= gradient_names(spec)  # what a file imports by such a name, it hides
+    outer -= gradient_names(spec)  # a file's import of such a name is hidden on purpose
     taken = outer_names(spec, None) | written(*program)
     taken |= assigned(spec.forward) if spec.forward else frozenset()
     return apart_from(graph, program, outer, taken)[0]
 
 
 def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
-    """A backward changes only tensors that it made, and none of them under two names."""
+    """Raise if a backward changes a tensor it did not make, or one with two names."""
     statements = _lines(formula)
     attributes = {item.name for item in spec.attributes}
     for change in Trace(statements, sharing).changes:
@@ -213,7 +214,7 @@ def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> N
 
 
 def _refuse_index(spec: OpSpec) -> None:
-    """`i` is the index in the formula of a variadic input."""
+    """Raise if `i` is an input: it is the index in the formula of a variadic input."""
     several = {item.name for item in spec.tensors if item.variadic}
     for name, formula in spec.gradients:
         if name in several and any(each.name == "i" for each in spec.inputs):
@@ -222,7 +223,7 @@ def _refuse_index(spec: OpSpec) -> None:
 
 
 def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
-    """The names under which the backward may read an output: its own and the local returned as it."""
+    """Map the names by which the backward may read an output, its own and the returned local's, to the output."""
     inputs = {item.name for item in spec.inputs}
     origins = {item.name: item.name for item in spec.outputs if item.name not in inputs}
     if forward is None:
@@ -234,7 +235,7 @@ def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
 
 
 def _refuse_ambiguous(spec: OpSpec) -> None:
-    """A name that is an output and another local of the forward: the backward must not read it."""
+    """Raise if the backward reads a name that is both an output and another local of the forward."""
     if spec.forward is None:
         return
     locals_ = assigned(spec.forward)
@@ -257,19 +258,19 @@ def _outside_reads(formula: Formula | None) -> frozenset[str]:
 
 
 def _lines(formula: Formula) -> Lines:
-    """The statements of a formula, the last of which has its result."""
+    """Return the statements of a formula; the last one holds its result."""
     if formula.result is None:
         return formula.statements
     return (*formula.statements, Assign(formula.graph.node("absent"), formula.result))
 
 
-# --- The gradient of a variadic input: what is computed for each of its tensors.
+# --- The gradient of a variadic input: lines computed for each of its tensors.
 
 
 def element_lines(
     spec: OpSpec, lines: tuple[Line, ...]
 ) -> tuple[tuple[Element, ...], tuple[Line, ...]]:
-    """Formulas for one element of a variadic input, apart from the other lines."""
+    """Separate the formulas for one element of a variadic input from the other lines."""
     if spec.backward:
         return (), lines
     several = {item.name for item in spec.differentiable if item.variadic}

@@ -1,10 +1,10 @@
-"""The output gradients that `backward` must be able to do without: PyTorch hands in None for an output that nothing reads.
+"""Undefined output gradients: PyTorch passes None to `backward` for an unread output.
 
-Zeros in the place of None are right where a gradient is finite. The gradient of `x.sqrt()` is infinite at 0, and 0 times infinity is
-NaN: `return x.sqrt(), x * 2` would have no gradient there, though only the second output is read.
+Zeros in place of None are right for a finite gradient. The gradient of `x.sqrt()` is infinite at 0, and 0 times
+infinity is NaN: `return x.sqrt(), x * 2` would have no gradient there, though only the second output is read.
 
-In: the outputs. Out: the cotangents whose part of a gradient is left out where they are None. Invariant: one of them is always there,
-or replaced by zeros.
+In: the outputs. Out: the cotangents whose part of a gradient is left out if they are None. Invariant: at least one of
+them is present, or replaced by zeros.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from scaffold.spec import OpSpec
 
 
 def undefined_gradients(spec: OpSpec, cotangents: Mapping[Op, Op]) -> frozenset[Op]:
-    """Find the cotangents, each given with its output, that lead through a singular step of their own; none where all do."""
-    if spec.is_library:  # PyTorch hands zeros to it
+    """Find the cotangents with a singular step that no other output shares; none if all have one."""
+    if spec.is_library:  # PyTorch passes it zeros
         return frozenset()
     steps = {
         cotangent: {op for op in result.walk() if is_singular(op)}
@@ -34,7 +34,7 @@ def undefined_gradients(spec: OpSpec, cotangents: Mapping[Op, Op]) -> frozenset[
 
 
 def where_defined(make: Maker, cotangent: Op) -> Op:
-    """Make the choice between a cotangent and, where it is None, nothing."""
+    """Return the cotangent, or 0 if it is None."""
     program = make.program
     none = program.const(None)
     given = program.python("compare", "is not", program.read(cotangent.name), none)

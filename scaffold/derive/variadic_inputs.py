@@ -1,8 +1,9 @@
-"""A variadic input that the forward reads as one tensor: `torch.stack(tensors)`, `sum(tensors)`, `torch.cat(tensors, -1)`.
+"""Joined variadic inputs: read by the forward as one tensor, `torch.stack(tensors)`, `sum(tensors)`,
+`torch.cat(tensors, -1)`.
 
-In: an op, and what is to be differentiated. Out: the same with an input in the place of that tensor, and the gradient of each of the
-tensors out of that input's. Invariant: no name of the input in the place is left in what is handed on; whatever else the forward
-does with the tensors is no matter of this module.
+In: an op, and the inputs to differentiate. Out: the same with one input in place of that tensor, and the gradient of
+each of the tensors from that input's. Invariant: the substitute's name does not appear in the final results; other uses
+of the tensors are left to other modules.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,27 +26,27 @@ from scaffold.formula.names import fresh
 from scaffold.primitives.calls import facts_of_call
 from scaffold.spec import OpSpec, TensorInput
 
-INDEX = "i"  # of the tensor that a gradient is for
-# Shapes of what is made of all tensors along a dim.
+INDEX = "i"  # index of the tensor in its gradient
+# Shape facts of calls that join tensors along a dim.
 JOINING = frozenset({"joined", "stacked"})
 
 
 class JoinedInput(NamedTuple):
-    """An input that stands for the one tensor which the forward makes of all tensors of a variadic input."""
+    """A substitute input for the one tensor that the forward makes from a variadic input."""
 
     several: TensorInput
     name: str
-    value: Node  # what the forward writes: `torch.stack(tensors)`
+    value: Node  # the forward's expression: `torch.stack(tensors)`
     dim: int | None  # None: they are added up
 
     def spec(self, spec: OpSpec) -> OpSpec:
-        """The op of that input. Nothing is known of its shape: no check of the forward's holds the tensors against the other inputs."""
+        """Return the op with that input; its shape is unknown, as the forward does not check it against other inputs."""
         one = self.several._replace(name=self.name, dims=None, variadic=False)
         inputs = (one if item is self.several else item for item in spec.inputs)
         return replace(spec, inputs=tuple(inputs))
 
     def derived(self, graph: Graph, found: GradientStatements) -> GradientStatements:
-        """The gradients that were derived for that input, as those of each tensor."""
+        """Turn the gradients derived for that input into those of each tensor."""
         back = {graph.name(self.name): self.value}
 
         def over(items: Sequence[Statement]) -> Lines:
@@ -54,7 +55,7 @@ class JoinedInput(NamedTuple):
         grad = graph.name(f"grad_{self.name}")
         *lines, last = self._told(over(found.statements))
         if isinstance(last, Assign) and last.target is grad:
-            if last.value.kind == "name":  # `grad_output`, which needs no second name
+            if last.value.kind == "name":  # `grad_output` needs no second name
                 grad = last.value
             else:
                 lines.append(last)
@@ -73,7 +74,7 @@ class JoinedInput(NamedTuple):
         )
 
     def _told(self, lines: Lines) -> Lines:
-        """The lines without comments that name the joined input, which is nowhere in the op."""
+        """Drop comments that name the joined input, which does not exist in the op."""
         return tuple(
             (
                 replace(item, comments=())
@@ -84,7 +85,7 @@ class JoinedInput(NamedTuple):
         )
 
     def _element(self, graph: Graph, grad: Node) -> Node:
-        """The gradient of one of the tensors."""
+        """Return the gradient of one of the tensors."""
         index, tensors = graph.name(INDEX), graph.name(self.several.name)
         if self.dim is None:
             own = graph.node("subscript", "", (tensors, index))
@@ -98,7 +99,7 @@ class JoinedInput(NamedTuple):
         return graph.node("subscript", "", (parts, index))
 
     def _place(self, graph: Graph, index: Node) -> Node:
-        """The index of one of what is stacked: `i`, `..., i` or `:, i`."""
+        """Return the index of one stacked tensor: `i`, `..., i` or `:, i`."""
         assert self.dim is not None
         absent = graph.node("absent")
         whole = graph.node("slice", "", (absent, absent, absent))
@@ -112,7 +113,9 @@ class JoinedInput(NamedTuple):
 def joined_input(
     spec: OpSpec, forward: Forward, graph: Graph, wanted: Collection[str]
 ) -> JoinedInput | None:
-    """An input for the one tensor that the forward makes of a variadic input; None where the forward also reads the tensors in another way."""
+    """Return an input for the tensor made from a variadic input, or None if the forward also reads the tensors
+    otherwise.
+    """
     several = next((item for item in spec.tensors if item.variadic), None)
     if several is None or several.name not in wanted or spec.kept is not None:
         return None
@@ -133,7 +136,7 @@ def joined_input(
 
 
 def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
-    """The forward that reads that input where it made the one tensor of all."""
+    """Replace the joining call by the joined input in the forward."""
     put = _in_place(graph, joined)
     statements = rewritten(graph, forward.statements, put)
     results = tuple(graph.rewrite(item, put) for item in forward.results)
@@ -141,7 +144,7 @@ def with_joined(graph: Graph, forward: Forward, joined: JoinedInput) -> Forward:
 
 
 def _in_place(graph: Graph, joined: JoinedInput) -> Callable[[Node], Node | None]:
-    """The rewriting that puts the joined input in the place of the call."""
+    """Return the rewriting that replaces the call by the joined input."""
     name = graph.name(joined.name)
     return lambda node: name if node is joined.value else None
 
@@ -165,7 +168,7 @@ def _joins(node: Node, name: str) -> bool:
 
 
 def _dim(node: Node) -> int | None:
-    """The dim along which a call joins tensors; None where they are added up, or none is written out."""
+    """Return the dim along which a call joins tensors; None if they are added up, or if it is no literal."""
     callee, _, *others = node.args
     if callee.kind == "name":
         return None
@@ -198,6 +201,6 @@ def _number(graph: Graph, number: int) -> Node:
 
 
 def _shape_of(call: Node) -> str:
-    """What the table says of the shape of what a call returns."""
+    """Return the table's shape fact for a call's result."""
     found = facts_of_call(call.args[0].label)
     return next((facts.shape for facts in found if "joins" in facts.flags), "")

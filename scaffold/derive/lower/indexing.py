@@ -249,7 +249,7 @@ def _one_tensor(applier: Applier, value: Op, parts: list[Op]) -> tuple[Op, list[
 def item_of(
     program: Program, applier: Applier, op: Op, position: int
 ) -> tuple[Shape | None, Kind, bool]:
-    """Shape, kind and activity of one of several results."""
+    """Return shape, kind and activity of one of several results."""
     rule = applier.table.of_op(op.rule)
     assert rule is not None
     args = dict(zip((item.name for item in rule.parameters), op.args, strict=False))
@@ -363,7 +363,7 @@ def position_of(applier: Applier, op: Op, position: int) -> int | None:
 
 
 def joined(applier: Applier, stacked: bool, parts: Op, dim: Op) -> Op | None:
-    """Return all parts joined, without splitting: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`; None if impossible."""
+    """Return all parts joined, without splitting: `torch.stack(x.unbind(1))` is `x.movedim(1, 0)`; None if unknown."""
     if not are_parts(applier, parts):
         return None
     x, taken = parts.args[0], parts.args[-1]

@@ -18,8 +18,7 @@ ALONG = frozenset({"reduction", "same_shape", "structural"})
 DIMS = re.compile(r"\(?-?\d+(, -?\d+)*\)?")
 # An identity equating a call with another primitive; with `M` it holds for matrices. An
 # identity of real tensors alone, `mH(r) -> mT(r)`, is no alternative spelling for
-# complex
-# ones.
+# complex ones.
 ANOTHER = re.compile(r"\w+\(([Mx])(?:, ([-\d, ]+))?\) -> (\w+)\(\1\)")
 
 

@@ -18,8 +18,7 @@ from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.formula.names import numbered
 
 # Words for the engine's own ops without a cotangent in them, best first. A primitive
-# has
-# its words in the table.
+# has its words in the table.
 VALUE: dict[str, tuple[str, ...]] = {
     "lead_dims": ("leading",),
     "unless_vector": ("matrix",),
