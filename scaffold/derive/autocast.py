@@ -37,9 +37,7 @@ PYTHON_VALUES = frozenset(
 
 
 def amp_of(spec: OpSpec) -> Amp:
-    """Return the user's setting, else one by whether autocast changes a primitive of the forward; "off" without a
-    backward.
-    """
+    """Return the user's setting, else "off" unless autocast changes a primitive of the forward, and there is a backward."""
     if spec.amp is not None or not spec.differentiable:
         return spec.amp or "off"
     inputs = (
@@ -75,9 +73,7 @@ def _may_be_changed(node: Node) -> bool:
 # Shapes and styles do not matter here, so all derivations of an op share one answer.
 @lru_cache(maxsize=16)
 def _is_changed(spec: OpSpec) -> bool:
-    """Return whether autocast changes a primitive of the forward, or of a surrogate, whose gradient the backward
-    computes.
-    """
+    """Return whether autocast changes a primitive of the forward, or of the surrogate behind the backward."""
     surrogate = spec.surrogate.forward if spec.surrogate else None
     return bool(_policies(spec, spec.forward) or _policies(spec, surrogate))
 

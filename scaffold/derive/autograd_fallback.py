@@ -56,7 +56,7 @@ def pullback_of(
 
 
 def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
-    """Return the gradients of a call's arguments; each argument that may be absent gets a pullback of its own."""
+    """Return the gradients of a call's arguments; each optional argument gets a pullback of its own."""
     program, left = applier.program, _without_gradient(applier, op)
     active = (arg for arg in tensors(op.args) if arg.active and arg not in left)
     args = list(dict.fromkeys(active))
@@ -75,7 +75,7 @@ def pulled_back(applier: Applier, op: Op, g: Op) -> list[tuple[Op, Op]]:
 
 
 def _without_gradient(applier: Applier, op: Op) -> set[Op]:
-    """Return the tensors of a call that get no gradient."""
+    """Return the tensors of a call without a gradient."""
     if op.rule == "call":
         return set(_refused(op.template.node, op.template.filled(op.args)))
     rule = applier.table.of_op(op.rule)
@@ -170,7 +170,7 @@ def _pulled(
 def _pulled_if_needed(
     spec: OpSpec, graph: Graph, wanted: tuple[str, ...], taken: Collection[str]
 ) -> Iterator[Statement]:
-    """Yield statements for several gradients from one run of the forward; autograd gets only the inputs that need one.
+    """Yield statements for several gradients from one run of the forward; autograd gets only the inputs in need of one.
 
     Another input may be absent, or hold bools or ints, which `torch.func.vjp` refuses.
     """

@@ -1,4 +1,4 @@
-"""Registered ops for kernels in a library-style backward: calls that leave PyTorch become ops of their own.
+"""Registered ops for kernels in a library-style backward: calls out of PyTorch become ops of their own.
 
 In: an `OpSpec` and its `Derivation`. Out: the `Derivation` whose blocks call such ops. Invariant: a compiler, tracing
 the backward of a registered op, finds nothing it cannot run: each such op has a fake, which gives gradients of the

@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 def read_names(*statements: Statement) -> frozenset[str]:
-    """Return the names that statements read, for their data or only their shape."""
+    """Return the names read by statements, for their data or only their shape."""
     return frozenset().union(*map(_read_by, statements))
 
 
@@ -71,7 +71,7 @@ def needed_for(
 
 
 def lines_of(statements: Lines, gradients: Iterable[str]) -> tuple[Line, ...]:
-    """Return each statement with the inputs it serves, leaving out those that serve none."""
+    """Return each statement with the inputs it serves, leaving out dead ones."""
     needed = {name: needed_for(statements, [f"grad_{name}"]) for name in gradients}
     lines = []
     for position, item in enumerate(statements):

@@ -47,7 +47,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
-    """Return the PyTorch features the op supports; the user's own word on `torch.func` wins."""
+    """Return the PyTorch features the op supports; the user's setting for `torch.func` wins."""
     forward = maths.forward
     opaque = _is_opaque(spec, maths)
     random = forward is not None and _draws(forward)
@@ -70,8 +70,7 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
 def once_differentiable(
     spec: OpSpec, maths: Maths, cut_off: frozenset[str], program: Lines
 ) -> bool:
-    """Return whether the backward is differentiable only once: as the user says, else if a second derivative is wrong
-    or impossible.
+    """Return the user's setting, else whether a second derivative would be silently wrong or is impossible.
 
     `cut_off` are the saved locals that depend on an input: autograd sees values read from ctx as constants.
     Raise if the user asks for a second derivative despite such locals.

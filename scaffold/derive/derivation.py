@@ -236,7 +236,7 @@ class Derivation:
 
     @property
     def intermediates(self) -> tuple[str, ...]:
-        """Return the locals of the forward that are saved."""
+        """Return the saved locals of the forward."""
         return tuple(
             item.origin for item in self.saved if item.source == "intermediate"
         )

@@ -71,7 +71,7 @@ class _Drawing:
         )
 
     def draw_forward(self) -> None:
-        """Add inputs, then the lines of forward; a line that assigns an output becomes an output."""
+        """Add inputs, then the lines of forward; a line assigning an output becomes an output."""
         outputs = {item.name for item in self.spec.outputs}
         for item in self.spec.tensors:
             dims = self.spec.dims(item.name)

@@ -1,4 +1,4 @@
-"""Explanations of a derivation: the rules used, the saved tensors, and those plain autograd would save.
+"""Explanations of a derivation: the rules used, the saved tensors, and plain autograd's saved tensors.
 
 In: an `OpSpec` with a forward, and its `Derivation`. Out: an `Explanation`. Invariant: it reports the result of
 `derive` and changes nothing; sizes are those of the declared shapes.
@@ -25,7 +25,7 @@ BYTES = {"real": 4, "complex": 8, "int": 8, "bool": 1}  # in single precision
 
 
 class Used(NamedTuple):
-    """A formula of the rule table that the derivation used."""
+    """A formula of the rule table used by the derivation."""
 
     rule: str
     argument: str

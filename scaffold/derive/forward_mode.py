@@ -341,9 +341,7 @@ class TangentWalk:
     # Primitives not in the table
 
     def _of_call(self, op: Op) -> Op | None:
-        """Return a tangent by autograd of the one call: its gradient is linear, and the gradient of that is the
-        tangent.
-        """
+        """Return a tangent by autograd of the one call, as the gradient of its gradient, a linear function."""
         source = op.args[0] if op.rule == "item" else op
         rule = self.table.of_op(source.rule)
         if rule is not None:  # arguments without a gradient have no tangent: PyTorch raises
@@ -389,7 +387,7 @@ class _Replaced:
         return any(part is self.cotangent for part in op.walk())
 
     def _spread(self, views: tuple[Op, ...], inner: Op) -> Op:
-        """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors by the views."""
+        """Replace the cotangent, a factor below some views, by the tangent, and spread the other factors likewise."""
         if inner is self.cotangent:
             return self.tangent
         if _spreads(inner):
@@ -521,9 +519,7 @@ def _viewed(
     parameters: Iterable[str],
     memory: Mapping[str, str],
 ) -> Statement:
-    """Return `tangent_x[...]` for an output's tangent that may be an input's, if the output may be that input: PyTorch
-    wants a view.
-    """
+    """Return the view `tangent_x[...]` of an input's tangent for an output that may be that input, as PyTorch wants."""
     said = memory.get(item.target.label) if isinstance(item, Assign) else None
     if not isinstance(item, Assign) or said in (None, "fresh"):
         return item
@@ -537,7 +533,7 @@ def _viewed(
 def _ends(
     spec: OpSpec, derivation: Derivation, lowered: Lowered, held: Mapping[Op, str]
 ) -> dict[str, Op]:
-    """Map name stems to the values returned by forward that need a tangent.
+    """Map name stems to forward's returned values with a tangent.
 
     Intermediates need one too: without it forward mode would take them for constants of the backward, as for a Hessian.
     """
@@ -651,7 +647,7 @@ def _as_tangent(name: str) -> str:
 def _tangent_names(
     spec: OpSpec, maths: Maths, statements: Lines, parameters: Iterable[str]
 ) -> dict[str, str]:
-    """Map each assigned name to its name in the jvp; they stay distinct, even if the forward has a local `tangent_y`."""
+    """Map each assigned name to its name in the jvp; all stay distinct, even from a local `tangent_y` of the forward."""
     names = sorted(written(*statements))
     taken = outer_names(spec, maths.forward) | {*parameters, *names}
     found: dict[str, str] = {}

@@ -33,9 +33,7 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
 def _refuse_unsplittable(
     spec: OpSpec, sharding: Sharding, derivation: Derivation
 ) -> None:
-    """Raise if no DTensor rule can hold: with random numbers, or indices for another number of tensors than forward
-    returns.
-    """
+    """Raise if no DTensor rule can hold: with random numbers, or indices for more or fewer tensors than forward returns."""
     if derivation.random:
         message = "the forward draws random numbers, and each device would draw its own"
         raise ScaffoldError(message, sharding.place, "leave out sharding")

@@ -276,9 +276,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
 def _lines_before_ctx(
     spec: OpSpec, source: Source, maths: Maths
 ) -> tuple[Reuse, bool, tuple[Line, ...]]:
-    """Return the forward lines to repeat, whether the backward is once differentiable, and its lines over forward
-    names.
-    """
+    """Return the forward lines to repeat, whether the backward is once differentiable, and its lines before ctx."""
     wanted = tuple(item.name for item in spec.differentiable)
     # First, before any line is dropped: the backward repeats the forward line by line.
     reuse = plan_reuse(spec, maths)
@@ -341,7 +339,7 @@ def _differentiated(
     stated: Lines,
     other: "Differentiated | None" = None,
 ) -> tuple["Differentiated | None", str | None]:
-    """Derive the gradients that no formula states; return also why they are not derived."""
+    """Derive the unstated gradients; return also why they are not derived."""
     if not spec.derive or spec.surrogate or forward is None:
         return None, None
     there = written(*stated)
@@ -404,7 +402,7 @@ def _without_dead(graph: Graph, program: Lines, wanted: Sequence[str]) -> Lines:
 
 
 def _missing(spec: OpSpec, lines: Iterable[Line]) -> frozenset[str]:
-    """Return the inputs without a line that assigns their gradient."""
+    """Return the inputs without a line for their gradient."""
     names = {name for line in lines for name in written(line.statement)}
     wanted = (item.name for item in spec.differentiable)
     return frozenset(name for name in wanted if f"grad_{name}" not in names)

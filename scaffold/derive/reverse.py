@@ -224,8 +224,7 @@ class Reverse:
         )
 
     def _may_be_summed_later(self, op: Op, g: Op, summed: Op) -> bool:
-        """Return whether a cotangent may stay larger than its value: arguments have known shapes to sum to, the value
-        has none.
+        """Return whether a cotangent may stay larger than its value, to be summed to the shapes of the arguments later.
 
         `g.sum_to_size((a * b).shape) * b` is `g * b` summed to the shape of `a`, for elementwise ops; for a named
         value, summing first makes the products smaller.

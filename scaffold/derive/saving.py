@@ -653,7 +653,7 @@ def _filled(
 def _as_saved(
     item: Filled, saved: Iterable[Saved], spec: OpSpec, origins: Origins
 ) -> Filled:
-    """Make zeros like a tensor saved for every gradient: one surely of the output's shape, else with the shape on ctx."""
+    """Make zeros like a tensor saved for every gradient: one of the output's shape, else with the shape on ctx."""
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
     every = [

@@ -553,9 +553,7 @@ def _runs(
 
 
 def _leading_run(known: Known, others: Sequence[Known]) -> tuple[Part, Part]:
-    """Return the leading dims, with as many following ones as an earlier input shares: `v.shape[:-1]` for `k[*batch, T,
-    D]`.
-    """
+    """Return the leading dims and following ones shared by an earlier input: `v.shape[:-1]` for T of `k[*batch, T, D]`."""
     first, teller = Place(known.item, 0), known.sizes[0]
     assert isinstance(teller, Place)
     best = Part(teller, 1)
@@ -587,9 +585,7 @@ def _test(part: Part, there: Part | Place | int | None) -> str:
 
 
 def _like_another(known: Known, others: Sequence[Known]) -> Part | None:
-    """Return all or some dims of an earlier input with the same sizes: `x.shape`, `x.shape[:2]`; None if there are
-    none.
-    """
+    """Return all or some dims of an earlier input with the same sizes: `x.shape`, `x.shape[:2]`; else None."""
     count = len(known.dims)
     for other in _before(known, others):
         dims = other.dims

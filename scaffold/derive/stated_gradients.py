@@ -185,7 +185,7 @@ def _isolated(
     tensors = {item.name for item in spec.tensors} | set(origins_of(spec, forward))
     outer = {attribute.name for attribute in spec.attributes} | tensors & metadata
     outer |= {item.binding for item in spec.imports} | hidden_builtins(program)
-    outer -= gradient_names(spec)  # a file's import of such a name is hidden on purpose
+    outer -= gradient_names(spec)  # a gradient hides a file's import of the same name
     taken = outer_names(spec, None) | written(*program)
     taken |= assigned(spec.forward) if spec.forward else frozenset()
     return apart_from(graph, program, outer, taken)[0]

@@ -1,5 +1,4 @@
-"""Joined variadic inputs: read by the forward as one tensor, `torch.stack(tensors)`, `sum(tensors)`,
-`torch.cat(tensors, -1)`.
+"""Joined variadic inputs: one tensor to the forward, by `torch.stack(tensors)`, `sum(tensors)` or `torch.cat(tensors)`.
 
 In: an op, and the inputs to differentiate. Out: the same with one input in place of that tensor, and the gradient of
 each of the tensors from that input's. Invariant: the substitute's name does not appear in the final results; other uses
@@ -32,7 +31,7 @@ JOINING = frozenset({"joined", "stacked"})
 
 
 class JoinedInput(NamedTuple):
-    """A substitute input for the one tensor that the forward makes from a variadic input."""
+    """A substitute input for the one tensor made by the forward from a variadic input."""
 
     several: TensorInput
     name: str
@@ -40,13 +39,13 @@ class JoinedInput(NamedTuple):
     dim: int | None  # None: they are added up
 
     def spec(self, spec: OpSpec) -> OpSpec:
-        """Return the op with that input; its shape is unknown, as the forward does not check it against other inputs."""
+        """Return the op with that input, of unknown shape: the forward does not check it against other inputs."""
         one = self.several._replace(name=self.name, dims=None, variadic=False)
         inputs = (one if item is self.several else item for item in spec.inputs)
         return replace(spec, inputs=tuple(inputs))
 
     def derived(self, graph: Graph, found: GradientStatements) -> GradientStatements:
-        """Turn the gradients derived for that input into those of each tensor."""
+        """Turn the gradients derived for the substitute into one of each tensor."""
         back = {graph.name(self.name): self.value}
 
         def over(items: Sequence[Statement]) -> Lines:
@@ -74,7 +73,7 @@ class JoinedInput(NamedTuple):
         )
 
     def _told(self, lines: Lines) -> Lines:
-        """Drop comments that name the joined input, which does not exist in the op."""
+        """Drop comments about the joined input: the op has no such input."""
         return tuple(
             (
                 replace(item, comments=())
@@ -113,9 +112,7 @@ class JoinedInput(NamedTuple):
 def joined_input(
     spec: OpSpec, forward: Forward, graph: Graph, wanted: Collection[str]
 ) -> JoinedInput | None:
-    """Return an input for the tensor made from a variadic input, or None if the forward also reads the tensors
-    otherwise.
-    """
+    """Return an input for the tensor made from a variadic input, or None if the tensors have other uses too."""
     several = next((item for item in spec.tensors if item.variadic), None)
     if several is None or several.name not in wanted or spec.kept is not None:
         return None

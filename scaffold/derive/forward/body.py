@@ -72,9 +72,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
 
 
 def _with_numbers_rebound(spec: OpSpec, formula: Formula) -> Formula:
-    """Replace `n //= 2` by `n = n // 2` if `n` is a number attribute or has a second name: numbers do not change in
-    place.
-    """
+    """Replace `n //= 2` by `n = n // 2` for a number attribute, or a number with a second name: none changes in place."""
     graph, kinds = formula.graph, kinds_of_inputs(spec)
     numbers = {item.name for item in spec.attributes if item.annotation in NUMBERS}
     lists = {item.name for item in spec.attributes} - numbers

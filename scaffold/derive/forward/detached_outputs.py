@@ -17,7 +17,7 @@ Names = frozenset[str]
 
 
 def detached_outputs(spec: OpSpec) -> Names:
-    """Return the outputs without a gradient that are not declared so, or none if no other output would be left."""
+    """Return the undeclared outputs without a gradient, or none if no other output would be left."""
     if not _can_be_followed(spec) or spec.forward is None:
         return frozenset()
     forward = write_forward(spec, spec.forward)
@@ -47,9 +47,7 @@ def without_gradient(spec: OpSpec, outputs: Names) -> OpSpec:
 
 
 def perhaps_detached(spec: OpSpec) -> bool:
-    """Return whether PyTorch may give a differentiable output no gradient: detached in a branch, or computed from an
-    absent input alone.
-    """
+    """Return whether an output may have no gradient in PyTorch: detached in a branch, or of an absent input alone."""
     if spec.forward is None or spec.kept is not None:
         return spec.kept is not None
     forward = live_forward(spec, spec.forward, ends=True)
@@ -79,9 +77,7 @@ def _surely_active(statements: Iterable[Statement], active: Names) -> Names | No
 
 
 def _surely_carries(node: Node, active: Names) -> bool:
-    """Return whether the value surely requires grad in PyTorch if the `active` names do, whatever a conditional
-    chooses.
-    """
+    """Return whether the value requires grad in PyTorch if the `active` names do, for any choice of a conditional."""
     ways = (
         way
         for item in node.walk()

@@ -32,7 +32,7 @@ from scaffold.spec import OpSpec
 def with_input_names(
     spec: OpSpec, maths: Maths, forward: ReturningForward, context: Context
 ) -> ReturningForward:
-    """Rename `new_x` to the user's `x` where nothing reads the input `x` after `new_x` is assigned.
+    """Rename `new_x` to the user's `x` if nothing reads the input `x` after `new_x` is assigned.
 
     A combined forward fills ctx before its first line if it rebinds an input's name and the contents are known there.
     """
@@ -104,9 +104,7 @@ def _are_tensors(kinds: ValueKinds, statements: Lines, name: str) -> bool:
 
 
 def is_given_up(statements: Lines, old: str, new: str) -> bool:
-    """Return whether no line reads or assigns the old name after one assigns the new; the second of two branches comes
-    after the first.
-    """
+    """Return whether the old name is dead once the new one is assigned; an else branch counts as following the body."""
     begun = False
     for item in _flat(statements):
         if begun and (old in read_names(item) or old in written(item)):
@@ -126,9 +124,7 @@ def _flat(statements: Lines) -> Iterator[Statement]:
 
 
 def _without_idle(statements: Lines) -> Lines | None:
-    """Drop each `x = x`, left over from renaming a branch's first line; return None if an `if` would have an empty
-    body.
-    """
+    """Drop each `x = x` left over from renaming a branch's first line; return None if an `if` body would be empty."""
     done = list[Statement]()
     for item in statements:
         if isinstance(item, If):

@@ -1,4 +1,4 @@
-"""Optional inputs: turning `a if bias is not None else b` in the forward into an `if` statement where it reads better.
+"""Optional inputs: turning `a if bias is not None else b` in the forward into a more readable `if` statement.
 
 In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
 Invariant: the same values, and no branch's computation runs outside its branch.
@@ -55,7 +55,7 @@ class Unfolder:
         return (*begun, If(test, (given,)))
 
     def _hoisted(self, value: Node) -> tuple[Lines, Node]:
-        """Move the droppable conditionals that are always evaluated out of the value, into named locals."""
+        """Move the always evaluated droppable conditionals out of the value, into named locals."""
         if any(changed_in_place(value)):  # the order of evaluation matters
             return (), value
         before: list[Statement] = []

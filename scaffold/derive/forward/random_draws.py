@@ -162,15 +162,13 @@ class _Draws:
         return Assign(name, plain, "", item.comments) if plain else None
 
     def taken_out(self, value: Node) -> tuple[Lines, Node]:
-        """Return the lines that draw an expression's random numbers, and the expression over their names."""
+        """Return lines for an expression's random draws, and the expression over their names."""
         if not is_random(value) or any(changed_in_place(value)):
             return (), value  # the order of evaluation matters
         lines: list[Assign] = []
 
         def named(node: Node) -> Node:
-            """Replace the draws in an expression by names; a draw occurring twice is drawn twice, though it is one
-            node.
-            """
+            """Replace the draws in an expression by names; a draw occurring twice is drawn twice, though it is one node."""
             if not is_random(node):
                 return node
             if node.kind in LAZY:  # only the first operand is always evaluated

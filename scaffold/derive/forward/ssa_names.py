@@ -114,7 +114,7 @@ def as_they_were(
 def with_names_again(
     spec: OpSpec, maths: Maths, blocks: tuple[Block, ...]
 ) -> tuple[Block, ...]:
-    """Restore the user's names in the blocks, where no two values of one name are live at once."""
+    """Restore the user's names in the blocks, unless two values of one name would be live at once."""
     lines = tuple(line for block in blocks for line in block.statements)
     own = [item.name for item in (*spec.inputs, *spec.outputs)]
     taken = {*own, *(f"grad_{name}" for name in own)}
@@ -147,8 +147,9 @@ def with_names_again(
 def _begun(
     blocks: Iterable[Block], taken: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each partial gradient and the gradient it starts: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...` in one
-    block, or if no other name is `grad_x`.
+    """Yield each partial gradient and the gradient it starts: `grad_x_via_y`, for `grad_x = grad_x_via_y + ...`.
+
+    The two must be in one block, or the name `grad_x` must be unused.
     """
     several = [block.statements for block in blocks]
     statements = tuple(item for lines in several for item in lines)

@@ -29,9 +29,7 @@ def template_of(
     tensor: Callable[[Node], Op | None],
     fixed: Callable[[Node], Node],
 ) -> tuple[Template, list[Op]]:
-    """Return a call's template and its distinct tensors; `tensor` returns an argument's op or None, `fixed` rewrites
-    others.
-    """
+    """Return a call's template and distinct tensors; `tensor` gives an argument's op or None, `fixed` rewrites others."""
     if node.kind not in ("call", "binary", "attribute"):
         raise UnsupportedError(f"'{node.label}' has no rule")
     args, holes = list[Op](), list[Node]()

@@ -240,7 +240,7 @@ class Reuse(NamedTuple):
 
 
 def plan_reuse(spec: OpSpec, maths: Maths) -> Reuse:
-    """Choose the forward's locals to recompute in the backward, and those to save."""
+    """Choose the forward's locals to recompute in the backward, and the locals to save."""
     if maths.forward is None:
         return Reuse(Plan((), ()), (), frozenset())
     graph, statements = maths.graph, maths.forward.statements
@@ -270,7 +270,7 @@ def _read_as_data(statements: Lines) -> frozenset[str]:
 def _plan(
     spec: OpSpec, maths: Maths, statements: Lines, own: frozenset[str]
 ) -> tuple[Plan, frozenset[str]]:
-    """Choose the statements to repeat, and the locals of which only the shape is kept; prefer to save `own` names."""
+    """Choose the statements to repeat, and the locals to keep only the shape of; prefer to save `own` names."""
     inputs = {item.name for item in spec.inputs}
     statements = without_checks(maths.graph, statements)
     locals_ = written(*statements) - inputs

@@ -117,9 +117,7 @@ def worth_returning(backward: BackwardGraph) -> tuple[Op, ...]:
 
 
 def _numbers(results: Iterable[Op]) -> set[Op]:
-    """Return the values that are Python numbers in some calls, `w.sum() if w is not None else 2.0`: they cannot be
-    saved.
-    """
+    """Return the values that are numbers in some calls, `w.sum() if w is not None else 2.0`: they cannot be saved."""
     found = set[Op]()
     inner = {op for result in results for op in result.walk()}
     for op in sorted(inner, key=lambda op: op.serial):
@@ -132,7 +130,7 @@ def _numbers(results: Iterable[Op]) -> set[Op]:
 
 
 def _own(backward: BackwardGraph, saved: Collection[Op]) -> Mapping[Op, str]:
-    """Return the forward's locals that the backward computes in lines of its own."""
+    """Return the forward's locals with lines of their own in the backward."""
     spec, lowered = backward.spec, backward.lowered
     stated = spec.gradients or spec.backward
     if spec.foreign or stated or (spec.once_differentiable and not backward.saves):

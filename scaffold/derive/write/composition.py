@@ -58,9 +58,7 @@ def composed(
     blocks: tuple[Block, ...],
     elements: tuple[Element, ...],
 ) -> tuple[Block, ...]:
-    """Shorten names and inline values; return blocks unchanged but for the user's names if a user's formula states a
-    gradient.
-    """
+    """Restore the user's names, shorten others and inline values; with a stated gradient, only restore names."""
     blocks = with_names_again(spec, maths, blocks)
     every = frozenset(item.name for item in spec.differentiable)
     if not maths.derived.issuperset(every):
@@ -217,9 +215,7 @@ class _Known:
 
 
 def _plainer(name: str, role: str, among_others: bool) -> Iterator[str]:
-    """Yield the possible shorter names, best first; a name that tells values of one role apart only gets a lower
-    number.
-    """
+    """Yield the possible shorter names, best first; an uncounted name `among_others` of its role has none."""
     counted = _is_counted(name, role)
     if counted or not among_others:
         yield role

@@ -30,7 +30,7 @@ class Temporaries(NamedTuple):
     made: dict[Node, Op]  # filled: their expressions
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """Return the ops that statements would run in place more than once: each must have a name."""
+        """Return the ops run in place more than once by statements: each must have a name."""
         if not self.made:
             return set()
         counts = _counts(statements, self.made)

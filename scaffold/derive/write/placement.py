@@ -110,7 +110,7 @@ def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...
 
 
 def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
-    """Return the gradients that read the data of a tensor."""
+    """Return the gradients with a line that reads the data of a tensor."""
     return frozenset().union(
         *(
             line.serves
@@ -130,7 +130,7 @@ def _owner(item: Statement) -> str:
 
 
 def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
-    """Group the lines that serve the same gradients, as far as their order allows."""
+    """Group lines serving the same gradients, as far as their order allows."""
     blocks: list[Block] = []
     for line in lines:
         position = _last_with(blocks, line)
@@ -145,7 +145,7 @@ def place(lines: tuple[Line, ...]) -> tuple[Block, ...]:
 
 
 def _last_with(blocks: list[Block], line: Line) -> int | None:
-    """Return the last block that serves the same gradients, or None if a later block depends on the line."""
+    """Return the position of the last block for the same gradients, or None if the line cannot move to it."""
     for position in reversed(range(len(blocks))):
         if blocks[position].serves == line.serves:
             return position
@@ -155,7 +155,7 @@ def _last_with(blocks: list[Block], line: Line) -> int | None:
 
 
 def _last_behind_shared(blocks: list[Block], line: Line) -> int | None:
-    """Move the last block for the same gradients behind later blocks that serve more gradients, and return it, or None.
+    """Move the last block for the same gradients behind later ones serving more; return its position, or None.
 
     `if needs[0]: a = x.exp()`, `n = len(x)`, `if needs[0]: grad_x = a[:n]` becomes one `if`, after `n`.
     """
@@ -286,7 +286,7 @@ def without_copy(lines: list[Statement], sole: bool) -> Lines:
 
 
 def _assigned_in(choice: If, made: Node, target: Node) -> If | None:
-    """Return a choice that assigns the target instead, if all branches end by assigning `made`, else None."""
+    """Assign the target instead in a choice with all branches ending by assigning `made`; else return None."""
     branches = list[Lines]()
     for body in (choice.body, choice.orelse):
         match body:

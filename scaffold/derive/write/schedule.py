@@ -61,7 +61,7 @@ class Safety:
         return frozenset(self.present[step] for step, _ in steps if step < 0)
 
     def needs(self, op: Op) -> frozenset[Need]:
-        """Return the inputs that must be present, and the tests that must have been taken, to compute an op."""
+        """Return the inputs to be present, and the test outcomes required, before an op is computed."""
         if op not in self.known:
             self.known[op] = self._needs(op)
         return self.known[op]
@@ -338,7 +338,7 @@ def _guarded(
     safe: Safety,
     op: Op,
 ) -> Region | None:
-    """Extend the common region by the tests that all places share, and by guards for the op's needs.
+    """Extend the common region by the tests shared by all places, and by guards for the op's needs.
 
     Return None if a need has no guard.
     """

@@ -145,7 +145,7 @@ class Namer:
                     self.alike[op] = next((n for n in found if n not in chosen), stem)
 
     def _more_exact(self, op: Op) -> Iterator[str]:
-        """Return the free names of an op that say more than its role."""
+        """Return the free names of an op more exact than its role."""
         value = self._value(op)
         key = (op, value)
         if key not in self.exact:
@@ -212,7 +212,7 @@ class Namer:
         return ""
 
     def _sole_user(self, value: Op) -> Op | None:
-        """Return the only forward op that reads a value, or None."""
+        """Return the sole reader of a value among the forward ops, or None."""
         users = {*self.users.get(value, ())}
         return users.pop() if len(users) == 1 else None
 
@@ -379,9 +379,7 @@ class Namer:
         return [f"{name}_cast" for name in (self._exact(op), *self._roles(op)) if name]
 
     def _by_argument(self, op: Op) -> Iterator[str]:
-        """Yield names from an operand's name: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for
-        `beta * x`.
-        """
+        """Yield names by an operand's: `var` for `exp(logvar)`, `gate` for `F.linear(x, w_gate)`, `scaled_x` for `a * x`."""
         if op.facts.argument == "exponent":
             yield from self._without_log(op.args[0])
         elif _is_layer(op) and (found := WEIGHT.fullmatch(self._exact(op.args[1]))):
@@ -415,7 +413,7 @@ class Namer:
             yield found
 
     def _in_sum(self, op: Op) -> Iterator[str]:
-        """Yield "term" for a product that only the backward computes, to add it to others."""
+        """Yield "term" for a product of the backward alone, if it is only added to others."""
         readers = self._readers.get(op, ())
         if op in self.forward or not self.forward.isdisjoint(readers):
             return
@@ -425,7 +423,7 @@ class Namer:
 
     @cached_property
     def _readers(self) -> dict[Op, list[Op]]:
-        """Map each op to the backward's ops that read it."""
+        """Map each op to its readers among the backward's ops."""
         found: dict[Op, list[Op]] = {}
         for user in self.owners:
             for arg in user.args:
@@ -643,7 +641,7 @@ def _sides(of: Mapping[Op, Op]) -> dict[Op, Op]:
 
 
 def users_of(of: Mapping[Op, Op]) -> dict[Op, list[Op]]:
-    """Map each forward op to the forward ops that read it."""
+    """Map each forward op to its readers among the forward ops."""
     found: dict[Op, list[Op]] = {}
     for user in of.values():
         for arg in user.args:
