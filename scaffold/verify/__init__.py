@@ -1,7 +1,7 @@
-"""The only place that starts processes: proves an op, and runs its tests.
+"""Verification: prove an op, run its tests; the only package to start processes.
 
 In: the texts of an op and of what verification calls, or a test file. Out: a `Verdict`, or a `Report` of each file.
-Invariant: what runs there can neither hang, crash nor change this process, and nothing is written where the user works.
+Invariant: code run there can neither hang, crash nor change this process, and nothing is written to the user's folders.
 """
 
 from scaffold.verify.processes import processes_for

@@ -1,8 +1,8 @@
-"""Measure calls of an op beside its variants, each in a process of its own, which take turns.
+"""Benchmarks: time calls of an op and its variants, each in its own process, in turns.
 
-In: the variants, each as texts and the function of them that is called; a setting: sizes, dtype, device. Out: what was `Measured` of each
-variant, and why of others there is nothing. Invariant: whatever a process does is told in words; none outlives its `Bench`, and an
-answer has a limit of time.
+In: the variants, each as texts and the name of the function to call; a setting: sizes, dtype, device. Out: a `Measured` for each variant
+that ran, and a reason for each other one. Invariant: a failure of a process is reported in words; none outlives its `Bench`, and each
+answer has a time limit.
 """
 
 import sys
@@ -18,19 +18,19 @@ from scaffold.verify.prover import START_LIMIT
 RUNNER = "scaffold.verify.child.measuring"
 LIMIT = 120  # seconds for a variant to be prepared, compiled too, or for a round
 ROUNDS = 15
-# Let glibc keep large blocks: else each call gives them back and takes page faults, which are no arithmetic.
+# Let glibc keep large blocks: else each call returns them and takes page faults, which are no arithmetic.
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "8589934592",
     "MALLOC_TOP_PAD_": "268435456",
 }
 PARTS = ("forward", "backward", "both")
-NOISE = {"float16": 1e-2, "bfloat16": 5e-2}  # of values; in other dtypes:
+NOISE = {"float16": 1e-2, "bfloat16": 5e-2}  # of values; other dtypes: LITTLE_NOISE
 LITTLE_NOISE = 1e-3
 
 
 class Variant(NamedTuple):
-    """What is called: a function of the module of checks, which imports the op."""
+    """A function to measure, by name in the module of checks."""
 
     name: str
     calls: str
@@ -40,16 +40,16 @@ class Variant(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """How it is called."""
+    """The arguments, dtype and device of a measured call."""
 
-    arguments: Mapping[str, Any]  # of what makes the inputs
+    arguments: Mapping[str, Any]  # of the function that makes the inputs
     dtype: str = "float32"
     device: str = "cpu"
     create_graph: bool = False
 
 
 class Spread(NamedTuple):
-    """The median of all rounds, and their quartiles."""
+    """The median over all rounds, and the quartiles."""
 
     median: float
     low: float
@@ -57,14 +57,14 @@ class Spread(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Seconds of a call; its bytes beside the inputs at most, and those that wait for the backward, inputs among them."""
+    """Seconds of a call; its peak bytes beyond the inputs; bytes kept for the backward, inputs included."""
 
     forward: Spread
     backward: Spread
     both: Spread
     peak_bytes: int | None
     saved_bytes: int
-    saved_bytes_without: Mapping[str, int]  # where this input wants no gradient
+    saved_bytes_without: Mapping[str, int]  # by input: if it needs no gradient
     differs: bool  # in values or gradients from the first variant
 
     def over(self, other: "Measured") -> tuple[float, bool]:
@@ -74,14 +74,14 @@ class Measured(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was found of the variants, by name."""
+    """The measurements and the refusals of the variants, by name."""
 
     measured: dict[str, Measured]
-    refused: dict[str, str]  # why there is nothing
+    refused: dict[str, str]  # the reason
 
 
 class Bench:
-    """A process for each variant, by its name; they are started together."""
+    """One process for each variant, by name; all are started together."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Bench:
         limit: float = LIMIT,
         path: Sequence[str] = (),
     ) -> None:
-        """Start them; modules of the user's are looked for in `path`, after all others."""
+        """Start the processes; `path` is searched for user modules after all other paths."""
         self.python, self.limit, self.torch = python, limit, ""
         self.shared = {"threads": threads, "path": path, "modules": ()}
         counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
@@ -115,7 +115,7 @@ class Bench:
         rounds: int = ROUNDS,
         tell: Callable[[], object] = lambda: None,
     ) -> Results:
-        """Measure each variant; `tell` hears of each step."""
+        """Measure each variant; call `tell` after each step."""
         known: dict[str, dict[str, Any]] = {}
         for item in variants:
             asked = {**item._asdict(), **setting._asdict(), **self.shared}
@@ -148,7 +148,7 @@ class Bench:
         self.starting.add(name)
 
     def _answer(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the process of a variant; where it dies another one takes its place the next time."""
+        """Ask the process of a variant; if it dies, start another one the next time."""
         if name not in self.processes:
             self._start(name)
         process = self.processes[name]
@@ -174,13 +174,13 @@ class Bench:
 
 
 def _spread(values: Sequence[float]) -> Spread:
-    several = [*values, *values]  # of one value there are no quartiles
+    several = [*values, *values]  # a single value has no quartiles
     low, middle, high = quantiles(several, n=4, method="inclusive")
     return Spread(middle, low, high)
 
 
 def _differs(one: Mapping[str, Any], other: Mapping[str, Any], noise: float) -> bool:
-    """Ask whether outputs or gradients differ, as far as a sum and a norm of each tell; drawn ones do."""
+    """Return whether outputs or gradients differ, by a sum and a norm of each; never for random ops."""
     if "failed" in other or one["random"]:
         return False
     if len(one["figures"]) != len(other["figures"]):

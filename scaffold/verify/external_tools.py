@@ -1,8 +1,8 @@
-"""Programs of a project that a run may ask, where they are there: git for what it knows of files, ruff as the formatter.
+"""External tools: git, to find uncommitted files; ruff, to format.
 
-In: paths below a directory; {path: text} and the project's root. Out: the paths that git could not bring back; the same texts as
-`ruff format` writes them. Invariant: no file is written. Where there is no git, no repository or no answer in time, nothing is said; hooks,
-monitors and filters that the repository names are not started. Ruff reads its configuration where it would for a file of that path.
+In: paths below a directory; {path: text} and the project's root. Out: the paths that git could not restore; the same texts as
+`ruff format` writes them. Invariant: no file is written. Without git, a repository or an answer in time, nothing is reported; hooks,
+monitors and filters named by the repository are not started. Ruff reads its configuration as for a file of that path.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _HASHES = {40: "sha1", 64: "sha256"}  # of a repository, by their length
 
 
 def uncommitted(root: Path, paths: Sequence[str]) -> tuple[str, ...]:
-    """The paths whose content git does not hold: changed since they were added, or never added."""
+    """Return the paths not stored in git with their present content: changed or never added."""
     if not paths:
         return ()
     try:
@@ -51,7 +51,7 @@ def _path_and_hash(line: bytes) -> tuple[str, str]:
 
 
 def _is_held(path: Path, known: str) -> bool:
-    """Say if git has the content of a file under this hash, with line ends as they are or plain."""
+    """Return whether git has the file's content under this hash, with its line ends or plain ones."""
     if not known:
         return False
     try:
@@ -71,8 +71,8 @@ AT_ONCE = 4  # a thread waits for its process
 def format_with_ruff(
     files: Mapping[str, str], line_length: int, root: Path
 ) -> dict[str, str]:
-    """The texts, formatted; paths count from the root."""
-    from concurrent.futures import ThreadPoolExecutor  # 10 ms that git is not asked for
+    """Return the texts formatted; paths are relative to the root."""
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms, not needed for git
 
     command = [_executable(), "format", "--line-length", str(line_length)]
 
@@ -84,7 +84,7 @@ def format_with_ruff(
 
 
 def _executable() -> str:
-    """The ruff of our own environment, else the one that the shell would find."""
+    """Return the ruff of our own environment, else the one on the shell's path."""
     beside = Path(sys.executable).with_name("ruff")
     return str(beside) if beside.is_file() else "ruff"
 
@@ -111,5 +111,5 @@ def _formatted(command: list[str], text: str, root: Path) -> str:
 
 
 def is_installed(module: str) -> bool:
-    """Say if a module of that name is there, without importing it."""
+    """Return whether a module is installed, without importing it."""
     return find_spec(module) is not None

@@ -1,7 +1,7 @@
-"""Work with limits of time and memory, for the templates of a team: nobody knows what they ask for.
+"""Limits of time and memory, for a team's templates, whose cost is unknown.
 
-In: a function. Out: its result, or what it raised. Invariant: it takes at most so many seconds of a processor, and on Linux so
-many bytes more than the process had; a call of C that no exception ends is killed.
+In: a function. Out: its result, or its exception. Invariant: it takes at most SECONDS of a processor, and on Linux BYTES more than the
+process had; a C call that no exception ends is killed.
 """
 
 import math
@@ -27,7 +27,7 @@ class LimitReached(Exception):
 
 
 def limited(function: Callable[[], Result]) -> Result:
-    """Call the function in a process of its own, unless `hold` was called in this one."""
+    """Call the function in a new process, or in this one if `hold` was called here."""
     if _held:
         with _timed():
             return function()
@@ -70,7 +70,7 @@ def hold() -> None:
 
 @contextmanager
 def _timed() -> Iterator[None]:
-    """Raise a TimeoutError after so many seconds of work; kill the process where a call of C does not return to Python."""
+    """Raise TimeoutError after SECONDS of work; kill the process if a C call does not return."""
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"more than {SECONDS} seconds of work")

@@ -1,6 +1,6 @@
-"""Work that is spread over processes: one function over many items.
+"""Process pool: one function over many items.
 
-In: a function of a module, its items, how many processes. Out: the results, in the order of the items.
+In: a function of a module, its items, the number of processes. Out: the results, in the order of the items.
 Invariant: with one process nothing is started, unless its memory is limited; an interrupt ends all of them.
 """
 
@@ -11,17 +11,17 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# Items for one more process: to start it costs as much as a few of them.
+# Items for one more process, which costs as much to start as a few of them.
 WORTHWHILE = 40
 
 
 def processes_for(items: int) -> int:
-    """How many processes that much work is worth."""
+    """Return the number of processes worth starting for so many items."""
     return max(1, min(cores(), items // WORTHWHILE))
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores this process may use."""
     allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
     return allowed or os.cpu_count() or 1
 
@@ -32,7 +32,10 @@ def over(
     processes: int,
     limited: bool = False,
 ) -> Iterator[Result]:
-    """The function of each item, computed in that many processes; `LimitReached` where one was killed."""
+    """Yield the function of each item, computed in several processes.
+
+    Raises `LimitReached` if one was killed.
+    """
     if processes <= 1 and not limited:
         yield from map(function, items)
         return

@@ -1,8 +1,8 @@
-"""The processes of `scaffold.verify.child`: each is asked and answers in lines, each a JSON object.
+"""Child processes: send requests and receive answers in lines, each a JSON object.
 
-In: an interpreter and what it runs; requests. Out: the answers, what the process said beside them, and how it ended.
-Invariant: nothing waits without a limit; the process ends with its `ChildProcess`, and so does whatever it has started.
-Everything is read here, by one thread: `pool` forks, and a fork in the midst of another thread's work may hang.
+In: an interpreter and a module to run; requests. Out: the answers, other output of the process, and how it ended.
+Invariant: no wait is without a limit; the process ends with its `ChildProcess`, and so do all processes it has started.
+All reading is done here, by one thread: `pool` forks, and a fork during another thread's work may hang.
 """
 
 import json
@@ -20,8 +20,8 @@ from scaffold.verify.pool import cores
 
 CHILD = Path(__file__).parent / "child"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # small tensors alone
-KEPT = 8000  # bytes of what a process said last
-PER_PROCESS = 4  # requests for one more process: to start it costs as much
+KEPT = 8000  # last bytes of other output
+PER_PROCESS = 4  # requests for one more process, which costs as much to start
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -30,12 +30,12 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class ChildProcess:
-    """A process that answers; an OSError where it cannot be started."""
+    """A child process to answer requests."""
 
     def __init__(
         self, python: str, target: str, variables: Mapping[str, str] = ONE_THREAD
     ) -> None:
-        """Start it: `target` is a module of `scaffold.verify.child`, or the path of a file that stands alone."""
+        """Start a module of `scaffold.verify.child`, or a standalone file; raise OSError on failure."""
         self.code: int | None = None  # how it ended; a signal as a negative number
         self._said = self._line = b""
         self._process = subprocess.Popen(
@@ -49,17 +49,17 @@ class ChildProcess:
         assert self._process.stdout and self._process.stderr
         self._answers = self._process.stdout.fileno()
         self._talk = self._process.stderr.fileno()
-        self.open = [self._answers, self._talk]  # there may be more to read
+        self.open = [self._answers, self._talk]  # streams not yet at their end
         for stream in self.open:
             os.set_blocking(stream, False)
 
     @property
     def said(self) -> str:
-        """The last of what it said beside its answers since it was asked."""
+        """Return the last part of its other output since the last request."""
         return self._said.decode(errors="replace").strip()
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Send a request; one that nobody reads is left without an answer."""
+        """Send a request; without a reader it gets no answer."""
         assert self._process.stdin
         self._said = b""
         with suppress(BrokenPipeError):
@@ -67,8 +67,11 @@ class ChildProcess:
             self._process.stdin.flush()
 
     def hear(self) -> list[dict[str, Any]]:
-        """The answers that are there; `code` is set with the last. A line that is no object counts as an empty one."""
-        data = self._read(self._answers)  # before what was printed before it
+        """Return the answers so far; `code` is set with the last.
+
+        A line that is no object counts as an empty one.
+        """
+        data = self._read(self._answers)  # before other output, printed earlier
         self._said = (self._said + self._read(self._talk))[-KEPT:]
         *lines, self._line = (self._line + data).split(b"\n")
         if self._answers not in self.open and self.code is None:
@@ -76,7 +79,7 @@ class ChildProcess:
         return [_object(line) for line in lines]
 
     def answer(self, limit: float) -> dict[str, Any] | None:
-        """The next answer; None where it has ended, or takes longer than so many seconds."""
+        """Return the next answer; None if the process has ended, or after `limit` seconds."""
         deadline = time.monotonic() + limit
         while self.code is None and time.monotonic() < deadline:
             wait([self], deadline)
@@ -85,10 +88,10 @@ class ChildProcess:
         return None
 
     def close(self) -> None:
-        """End it, and whatever is left of its group."""
+        """End the process, and the rest of its group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        with suppress(BrokenPipeError), self._process:  # of a request that nobody read
+        with suppress(BrokenPipeError), self._process:  # of an unread request
             self._process.wait()
 
     def _read(self, stream: int) -> bytes:
@@ -103,7 +106,7 @@ class ChildProcess:
 
 
 def wait(processes: Iterable[ChildProcess], deadline: float) -> None:
-    """Wait until one of them has something to say or has ended, or the time has come."""
+    """Wait until one of them has output or has ended, or the deadline has come."""
     processes = list(processes)
     if any(process.code is not None for process in processes):
         return
@@ -115,23 +118,23 @@ def wait(processes: Iterable[ChildProcess], deadline: float) -> None:
 
 
 class Worker(Protocol[Request_contra, Result_co]):
-    """What works through requests in a process of its own, one after the other."""
+    """A worker through requests, one after the other, in its own process."""
 
     deadline: float  # of its request
 
     @property
     def process(self) -> ChildProcess | None:
-        """Where it works; none before it was asked, and where that had to be ended."""
+        """Return its process; None before the first request, and after it was ended."""
 
     @property
     def result(self) -> Result_co | None:
-        """Of the request that was asked last, once it is known."""
+        """Return the result of the last request, once it is known."""
 
     def ask(self, request: Request_contra) -> None:
         """Begin with a request."""
 
     def hear(self) -> None:
-        """Take in what the process has said; end it if it is out of time."""
+        """Read the output of the process; end it if it is out of time."""
 
     def close(self) -> None:
         """End the process."""
@@ -142,9 +145,9 @@ def work_through(
     worker: Callable[[], Worker[Request, Result]],
     processes: int,
 ) -> Generator[Result, None, None]:
-    """The results in the order of the requests, each as soon as those before it.
+    """Yield the results in the order of the requests, each as soon as possible.
 
-    A request is asked for when a worker is free for it, and no worker is made before it is needed.
+    A request is taken only when a worker is free for it, and a worker is made only when needed.
     """
     waiting = iter(enumerate(requests))
     following = next(waiting, None)
@@ -174,7 +177,7 @@ def work_through(
 
 
 def listen(busy: Sequence[Worker[Any, Any]]) -> None:
-    """Wait until a worker has heard something or is out of time; not at all where a result is there."""
+    """Wait until a worker has output or is out of time; return at once if a result is there."""
     if any(worker.result is not None for worker in busy):
         return
     processes = [worker.process for worker in busy if worker.process is not None]
@@ -184,7 +187,7 @@ def listen(busy: Sequence[Worker[Any, Any]]) -> None:
 
 
 def processes_for(requests: int) -> int:
-    """How many processes that many requests are worth: never more than there are cores."""
+    """Return the number of processes worth starting, at most one for each core."""
     return max(1, min(cores(), -(-requests // PER_PROCESS)))
 
 
@@ -196,7 +199,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def end_in_words(code: int) -> str:
-    """How a process ended: its exit code, or the signal that killed it as a negative number."""
+    """Describe how a process ended, from its exit code or minus its signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -1,9 +1,8 @@
-"""Prove ops in processes of their own.
+"""Proofs of ops, in separate processes.
 
-In: requests, each an op's text, that of the module with its cases and its reference, and where the user's modules are; an
+In: requests, each an op's text, that of the module with its cases and its reference, and the paths of the user's modules; an
 interpreter that has torch; a time limit for each. Out: a `Verdict` a request, in their order.
-Invariant: whatever a process does, hang or crash, is a failure in words of the op that did it, never an exception of ours; none
-outlives this process.
+Invariant: a process that hangs or crashes is a failure of its op, in words, never an exception of ours; none outlives this process.
 """
 
 import subprocess
@@ -21,39 +20,39 @@ from scaffold.verify.processes import (
     work_through,
 )
 
-# Seconds of its own for the proof of an op, not of the clock where others keep the machine busy; it takes one, at most a few.
+# CPU seconds for the proof of an op, not of the clock if others keep the machine busy; it takes one, at most a few.
 LIMIT = 30
-LONGEST = 5  # times the limit by the clock, where its process does not see to that
+LONGEST = 5  # times the limit by the clock, in case its process does not keep it
 START_LIMIT = 120.0  # ... to import torch: from a slow disk it takes a minute
-SHOWN_LINES = 12  # of what a process said before it died
+SHOWN_LINES = 12  # of the output of a process before it died
 
 
 class Failure(NamedTuple):
-    """What went wrong first, in words."""
+    """The first failure, in words."""
 
     subject: str  # "forward", "backward", "grad_weight", or "process"
     words: str  # the diagnosis: "transposed", "None though needed"
-    case: str = ""  # which case, and the layout of its tensors
+    case: str = ""  # the case, and the layout of its tensors
     inputs: str = ""  # the shapes of the call
-    needed: str = ""  # the inputs of which gradients were needed
+    needed: str = ""  # the inputs requiring grad
     expected: str = ""
     actual: str = ""
-    output: str = ""  # what the process said before it died
-    hint: str = ""  # what to say of the inputs
-    expression: str = ""  # of a formula, that raised
-    statement: str = ""  # ... and the line that it stands in
-    tried: Sequence[str] = ()  # of undeclared inputs: which shapes, in vain
+    output: str = ""  # of the process before it died
+    hint: str = ""  # how to declare the inputs
+    expression: str = ""  # the raising part of a formula
+    statement: str = ""  # ... and its line
+    tried: Sequence[str] = ()  # shapes tried for undeclared inputs, in vain
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The failing case, one fact a line."""
+        """Return the failing case, one fact a line."""
         named = zip(("case", "inputs", "needed", "expected", "actual"), self[2:7])
         facts = [f"{name}: {text}" for name, text in named if text]
         return (*facts, *self.tried, *self.output.splitlines()[-SHOWN_LINES:])
 
 
 class Checked(NamedTuple):
-    """What became of one check of a Function."""
+    """The outcome of one check of a Function."""
 
     name: str
     status: str  # passed, failed or skipped
@@ -63,34 +62,34 @@ class Checked(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a verification found."""
+    """The result of a verification."""
 
-    # Those that ran: a call, its forward or the gradients of a subset of its inputs.
+    # The number that ran: a call, its forward or the gradients of a subset of its inputs.
     cases: int
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()  # cases that the forward does not allow
-    torch: str = ""  # the version that ran; none where it did not come to that
-    shapes: Mapping[str, str] = {}  # of undeclared inputs that the forward takes
+    skipped: tuple[str, ...] = ()  # cases refused by the forward
+    torch: str = ""  # its version; "" if it was not reached
+    shapes: Mapping[str, str] = {}  # of undeclared inputs, accepted by the forward
     conditions: tuple[str, ...] = ()  # on their sizes, or on declared ones
     by_differences: bool = False  # since autograd has no gradient of the forward
-    checks: tuple["Checked", ...] = ()  # of a Function that was written by hand
-    chosen: int = 0  # of several ways to declare its inputs
-    call: str = ""  # that its checks make
+    checks: tuple["Checked", ...] = ()  # of a hand-written Function
+    chosen: int = 0  # the index of the accepted declaration of its inputs
+    call: str = ""  # made by its checks
 
 
 class Original(NamedTuple):
-    """The Function that an op was adopted from, with which it is compared; its module is run for that."""
+    """The Function that an op was adopted from, for comparison; its module is run."""
 
     module: str  # dotted
     root: str  # the directory that its import starts from
     file: str
     name: str  # of the Function in its module
-    more: tuple[str, ...] = ()  # other checks, for what takes no case of the first
+    more: tuple[str, ...] = ()  # other checks, if it accepts no case of the first
 
 
 class Place(NamedTuple):
-    """Something in a file of the user's, and how that is imported."""
+    """An object in a user's file, and how to import it."""
 
     module: str  # dotted
     file: str
@@ -99,43 +98,43 @@ class Place(NamedTuple):
 
 
 class HandWritten(NamedTuple):
-    """A Function that is judged by itself; its module is run for that."""
+    """A Function to judge by itself; its module is run."""
 
     place: Place
     names: tuple[str, ...]  # of its inputs, in the order of forward
     candidates: tuple[str, ...]  # modules of checks, which declare its inputs
     reference: Place | None
     samples: Place | None
-    lines: Mapping[str, int]  # at which faults are told
+    lines: Mapping[str, int]  # at which faults are reported
     dirty: tuple[str, ...]  # inputs that it marks as changed in place
-    numbers: tuple[float, ...]  # those that its text names
-    arguments: Mapping[str, Sequence[Any]]  # other values, which choose a branch
-    said: bool  # by its text: the gradient is no derivative
+    numbers: tuple[float, ...]  # in its text
+    arguments: Mapping[str, Sequence[Any]]  # other values that choose a branch
+    said: bool  # the gradient is no derivative, by its text
     declared: bool  # its inputs are as the user says
     searched: bool  # the shapes of its inputs were found by running it
     compiled: bool
-    questions: str  # the text of op_testing.py, of which some are asked
+    questions: str  # the text of op_testing.py
 
 
 def import_path(root: Path, source: Path) -> tuple[str, ...]:
-    """Where an op's own imports are looked for: in the root, beside the op, and where its package begins."""
+    """Return the import path of an op: the root, its own directory, and its parents up to two."""
     root, source = root.resolve(), source.resolve()
     return tuple(map(str, dict.fromkeys((root, source, *source.parents[:2]))))
 
 
 class Request(NamedTuple):
-    """What is to be proven."""
+    """An op to prove, with its checks and modules."""
 
     op: str
     checks: str
-    path: tuple[str, ...] = ()  # modules of the user's: looked for after all others
-    modules: tuple[tuple[str, str], ...] = ()  # what the op imports, not written yet
-    original: Original | None = None  # in the place of the op's own reference
-    function: HandWritten | None = None  # in the place of the op
+    path: tuple[str, ...] = ()  # of the user's modules, after all others
+    modules: tuple[tuple[str, str], ...] = ()  # imports of the op not written yet
+    original: Original | None = None  # instead of the op's own reference
+    function: HandWritten | None = None  # instead of the op
 
 
 def has_torch() -> bool:
-    """Whether the interpreter has torch, which is not imported to know it."""
+    """Return whether the interpreter has torch, without importing it."""
     try:
         found = find_spec("torch")
         return found is not None and found.origin is not None
@@ -150,11 +149,11 @@ from importlib.util import find_spec
 found = find_spec("torch")
 print(*sys.version_info[:2], bool(found and found.origin))
 """
-OLDEST = (3, 10)  # of the interpreters that can prove
+OLDEST = (3, 10)  # of the interpreters able to prove
 
 
 def lacks_torch(python: str) -> str:
-    """What keeps an interpreter from proving, in words; nothing where it has torch, which is not imported to know it."""
+    """Return why an interpreter cannot prove ops; "" if it has torch, which is not imported."""
     try:
         done = subprocess.run(
             [python, "-c", PROBE],
@@ -181,40 +180,40 @@ def verify_many(
     limit: float = LIMIT,
     processes: int = 1,
 ) -> Iterator[Verdict]:
-    """Prove ops in at most so many processes, each of which imports torch once; a verdict comes as soon as those before it.
+    """Yield verdicts in the order of the requests, from several processes.
 
-    A request is asked for when a process is free for it.
+    Each process imports torch once, and takes a request only when it is free.
     """
     return work_through(requests, lambda: Prover(python, limit), processes)
 
 
 class Prover:
-    """A process that proves one op after the other; another takes its place where it had to be ended."""
+    """A process to prove one op after the other; replaced if it had to be ended."""
 
     def __init__(self, python: str = sys.executable, limit: float = LIMIT) -> None:
         self.python, self.limit = python, limit
         self.process: ChildProcess | None = None
-        self.result: Verdict | None = None  # on the request that was asked last
+        self.result: Verdict | None = None  # on the last request
         self.deadline = 0.0
-        self._request: Request | None = None  # that is to be sent
+        self._request: Request | None = None  # not sent yet
         self._torch = ""
 
     def start(self) -> None:
-        """Let a process import torch, while its first request is still being made."""
+        """Start a process, to import torch while its first request is being made."""
         if self.process is None:
             self._torch = ""
             self.process = ChildProcess(self.python, "scaffold.verify.child.runner")
             self.deadline = time.monotonic() + max(START_LIMIT, self.limit)
 
     def prove(self, request: Request) -> Verdict:
-        """The verdict on one op."""
+        """Return the verdict on one op."""
         self.ask(request)
         while self.result is None:
             listen([self])
         return self.result
 
     def ask(self, request: Request) -> None:
-        """Have an op proven; `result` is there after as many `hear` as it takes."""
+        """Start the proof of an op; `result` is set after enough calls of `hear`."""
         self.result, self._request = None, request
         try:
             self.start()
@@ -225,7 +224,7 @@ class Prover:
             self._send()
 
     def _send(self) -> None:
-        """Say what is to be proven: the clock of the proof begins."""
+        """Send the request: the clock of the proof begins."""
         assert self.process is not None and self._request is not None
         request, self._request = self._request, None
         self.deadline = time.monotonic() + LONGEST * self.limit
@@ -235,7 +234,7 @@ class Prover:
         self.process.ask({**asked, "limit": self.limit})
 
     def hear(self) -> None:
-        """Take in what the process has said; end it if it is out of time."""
+        """Read the output of the process; end it if it is out of time."""
         process = self.process
         if process is None:
             return
@@ -280,20 +279,20 @@ class Prover:
         return f"still running after {self.limit:g} seconds", longer
 
     def _fail(self, words: str, hint: str = "") -> None:
-        """Say that the process is to blame, and end it."""
+        """Set a failure of the process as the result, and end it."""
         said = self.process.said if self.process is not None else ""
         self.close()
         self.result = _died(words, said, hint)._replace(torch=self._torch)
 
     def close(self) -> None:
-        """End the process, if there is one, and whatever it has started."""
+        """End the process, if there is one, and all it has started."""
         process, self.process = self.process, None
         if process is not None:
             process.close()
 
 
 def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
-    """The verdict in what the process answered; None where it is none."""
+    """Return the verdict in an answer of the process; None if it is none."""
     try:
         failure = Failure(**answer["failure"]) if answer["failure"] else None
         notes, skipped = tuple(answer["notes"]), tuple(answer["skipped"])

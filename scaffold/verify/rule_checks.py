@@ -1,7 +1,7 @@
-"""Check a table of rules in a process of its own.
+"""Rule checks: check a table of rules in a separate process.
 
-In: the tables, each with its path and text, of which the last is checked. Out: a `Checked`.
-Invariant: whatever that process does is an answer in words, never an exception of ours.
+In: the tables, each with its path and text; only the last is checked. Out: a `Checked`.
+Invariant: a failure of the process is an answer in words, never an exception of ours.
 """
 
 import sys
@@ -16,7 +16,7 @@ LIMIT = 300.0  # seconds for all rules of a table
 
 
 class Problem(NamedTuple):
-    """A formula that does not give the right gradient, or a rule that cannot be run."""
+    """A formula with a wrong gradient, or a rule with an error."""
 
     rule: str
     formula: str
@@ -25,13 +25,13 @@ class Problem(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What became of the rules."""
+    """The outcome of checking rules."""
 
     runs: int  # of a formula on a sample
     problems: tuple[Problem, ...] = ()
-    by_differences: int = 0  # of the runs: held against differences, not autograd
-    opaque: tuple[str, ...] = ()  # the rules of these: autograd has no gradient
-    died: str = ""  # what the process said if it gave no answer
+    by_differences: int = 0  # runs compared with differences
+    opaque: tuple[str, ...] = ()  # their rules
+    died: str = ""  # the output of the process if it gave no answer
 
 
 def check_rules(

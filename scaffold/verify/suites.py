@@ -1,8 +1,8 @@
-"""Runs test files, each in a process of its own, in an interpreter of the project's choice, and tells what became of their tests.
+"""Test suites: run test files in separate processes of a chosen interpreter, and report outcomes.
 
-In: the files, the interpreter, how many run at a time, a limit in seconds for each. Out: a `Report` a file, in their order.
-Invariant: whatever the tests do, hang or crash, is told of the file that did it; an interrupt ends all processes. A file passes only if its
-run came to its end, no test failed, nothing was left unwritten and some test passed.
+In: the files, the interpreter, the number run at a time, a limit in seconds for each. Out: a `Report` a file, in their order.
+Invariant: a hang or crash is reported for its file; an interrupt ends all processes. A file passes only if its run came to its
+end, no test failed, nothing was left unwritten and some test passed.
 """
 
 import re
@@ -19,31 +19,31 @@ from scaffold.verify.processes import CHILD, ChildProcess, end_in_words, work_th
 Status = Literal["passed", "failed", "not implemented", "no tests"]
 ENDS = {2: "was interrupted", 3: "pytest itself failed", 4: "pytest refused to run"}
 COUNTED = ("failed", "passed", "skipped", "xfailed", "xpassed")
-SAID = 6  # lines of what a process said before it died
-_PROGRESS = ".FEsxX "  # what pytest shows of tests
+SAID = 6  # last lines of a process before it died
+_PROGRESS = ".FEsxX "  # pytest's progress characters
 _UNWRITTEN = re.compile(r"\w+: write (.+)")
 
 
 class Failed(NamedTuple):
-    """A test that failed, and the first line of why."""
+    """A failed test, and the first line of the reason."""
 
     test: str
     words: str
 
 
 class Report(NamedTuple):
-    """What became of the tests of a file."""
+    """The outcome of the tests of a file."""
 
     counts: tuple[tuple[str, int], ...] = ()
     failures: tuple[Failed, ...] = ()
-    unwritten: tuple[str, ...] = ()  # parts of a skeleton that are left to write
-    trouble: str = ""  # why the run did not come to its end
-    said: tuple[str, ...] = ()  # by the process, before that
+    unwritten: tuple[str, ...] = ()  # parts of a skeleton left to write
+    trouble: str = ""  # why the run did not reach its end
+    said: tuple[str, ...] = ()  # the output of the process before
     torch: str = ""  # its version
 
     @property
     def status(self) -> Status:
-        """What it comes to."""
+        """Return the overall status."""
         counts = dict(self.counts)
         if self.trouble or counts.get("failed"):
             return "failed"
@@ -53,7 +53,7 @@ class Report(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The same in words: `67 passed, 2 skipped`."""
+        """Return the counts in words: `67 passed, 2 skipped`."""
         counted = ", ".join(f"{number} {name}" for name, number in self.counts)
         if self.trouble:
             return f"{self.trouble} ({counted})" if counted else self.trouble
@@ -65,7 +65,7 @@ class Report(NamedTuple):
 
 
 class Telling:
-    """Gathers what is told of a run until it has ended."""
+    """A collector of the answers about a run."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
@@ -75,10 +75,10 @@ class Telling:
         self._running = ""
         self._broken = ""
         self._trouble = ""
-        self._code: int | None = None  # what pytest ended with
+        self._code: int | None = None  # pytest's exit code
 
     def hear(self, answer: dict[str, Any]) -> None:
-        """Take in one answer."""
+        """Process one answer."""
         match answer:
             case {"began": str(test)}:
                 self._running = test
@@ -94,7 +94,7 @@ class Telling:
     def _tested(self, test: str, outcome: str, words: str) -> None:
         if (
             self.outcomes.get(test) != "failed"
-        ):  # it may fail once more as it is torn down
+        ):  # it may fail once more while it is torn down
             self.outcomes[test] = outcome
             self._words[test] = words
         found = _UNWRITTEN.fullmatch(words) if outcome == "xfailed" else None
@@ -102,7 +102,7 @@ class Telling:
             self._unwritten[found[1]] = None
 
     def end(self, code: int) -> None:
-        """Note how the process ended: its exit code, or a signal as a negative number."""
+        """Record how the process ended: its exit code, or a signal as a negative number."""
         self.ended = True
         if self._code is None:
             self._trouble = f"{_death(code)}{self._place()}"
@@ -112,7 +112,7 @@ class Telling:
             self._trouble = ENDS.get(self._code, "")
 
     def late(self, limit: float) -> None:
-        """Note that it took too long."""
+        """Record a timeout."""
         self.ended = True
         self._trouble = f"still running after {limit:g} seconds{self._place()}"
 
@@ -120,7 +120,7 @@ class Telling:
         return f", in {self._running}" if self._running else ""
 
     def report(self, said: str) -> Report:
-        """What is known of the file; `said` is what the process wrote."""
+        """Return the report on the file; `said` is the output of the process."""
         counted = Counter(self.outcomes.values())
         failures = tuple(
             Failed(test, self._words[test])
@@ -149,7 +149,7 @@ OPTION = Location("--python")
 
 
 class Suite(NamedTuple):
-    """A test file, and the directory that it is run from."""
+    """A test file, and the directory to run it from."""
 
     file: Path
     directory: Path
@@ -162,7 +162,7 @@ def run_suites(
     limit: float = LIMIT,
     tell: Callable[[int], None] = lambda count: None,
 ) -> Generator[Report, None, None]:
-    """Run the tests; `tell` hears how many there have been so far."""
+    """Run the tests; call `tell` with the number ended so far."""
     ended = 0
 
     def count(more: int) -> None:
@@ -174,7 +174,7 @@ def run_suites(
 
 
 class _Runner:
-    """A process that runs one file after the other; another takes its place where it had to be ended."""
+    """A process to run one file after the other; replaced if it had to be ended."""
 
     def __init__(self, python: str, limit: float, count: Callable[[int], None]) -> None:
         self.python, self.limit, self.count = python, limit, count
@@ -182,10 +182,10 @@ class _Runner:
         self.result: Report | None = None
         self.deadline = 0.0
         self._telling = Telling()
-        self._torch: str | None = None  # its version, once the process can run tests
+        self._torch: str | None = None  # its version, once the process is ready
 
     def ask(self, suite: Suite) -> None:
-        """Have a file run."""
+        """Start the run of a file."""
         if self.process is None:
             self._open()
         assert self.process is not None
@@ -204,7 +204,7 @@ class _Runner:
             raise ScaffoldError(message, OPTION, hint) from None
 
     def hear(self) -> None:
-        """Take in what the process has said; end it if the file takes too long."""
+        """Read the output of the process; end it if the file takes too long."""
         process, telling = self.process, self._telling
         assert process is not None
         before = len(telling.outcomes)
@@ -224,7 +224,7 @@ class _Runner:
             self.result = report._replace(torch=self._torch or "")
 
     def _begun(self, answer: Mapping[str, Any]) -> str:
-        """The version of torch; an error where the interpreter lacks something."""
+        """Return the version of torch; raise ScaffoldError if the interpreter lacks a module."""
         if answer.get("lacks"):
             message = f"'{self.python}' cannot import {answer['lacks']}"
             hint = "name the project's interpreter: --python .venv/bin/python"
@@ -240,7 +240,7 @@ class _Runner:
         self.close()
 
     def close(self) -> None:
-        """End the process, if there is one, and whatever it has started."""
+        """End the process, if there is one, and all it has started."""
         process, self.process = self.process, None
         if process is not None:
             process.close()

@@ -1,8 +1,8 @@
-"""The cases of a verification: which calls are tried.
+"""Cases: the calls to try in a verification.
 
-In: the module of checks, whose `make` is that of the generated test (`render/testcases.py`, `render/testvalues.py`), with the further sizes
-and values that `render/verification.py` writes. Out: `Case`s, whose inputs are made anew for every call.
-Invariant: a case is a call that the forward may refuse; then it says nothing about the gradients.
+In: the module of checks, whose `make` is that of the generated test (`render/testcases.py`, `render/testvalues.py`), with the further
+sizes and values that `render/verification.py` writes. Out: `Case`s, whose inputs are made anew for every call.
+Invariant: the forward may refuse a case; then the case says nothing about the gradients.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,20 +20,20 @@ MOST_PAIRS = 24  # of values of two attributes
 
 
 class Case(NamedTuple):
-    """A call: how the module makes its inputs, and what is changed of one of them."""
+    """A call: arguments for the module's `make`, and changes to the inputs it makes."""
 
     name: str
     arguments: dict[str, Any]
     further: bool = False  # beyond those of the generated test: must be finite to count
-    # Of shapes that nobody has declared: it may raise, not be wrong.
+    # Its shapes were never declared: it may raise, but not be wrong.
     guessed: bool = False
-    position: int = -1  # of the input that has fewer elements
+    position: int = -1  # of the input to which `change` applies
     change: Change | None = None
-    attributes: tuple[tuple[int, Any], ...] = ()  # positions of some, another value
+    attributes: tuple[tuple[int, Any], ...] = ()  # (position, other value)
 
 
 def needs_gradient(value: Any) -> bool:
-    """Whether an argument is a tensor that autograd follows."""
+    """Return whether an argument is a tensor and requires grad."""
     return isinstance(value, Tensor) and value.requires_grad
 
 
@@ -63,12 +63,12 @@ CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
     ("without its first dim", 2, _without_first),
     ("with size 1 in its last leading dim", 2, _last_of_size_1),
 )
-# Of a tensor that has no dims where shapes were searched for: it may have another number of elements than the others.
+# For a tensor without dims, if shapes were searched for: it may have more elements than the others.
 OF_NO_DIMS = (("with one dim", 0, _with_one_dim),)
 
 
 def list_cases(checks: Any) -> Iterator[Case]:
-    """Those of the generated test, tensors that broadcast, other values of attributes, further sizes, empty tensors."""
+    """Yield the cases: the test's own, broadcast inputs, other attributes, other sizes, empty tensors."""
     for name, arguments in checks.CASES.items():
         yield Case(name, arguments)
     yield from _broadcast(checks)
@@ -81,7 +81,7 @@ def list_cases(checks: Any) -> Iterator[Case]:
 def _with_values(
     checks: Any, arguments: dict[str, Any], values: dict[int, Any]
 ) -> Case:
-    """A case with other values of attributes."""
+    """Return a case with other values of attributes."""
     named = [f"{checks.NAMES[at]}={value!r}" for at, value in values.items()]
     absent = [f"without {name}" for name in arguments.get("absent", ())]
     name = ", ".join((*named, *absent))
@@ -89,7 +89,7 @@ def _with_values(
 
 
 def _of_attributes(checks: Any) -> Iterator[Case]:
-    """Each other value of each; the last of each at once; that of each where all is absent that may be."""
+    """Yield each other value of each attribute; the last ones together; and each last one with all optional inputs absent."""
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
             yield _with_values(checks, {}, {position: value})
@@ -115,7 +115,7 @@ def _of_attributes(checks: Any) -> Iterator[Case]:
 
 
 def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
-    """Other values of two attributes at once, those first that choose a branch."""
+    """Yield other values of two attributes at once, branch-choosing ones first."""
     several = [
         (type(one) in (int, float), {at: one})
         for at, values in checks.ATTRIBUTES.items()
@@ -128,7 +128,7 @@ def _pairs(checks: Any) -> Iterator[dict[int, Any]]:
 
 
 def _broadcast(checks: Any) -> Iterator[Case]:
-    """The bases in which the leading dims of one input are fewer or 1, or one that has no dims has one."""
+    """Yield base cases with one input broadcast: fewer leading dims, dims of size 1, or one dim for none."""
     bases = ("base", "higher-rank")
     for base in [name for name in bases if name in checks.CASES]:
         values = checks.make(**checks.CASES[base])
@@ -145,14 +145,14 @@ def _broadcast(checks: Any) -> Iterator[Case]:
 
 
 def layouts(checks: Any) -> Sequence[tuple[str, Callable[[Tensor], Tensor] | None]]:
-    """In which order a tensor's elements are in memory; None where there is no gradient."""
+    """Return names and functions of the memory orders to try; None without a gradient."""
     if not checks.HAS_GRADIENT:
         return (("", None),)
     return (("", torch.clone), ("not contiguous", checks.permuted))
 
 
 def subsets(checks: Any) -> Sequence[Needs]:
-    """The inputs of which gradients are needed: each alone, all, and with few inputs every subset."""
+    """Return the sets of inputs needing gradients: all, each alone, and for few inputs every subset."""
     names: Needs = checks.DIFFERENTIABLE
     if not names or not checks.HAS_GRADIENT:
         return ()  # no output has a gradient
@@ -166,7 +166,7 @@ def make_inputs(
     layout: Callable[[Tensor], Tensor] | None,
     needs: Needs | None = None,
 ) -> tuple[Any, ...]:
-    """The inputs of a call, those in `needs` as leaves that require grad."""
+    """Return the inputs of a call; the ones in `needs` are leaves and require grad."""
     chosen: dict[str, Any] = {} if layout is None else {"layout": layout}
     if needs is not None:
         chosen["needs"] = needs
@@ -183,7 +183,7 @@ def make_inputs(
 
 
 def value_names(checks: Any, count: int) -> list[str]:
-    """A name for each value of a call: `tensors[0]`, `tensors[1]` for a variadic input."""
+    """Return a name for each value of a call: `tensors[0]`, `tensors[1]` for a variadic input."""
     names: list[str] = []
     for name in checks.NAMES:
         if name.startswith("*"):
@@ -195,7 +195,7 @@ def value_names(checks: Any, count: int) -> list[str]:
 
 
 def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
-    """The call in words: shapes of tensors, other values as they are."""
+    """Describe a call: shapes of tensors, other values as they are."""
     parts = []
     for name, value in zip(names, inputs, strict=True):
         if isinstance(value, Tensor):
@@ -213,7 +213,7 @@ def describe(names: Sequence[str], inputs: Sequence[Any]) -> str:
 
 
 def shape_of(value: Tensor) -> str:
-    """A shape as Python writes a tuple."""
+    """Return a shape as Python writes a tuple."""
     return str(tuple(value.shape))
 
 
@@ -221,14 +221,14 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-# --- Calls of the user's own: what his function of samples gives, held against what is asked of it, before a test is made of each. What is
-# wrong with it is said of it, not of the forward.
+# --- The user's own samples: check what the user's function returns before a case is made of each sample. An error in them is reported
+# as theirs, not as the forward's.
 
 MEND = "return a list of calls, each with a value for every input: [({})]"
 
 
 class SamplesError(Exception):
-    """What the function gives instead of samples, and what to do about it."""
+    """An unusable result of the user's samples function, with a hint."""
 
     def __init__(self, words: str, hint: str) -> None:
         super().__init__(words)
@@ -238,7 +238,7 @@ class SamplesError(Exception):
 def sampled(
     function: Callable[[], Any], names: Sequence[str]
 ) -> Callable[[], list[Any]]:
-    """The function, if it returns a list of calls that have these values."""
+    """Return the function if it returns a list of calls with the op's inputs, else raise SamplesError."""
     called = f"{function.__name__}()"
     values = ", ".join(names) + "," * (len(names) == 1)
     hint, shown = MEND.format(values), ", ".join(names)

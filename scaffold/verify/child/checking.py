@@ -1,7 +1,7 @@
-"""Whether an op does what its forward says, and its backward what autograd does.
+"""The check of an op: outputs against its forward, gradients against autograd.
 
-In: the module of checks, which imports the op. Out: a `Verdict` as JSON has it: the first failure in words, or none.
-Invariant: a failure is a case that the forward takes, and in which the op or its backward is not what it should be.
+In: the module of checks, which imports the op. Out: a `Verdict` as a dict for JSON: the first failure in words, or none.
+Invariant: a failure is a case that the forward accepts, and for which the op or its backward is wrong.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +56,7 @@ from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
 def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
-    """What fails for the first name of something that is there and no operator; what is not there says so itself."""
+    """Return a failure for the first name of something other than a PyTorch operator."""
     for name in names:
         space, _, last = name.rpartition(".")
         try:
@@ -71,27 +71,27 @@ def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _is_operator(found: Any, name: str) -> bool:
-    """Whether PyTorch lists it among its operators, or as what a tensor's class may take over."""
+    """Return whether PyTorch lists it as an operator or as overridable."""
     if hasattr(torch._C._VariableFunctions, name):
         return True
     known = get_overridable_functions().values()
     return any(found is one for several in known for one in several)
 
 
-SAMPLES, OUTPUTS = "samples", "outputs"  # what is said of them is wrong, not the op
+SAMPLES, OUTPUTS = "samples", "outputs"  # subjects of a failure other than the op
 NUMERIC = {"atol": 1e-4, "rtol": 1e-3}  # as gradcheck compares
 
 
 class Found(NamedTuple):
-    """A failure, without the words on the case that it is of."""
+    """A failure, without the description of its case."""
 
     subject: str
     words: str
     expected: str = ""
     actual: str = ""
-    raised: bool = False  # no gradient is wrong: there is none
-    expression: str = ""  # of the formula, that raised
-    statement: str = ""  # ... and the line that it stands in
+    raised: bool = False  # the op raised: there is no gradient to judge
+    expression: str = ""  # the raising part of the formula
+    statement: str = ""  # ... and its line
     hint: str = ""
 
 
@@ -100,19 +100,19 @@ Judge = Callable[[Sequence[Any]], Found | None]
 
 @dataclass
 class Run:
-    """What has been done so far."""
+    """The progress of a check."""
 
     cases: int = 0
-    proven: bool = False  # a case ran whose gradients have elements to compare
+    proven: bool = False  # a case ran and had gradient elements to compare
     failure: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     refusals: list[tuple[str, Refusal]] = field(default_factory=list)
-    shapes: Shapes | None = None  # that the forward takes in place of the tests'
+    shapes: Shapes | None = None  # accepted by the forward instead of the tests'
 
 
 def check(checks: Any) -> dict[str, Any]:
-    """Run every case up to the first failure."""
+    """Run every case up to the first failure; return the verdict."""
     run = Run(failure=no_operator(checks.NEWER))
     for case in list_cases(checks):
         for words, layout in layouts(checks):
@@ -141,21 +141,21 @@ def check(checks: Any) -> dict[str, Any]:
     }
 
 
-WATCHED = ("reference", "surrogate")  # functions of the checks that are the forward
+WATCHED = ("reference", "surrogate")  # names of the forward in the checks
 GIVE = "inputs of your own prove it: --samples '@file.py:function'"
 
 
 def _unreached(checks: Any) -> Iterator[str]:
-    """What of the forward no call has run."""
+    """Yield a note for each branch of the forward never taken by any call."""
     for test, came in one_way(checks).items():
         always = "always" if came else "never"
         yield f"in every call that was tried '{test}' is {always} so: what the forward does otherwise is not proven; {GIVE}"
 
 
 def compare(checks: Any) -> dict[str, Any]:
-    """Run every case that the reference takes; none is a failure where it takes none.
+    """Run every case accepted by the reference; if it accepts none, there is no failure.
 
-    The first note is a call whose gradients were compared, or why there was none.
+    The first note is a call whose gradients were compared, or the reason why there was none.
     """
     run = Run()
     noted: list[str] = []
@@ -194,7 +194,7 @@ def _check_case(
         judge: Judge = partial(check, checks)
         found = _attempt(partial(judge, inputs), subject)
         if found and found.subject == OUTPUTS and _is_another_number(case):
-            return  # `dim=0` where the shape is declared for the -1 that is the default
+            return  # `dim=0`, while the shape is declared for the default, -1
         if found is not None:
             found = _of_memory(checks, case, layout, (), found, judge)
             run.failure = _failure(checks, found, title, inputs, ())
@@ -205,7 +205,7 @@ def _check_case(
     for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
         if not _needed(inputs):
-            continue  # the input that is needed is absent
+            continue  # the needed input is absent
         found = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
         if found is not None and found.raised and _is_aside(checks, case, found):
@@ -233,7 +233,7 @@ def _of_memory(
     found: Found,
     judge: Judge,
 ) -> Found:
-    """Say so where a value is wrong only since a tensor is not contiguous."""
+    """Replace the words of a failure if making a tensor contiguous removes it."""
     usual = checks.gradients
     layouts = (("grad_output", layout), ("an input", torch.clone))
     for what, laid in () if found.raised else layouts:
@@ -250,7 +250,7 @@ def _of_memory(
 
 
 def _ask_further(checks: Any, run: Run) -> None:
-    """Ask of the tests' cases what else the generated tests ask, and more, up to the first failure."""
+    """Ask further questions on the tests' cases, up to the first failure."""
     for case, answer in asked_further(checks):
         subject = f"grad_{answer.name}"
         if answer.legal:
@@ -265,7 +265,7 @@ def _ask_further(checks: Any, run: Run) -> None:
 def _unasked(
     checks: Any, case: Case, inputs: Sequence[Any], found: Found | None
 ) -> Found | None:
-    """Return what to note of a call that the forward is not for, or of which PyTorch itself is wrong."""
+    """Return a note if the call is out of the forward's domain, or if PyTorch's own gradient is wrong."""
     if found is None or found.raised:
         return None
     if is_outside(checks, case, inputs):
@@ -277,7 +277,7 @@ def _unasked(
 
 
 def _is_pytorchs(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Whether the gradient of the op is that of differences, and PyTorch's own is not: `F.cosine_similarity` of a large eps."""
+    """Return whether finite differences confirm the op, not PyTorch: `F.cosine_similarity` with a large eps."""
     if checks.REFERENCE is None or checks.SURROGATE:
         return False
     once: dict[str, Any] = {"raise_exception": False, "check_undefined_grad": False}
@@ -288,17 +288,20 @@ def _is_pytorchs(checks: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _is_another_number(case: Case) -> bool:
-    """Whether the case has another number than the tests for an attribute."""
+    """Return whether the case changes a numeric attribute."""
     values = [value for _, value in case.attributes]
     return any(type(value) in (int, float) for value in values)
 
 
 OWN = "PyTorch's own backward"
-ORIGINAL_OWN = "its own backward"  # of the Function that an op is compared with
+ORIGINAL_OWN = "its own backward"  # of an op's reference Function
 
 
 def _is_aside(checks: Any, case: Case, found: Found) -> bool:
-    """Whether an error is no fault of the op: nobody declared the shape, what it is compared with raises too, a matrix has no inverse, or a 1 is there by accident."""
+    """Return whether an error is no fault of the op.
+
+    The shape was never declared, the reference raises too, a matrix has no inverse, or a size is 1 by accident.
+    """
     singular = case.further and found.words.startswith(SINGULAR)
     if case.guessed or singular or found.subject in (OWN, ORIGINAL_OWN):
         return True
@@ -324,7 +327,7 @@ def _failure(
 
 
 def _note(checks: Any, case: Case, found: Found, inputs: Sequence[Any]) -> list[str]:
-    """What is not served, or not known."""
+    """Return a note on an unsupported or undecided call."""
     call = describe(value_names(checks, len(inputs)), inputs)
     ours = found.subject not in (OWN, ORIGINAL_OWN)
     mend = "; declare the shapes" * (case.guessed and ours)
@@ -332,7 +335,7 @@ def _note(checks: Any, case: Case, found: Found, inputs: Sequence[Any]) -> list[
 
 
 def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
-    """What the call finds; an error of the op's is a finding too."""
+    """Return the finding of a call; an exception counts as one."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
@@ -341,10 +344,13 @@ def _attempt(call: Callable[[], Found | None], subject: str) -> Found | None:
 
 
 def _conclude(checks: Any, run: Run) -> None:
-    """What the refusals mean: nothing ran, what is declared is not so, or the tests have cases that the forward does not take."""
+    """Turn refusals into a failure or a note.
+
+    Nothing ran, the declaration is wrong, or the tests have cases that the forward does not accept.
+    """
     told = run.refusals and run.refusals[0]
     if told and told[0] == "base" and told[1].words != INFINITE and not run.proven:
-        run.failure = None  # of a case that the forward takes by accident
+        run.failure = None  # of a case that the forward accepts by accident
     if run.failure is not None:
         return
     if not run.refusals:
@@ -360,7 +366,7 @@ def _conclude(checks: Any, run: Run) -> None:
         run.notes.append(words)
         return
     run.failure = _refused(checks, name, refused)
-    if run.proven and refused.words == INFINITE:  # of other sizes it is
+    if run.proven and refused.words == INFINITE:  # it is finite for other sizes
         words = f"the forward {refused.words} in the case 'base'"
         run.failure |= {"subject": TESTS, "words": words}
     if refused.words.startswith(BROKEN):
@@ -371,7 +377,10 @@ def _conclude(checks: Any, run: Run) -> None:
 
 
 def _search_shapes(checks: Any, run: Run) -> None:
-    """Look for shapes that the forward takes: of undeclared inputs for the tests; where all are declared for a relation of the sizes, or to say them."""
+    """Search for shapes for the forward.
+
+    They replace undeclared shapes in the tests. If all are declared, look for a relation between sizes, or suggest the shapes in a hint.
+    """
     assert run.failure is not None
     found = shapes_taken(checks)
     if found is None and (relation := size_relation(checks)):
@@ -397,16 +406,16 @@ UNSEEN = "no gradient with an element in it could be compared"
 
 
 def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
-    """That the forward does not take what is declared."""
+    """Return a failure: the forward refuses its declared inputs."""
     found = refused._asdict() | {"subject": "forward", "case": name}
-    with suppress(Exception):  # samples of the user's: that they raise is what is told
+    with suppress(Exception):  # the user's samples may raise, as reported already
         inputs = make_inputs(checks, Case(name, dict(checks.CASES[name])), None)
         found["inputs"] = describe(value_names(checks, len(inputs)), inputs)
     return found
 
 
 def _have_elements(inputs: Sequence[Any]) -> bool:
-    """Whether there is anything in the gradients of a call."""
+    """Return whether any gradient of a call has elements."""
     return any(
         isinstance(value, Tensor) and value.requires_grad and value.numel() > 0
         for value in inputs
@@ -414,14 +423,14 @@ def _have_elements(inputs: Sequence[Any]) -> bool:
 
 
 def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """The op's outputs against those of its forward in plain PyTorch."""
+    """Compare the op's outputs with its forward in plain PyTorch."""
     names = value_names(checks, len(inputs))
     unlike = undeclared_input(checks, inputs, names)
     if unlike:
         return Found(SAMPLES, unlike)
     expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
     own = own_values(checks.OWN_FORWARD, inputs)
-    if len(own) == 1 < len(expected):  # which was taken apart
+    if len(own) == 1 < len(expected):  # it was taken apart
         told = f"returns one tensor, and there are {len(expected)} outputs"
         return Found("forward", told, hint=ONE_OUTPUT)
     contrary = undeclared_output(checks, names, inputs, expected)
@@ -441,7 +450,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 
 def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """The op's tangents against those of its forward in plain PyTorch, where it has a jvp."""
+    """Compare the op's tangents, if it has a jvp, with its forward in plain PyTorch."""
     if not getattr(checks.TESTS, "supports_forward_ad", False):
         return None
     names = value_names(checks, len(inputs))
@@ -457,7 +466,7 @@ def _check_jvp(checks: Any, inputs: Sequence[Any]) -> Found | None:
 
 
 def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
-    """What two devices make up together where the rule for DTensor splits the op, against the whole."""
+    """Compare the result on two devices, split by the DTensor rule, with the undivided result."""
     if checks.TESTS.sharding is None:
         return None
     op, names = checks.TESTS.registered, value_names(checks, len(inputs))
@@ -466,7 +475,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
         pairs = [*zip(inputs, placed, strict=True)]
         halves = [[_shard(*pair, rank) for pair in pairs] for rank in range(2)]
         if not all(x.numel() for half in halves for x in half if isinstance(x, Tensor)):
-            continue  # DTensor splits no dim of a size below that of the mesh
+            continue  # DTensor splits no dim smaller than the mesh
         parts = zip(*(as_tuple(op(*half)) for half in halves), strict=True)
         for one, two, placement in zip(parts, whole, placements, strict=True):
             words = diagnose(
@@ -489,20 +498,20 @@ UNSPLIT = "write _ in the place of an index along which the op cannot be split"
 
 
 def _shard(value: Any, placement: Any, rank: int) -> Any:
-    """What one of two devices has of an input."""
+    """Return the part of an input on one of two devices."""
     if placement is None or not placement.is_shard():
         return value
     return value.tensor_split(2, placement.dim)[rank]
 
 
 def _unshard(parts: Sequence[Tensor], placement: Any) -> Tensor:
-    """An output of which each device has a part, a term, or all."""
+    """Combine the parts of an output: concatenated, summed, or replicated."""
     if placement.is_shard():
         return torch.cat([*parts], placement.dim)
     return sum(parts[1:], parts[0]) if placement.is_partial() else parts[0]
 
 
-OF_FORWARD = {  # the last two of ops that have them
+OF_FORWARD = {  # jvp and sharding: only if an op has them
     "forward": _check_forward,
     "jvp": _check_jvp,
     "sharding": _check_sharding,
@@ -516,7 +525,7 @@ MISREAD = "the forward is misread: please report it; until then write it in othe
 def _check_own_values(
     checks: Any, expected: Sequence[Tensor], actual: Sequence[Tensor]
 ) -> Found | None:
-    """The op's outputs against those of the text that the user wrote."""
+    """Compare the op's outputs with the user's own text."""
     for position, (one, two) in enumerate(zip(actual, expected)):
         name = f"output {position}" if len(actual) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
@@ -530,7 +539,7 @@ def _check_own_values(
 def _check_own_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str], returned: Sequence[Any]
 ) -> Found | None:
-    """What backward returned against autograd's gradients of the text that the user wrote, where all of them are needed."""
+    """Compare the returned gradients with autograd's of the user's own text, if all are needed."""
     wanted = {name.partition("[")[0] for name in checks.DIFFERENTIABLE}
     for name, value in zip(names, inputs, strict=True):
         asked = name.partition("[")[0] in wanted and isinstance(value, Tensor)
@@ -547,7 +556,7 @@ def _check_own_gradients(
 
 
 def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
-    """What backward returns, by contract and by value."""
+    """Check the gradients from backward: their number, shapes, dtypes and values."""
     returned, error = returned_gradients(checks, inputs)
     if returned is None and error is None:
         return Found("backward", "is never called, though an input requires grad")
@@ -565,7 +574,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
     if case.further and not all(
         bool(one.isfinite().all()) for one in expected.values()
     ):
-        expected = {}  # nobody asked for what PyTorch has no answer to
+        expected = {}  # PyTorch itself gives no finite gradient: compare no values
     for name, value, gradient in zip(names, inputs, returned, strict=True):
         if isinstance(value, Tensor) and value.requires_grad:
             found = _judge(checks, inputs, names, name, gradient, expected)
@@ -583,11 +592,14 @@ Compared = Callable[[Any, Case, Sequence[Any]], Found | None]
 
 
 def compare_gradients(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | None:
-    """The gradients that reach the inputs: what a backward returns too large, autograd sums, of the op and of the reference."""
+    """Compare the gradients reaching the inputs, of the op and of the reference.
+
+    Autograd has summed those that backward returns too large.
+    """
     names = value_names(checks, len(inputs))
     try:
         expected = expected_gradients(checks, inputs, names)
-    except Exception as error:  # noqa: BLE001 (then it takes no such case)
+    except Exception as error:  # noqa: BLE001 (the reference does not accept the case)
         return Found(ORIGINAL_OWN, raised(error), raised=True)
     if not all(bool(one.isfinite().all()) for one in expected.values()):
         return None
@@ -612,7 +624,7 @@ def _judge(
     gradient: Any,
     expected: dict[str, Tensor],
 ) -> Found | None:
-    """One gradient; where no value is known, its shape and dtype alone."""
+    """Judge one gradient; without an expected value, only its shape and dtype."""
     value, wanted = inputs[names.index(name)], expected.get(name)
     scene = Scene(
         f"grad_{name}",
@@ -631,7 +643,7 @@ def _judge(
 def _factors(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """What may be missing in a product: the inputs, and the outputs that have names."""
+    """Return possible missing factors of a product: the inputs, and the named outputs."""
     outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True)]
     named += [(name, output) for (name, *_), output in zip(checks.OUTPUTS, outputs)]
@@ -648,5 +660,5 @@ def _needed(inputs: Sequence[Any]) -> bool:
 
 
 def _real(value: Any) -> bool:
-    """Whether a value may be a factor of a gradient."""
+    """Return whether a value may be a factor of a gradient."""
     return isinstance(value, Tensor) and value.dtype != torch.bool

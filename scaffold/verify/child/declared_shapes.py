@@ -1,7 +1,7 @@
-"""Whether a call has the shapes and kinds of numbers that the specification declares of its inputs and outputs.
+"""Declared shapes: compare a call's shapes and kinds of numbers with the declaration.
 
-In: the module of checks, the values of a call. Out: what is declared, and what there is instead; "" where they agree.
-Invariant: a name has one size in a call, or as leading dims the same sizes, whichever tensors have it; `...` of an output broadcasts
+In: the module of checks, the values of a call. Out: the declared and the actual shape in words; "" if they agree.
+Invariant: a name has one size in a call, or as leading dims the same sizes, in all its tensors; `...` of an output broadcasts
 with the leading dims of the inputs.
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Dims = tuple[str | int, ...]
-Sizes = dict[str, int | tuple[int, ...]]  # of a dim, of named leading dims
+Sizes = dict[str, int | tuple[int, ...]]  # a name's size, or sizes of leading dims
 KINDS = {
     "int": "integers",
     "index": "integers",
@@ -20,7 +20,7 @@ KINDS = {
     "complex": "complex numbers",
     "float": "floating-point numbers",
 }
-# What says so of an output.
+# How to declare each kind for an output.
 TRAITS = {
     "integers": "[...; int]",
     "bools": "[...; bool]",
@@ -30,14 +30,14 @@ TRAITS = {
 
 
 class Contrary(NamedTuple):
-    """What is declared and what there is instead, and what to declare."""
+    """A contradiction between declaration and value, and how to declare it."""
 
     words: str
     hint: str = ""
 
 
 def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -> str:
-    """What a sample of the user's has that its declaration does not say."""
+    """Describe the first user sample with an undeclared shape; "" if all agree."""
     sizes: Sizes = {}
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
@@ -52,7 +52,7 @@ def undeclared_input(checks: Any, inputs: Sequence[Any], names: Sequence[str]) -
 def undeclared_output(
     checks: Any, names: Sequence[str], inputs: Sequence[Any], outputs: Sequence[Tensor]
 ) -> Contrary | None:
-    """What the forward returns instead of an output that is declared."""
+    """Return the first contradiction between the declared and the returned outputs."""
     if checks.OUTPUTS and len(outputs) != len(checks.OUTPUTS):
         counts = f"{_counted(checks.OUTPUTS)} declared, and the forward returns"
         kinds = (_kind(output) for output in outputs)
@@ -61,7 +61,7 @@ def undeclared_output(
         return Contrary(f"{counts} {len(outputs)}", f"--outputs '{named}'")
     sizes: Sizes = {}
     leading: list[tuple[int, ...]] = []
-    whole = True  # every input has a declared shape: it is known what `...` can be
+    whole = True  # every input has a declared shape, so the sizes of `...` are known
     for name, value in zip(names, inputs, strict=True):
         dims = _declared(checks, name)
         if isinstance(value, Tensor):
@@ -87,7 +87,7 @@ def undeclared_output(
 
 
 def _outputs_as_returned(checks: Any, outputs: Sequence[Tensor]) -> str:
-    """The declaration of all outputs, of those that are no floats as what they are."""
+    """Return an `--outputs` option to declare all outputs with their actual kinds."""
     entries = list[str]()
     for (name, dims, _), output in zip(checks.OUTPUTS, outputs, strict=False):
         shape, trait = "" if dims is None else _text(dims), TRAITS[_kind(output)]
@@ -101,14 +101,14 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _declared(checks: Any, name: str) -> Dims | None:
-    """The dims of an input, or of each tensor of a variadic one."""
+    """Return the declared dims of an input, or of each tensor of a variadic one."""
     shapes: Mapping[str, Dims | None] = checks.INPUT_SHAPES
     variadic = f"*{name.partition('[')[0]}"
     return shapes.get(name, shapes.get(variadic))
 
 
 def _bound(dims: Dims, shape: tuple[int, ...], sizes: Sizes) -> bool:
-    """Whether a shape has these dims; names without a size get theirs."""
+    """Return whether a shape matches the dims; bind names without a size to theirs."""
     pairs = [*_pairs(dims, shape)]
     if len(shape) < len(dims) - _has_leading(dims) or not _ranks_agree(dims, shape):
         return False
@@ -123,7 +123,7 @@ def _ranks_agree(dims: Dims, shape: tuple[int, ...]) -> bool:
 
 
 def leading_position(dims: Dims) -> int | None:
-    """Where `...` or `*batch` stands, which is any number of dims."""
+    """Return the position of `...` or `*batch`, which stands for any number of dims."""
     found = (at for at, dim in enumerate(dims) if str(dim)[0] in ".*")
     return next(found, None)
 
@@ -135,7 +135,7 @@ def _has_leading(dims: Dims) -> bool:
 def _pairs(
     dims: Dims, shape: tuple[int, ...]
 ) -> Iterator[tuple[str | int, int | tuple[int, ...]]]:
-    """Each dim with its size, and leading dims with theirs, but without `...`."""
+    """Yield each dim with its size, and named leading dims with theirs, but skip `...`."""
     first = leading_position(dims)
     if first is None:
         yield from zip(dims, shape, strict=False)
@@ -149,7 +149,7 @@ def _pairs(
 
 
 def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The sizes that `...` or `*batch` stands for; nothing without one."""
+    """Return the sizes for `...` or `*batch`; an empty list without one."""
     first = leading_position(dims)
     if first is None:
         return []
@@ -157,7 +157,7 @@ def _leading_sizes(dims: Dims, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def _fits(dims: Dims, shape: tuple[int, ...], leading: list[tuple[int, ...]]) -> bool:
-    """Whether the leading dims of an output are among those that the inputs broadcast to."""
+    """Return whether an output's leading dims broadcast to those of the inputs."""
     own = _leading_sizes(dims, shape)
     if not own:
         return True
@@ -186,7 +186,7 @@ def _text(dims: Dims) -> str:
 
 
 def _shown(shape: tuple[int, ...], sizes: Sizes) -> str:
-    """A shape by the names that its sizes have, where no two names share one."""
+    """Write a shape with the names of its sizes, unless two names share a size."""
     sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
     named = {size: name for name, size in sizes.items()}
     clear = len(named) == len(sizes) and all(size in named for size in shape)

@@ -1,9 +1,8 @@
-"""The derivatives of a call: the gradients that `backward` returned, the tangents that `jvp` gives, and those that are expected.
+"""Derivatives of a call: gradients from `backward`, tangents from `jvp`, and the expected ones.
 
-In: the module of checks and the inputs of a call. Out: gradients, in the order of the inputs or by name; by central
-differences where no forward in PyTorch is known; and those of the forward as the user wrote it. Of tangents pairs, one for each output
-that has a gradient.
-Invariant: what backward returned is as it returned it, before autograd sums or casts it; the output gradients are the same
+In: the module of checks and the inputs of a call. Out: gradients, in the order of the inputs or by name: by autograd of the reference, by
+central differences if there is none, or by autograd of the user's own text. Tangents come in pairs, one for each differentiable output.
+Invariant: a returned gradient is as backward returned it, before autograd sums or casts it; the output gradients are the same
 for all of them, those of `checks.gradients`, and so are the tangents of the inputs.
 """
 
@@ -24,14 +23,14 @@ STEP = 1e-6
 def numeric_gradients(
     checks: Any, inputs: Sequence[Any], step: float = STEP
 ) -> list[Tensor]:
-    """One call of the op for each element and direction."""
+    """Return gradients by central differences: two calls for each element and direction."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     weights = _grad_outputs(checks, inputs)
     return [_gradient(checks, inputs, value, weights, step) for value in needed]
 
 
 def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-    """The gradient of each output with respect to itself."""
+    """Return the output gradients of `checks.gradients`: pass the outputs as leaves."""
     outputs = _call(checks, inputs)
     leaves = tuple(_leaf(output) for output in outputs)
     given = leaves if isinstance(checks.OPERATOR(*inputs), tuple) else leaves[0]
@@ -53,7 +52,7 @@ def _gradient(
     weights: tuple[Tensor, ...],
     step: float,
 ) -> Tensor:
-    """The derivative of the weighted sum of all outputs, element by element."""
+    """Differentiate the weighted sum of all outputs, element by element."""
     gradient = torch.zeros_like(value).detach().contiguous()
     directions = (1.0, 1j) if value.is_complex() else (1.0,)
     flat = gradient.view(-1)
@@ -88,7 +87,7 @@ def _call(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
 def returned_gradients(
     checks: Any, inputs: Sequence[Any]
 ) -> tuple[tuple[Any, ...] | None, Exception | None]:
-    """What backward returned first, and what autograd or backward itself raised."""
+    """Return the gradients of the first backward call, and the exception raised, if any."""
     function, registered = checks.TESTS.function, checks.TESTS.registered
     own = function.backward if registered is None else registered._backward_fn
     returned: list[tuple[Any, ...]] = []
@@ -115,7 +114,7 @@ def returned_gradients(
 
 @contextmanager
 def _recorded(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
-    """Let PyTorch call another backward of a registered op; of None, nothing."""
+    """Replace the backward of a registered op while in this context; do nothing for None."""
     own = registered and registered._backward_fn
     if registered is not None:
         registered._backward_fn = backward
@@ -129,7 +128,7 @@ def _recorded(registered: Any, backward: Callable[..., Any]) -> Iterator[None]:
 def expected_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """The gradients by autograd of the reference, or by differences where there is none."""
+    """Return gradients by autograd of the reference, or by differences without one."""
     needed = [
         (name, value)
         for name, value in zip(names, inputs, strict=True)
@@ -145,7 +144,7 @@ def expected_gradients(
 
 
 def gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tensor]:
-    """What autograd says of the outputs of a call."""
+    """Return autograd's gradients of the outputs of a call; zeros if none requires grad."""
     if not any(output.requires_grad for output in as_tuple(outputs)):
         needed = (x for x in inputs if isinstance(x, Tensor) and x.requires_grad)
         return [torch.zeros_like(value) for value in needed]
@@ -155,9 +154,9 @@ def gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tenso
 
 
 def own_values(own: Callable[..., Any] | None, inputs: Sequence[Any]) -> list[Tensor]:
-    """The outputs of the forward as the user wrote it; none where the text alone does not take the call.
+    """Return the outputs of the user's own text; none if it does not accept the call.
 
-    It may change its inputs, and takes more than the parser makes of it: `x + bias` of a bias that is absent is no sum in Python.
+    The text may change its inputs, and accepts less than the parser: `x + bias` with an absent bias is no sum in Python.
     """
     try:
         called = (x.clone() if isinstance(x, Tensor) else x for x in inputs)
@@ -170,7 +169,7 @@ def own_values(own: Callable[..., Any] | None, inputs: Sequence[Any]) -> list[Te
 def own_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """The gradients by autograd of the text that the user wrote; none where it does not take the call."""
+    """Return autograd's gradients of the user's own text; none if it does not accept the call."""
     outputs = own_values(checks.OWN_GRADIENT, inputs)
     try:
         found = gradients_of(checks, tuple(outputs), inputs) if outputs else []
@@ -186,7 +185,7 @@ def own_gradients(
 
 
 def _flat(outputs: Any) -> Iterator[Any]:
-    """The outputs in a row: a list of tensors may be one of them."""
+    """Yield the outputs in a row: one of them may be a list of tensors."""
     if isinstance(outputs, tuple | list):
         for item in outputs:
             yield from _flat(item)
@@ -195,7 +194,7 @@ def _flat(outputs: Any) -> Iterator[Any]:
 
 
 def _as_end(output: Tensor) -> Tensor:
-    """An output that gradients can begin at, though it may depend on no input that needs one."""
+    """Return an output to start the backward at, even if it depends on no input needing one."""
     plain = output.is_floating_point() or output.is_complex()
     if output.requires_grad or not plain:
         return output
@@ -206,13 +205,13 @@ def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-# --- Tangents: where PyTorch has no forward mode of a call, its gradient is differentiated instead, which is linear.
+# --- Tangents: if PyTorch has no forward mode for a call, its vjp, which is linear, is transposed instead.
 
 
 def compared_tangents(
     checks: Any, inputs: Sequence[Any], chosen: Sequence[bool]
 ) -> list[tuple[Tensor, Tensor]]:
-    """What the op's jvp gives, and what is expected; nothing where no reference is known."""
+    """Return pairs of the op's and the expected tangents; none without a reference."""
     if checks.REFERENCE is None:
         return []
     given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
@@ -223,7 +222,7 @@ def compared_tangents(
     ]
     if not any(tangent is not None for tangent in tangents):
         return []
-    actual = _pushed(checks.OPERATOR, given, tangents)  # which may raise
+    actual = _pushed(checks.OPERATOR, given, tangents)  # this may raise
     expected = _expected(checks.REFERENCE, given, tangents)
     if expected is None:
         return []
@@ -237,14 +236,14 @@ def compared_tangents(
 
 
 def _tensor(tangent: Tensor | None, output: Tensor) -> Tensor:
-    """None is zeros."""
+    """Return the tangent; zeros for None."""
     return torch.zeros_like(output) if tangent is None else tangent.detach()
 
 
 def _expected(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents | None:
-    """The tangents of plain PyTorch; None where it has none."""
+    """Return the tangents of plain PyTorch; None if it has none."""
     for way in (_pushed, _transposed):
         try:
             return way(function, inputs, tangents)
@@ -256,7 +255,7 @@ def _expected(
 def _pushed(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents:
-    """By dual numbers."""
+    """Push tangents forward by dual numbers."""
     with forward_ad.dual_level():
         duals = (
             x if tangent is None else forward_ad.make_dual(x.clone(), tangent)  # type: ignore[no-untyped-call]
@@ -269,7 +268,7 @@ def _pushed(
 def _transposed(
     function: Callable[..., Any], inputs: Sequence[Any], tangents: Tangents
 ) -> Tangents:
-    """By the gradient of the gradient."""
+    """Push tangents forward by transposing the vjp: a gradient of the gradient."""
     places = [at for at, tangent in enumerate(tangents) if tangent is not None]
 
     def differentiable(*moved: Tensor) -> tuple[Tensor, ...]:

@@ -1,11 +1,11 @@
-"""What is wrong with a gradient, in words; of a surrogate, how it differs from the derivative, which it is not meant to be.
+"""Diagnosis: the error of a gradient in words; for a surrogate, its difference from the derivative.
 
 In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
-Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a gradient that is right; of a surrogate notes, one for each
-gradient that is not the derivative, which are no findings.
-Invariant: a phrase is said only of what holds exactly: mending it as told makes the gradient the expected one. Where
-nothing does, the largest difference is named and nothing else. Any factor explains a single element: of one, only a
-simple factor is believed. The condition that describes a set of elements holds of those and of no other one.
+Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a right gradient; for a surrogate notes, one for each
+gradient that is not the derivative; these are no failures.
+Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest
+difference is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a
+set of elements holds for those and for no other one.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
 
 
 def name_places(mask: Tensor, inputs: dict[str, Tensor]) -> str:
-    """The first description that is exact."""
+    """Describe a set of elements by the first exact condition; "" if there is none."""
     if mask.all() or not mask.any():
         return ""
     return next(_descriptions(mask, inputs), "")
@@ -66,18 +66,18 @@ def _descriptions(mask: Tensor, inputs: dict[str, Tensor]) -> Iterator[str]:
 
 
 def fits(value: Tensor, wide: Tensor) -> bool:
-    """Whether a tensor expands to the shape of another."""
+    """Return whether a tensor expands to the shape of another."""
     sizes = zip(reversed(value.shape), reversed(wide.shape), strict=False)
     return value.ndim <= wide.ndim and all(a in (1, b) for a, b in sizes)
 
 
-SIMPLE = 64  # the largest numerator and denominator of a factor that is written as a fraction
+SIMPLE = 64  # the largest numerator and denominator of a factor written as a fraction
 
 
 def name_ratio(
     actual: Tensor, expected: Tensor, close: Callable[[Tensor, Tensor], bool]
 ) -> str:
-    """The factor by which the actual value is too large."""
+    """Return the factor by which the actual value is too large, in words; "" if there is none."""
     place = int(expected.abs().argmax()) if expected.numel() else 0
     largest = expected.flatten()[place].item() if expected.numel() else 0.0
     if not largest:
@@ -103,22 +103,22 @@ def _factor_in_words(ratio: float, telling: bool) -> str:
     return f"factor {ratio:.4g}" if telling else ""
 
 
-SHOWN = 6  # elements of a value that are shown
-PERMUTED = 4  # dims up to which every order is tried
+SHOWN = 6  # elements shown of a value
+PERMUTED = 4  # up to this many dims every order is tried
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a value is compared with, beside the expected one."""
+    """The context of a comparison: input, factors, other gradients, tolerance."""
 
     name: str
-    value: Tensor | None = None  # the input that it is the gradient of
+    value: Tensor | None = None  # the input of the judged gradient
     factors: dict[str, Tensor] = field(default_factory=dict)  # inputs and outputs
     others: dict[str, Tensor] = field(default_factory=dict)  # the other gradients
     tolerance: dict[str, float] = field(default_factory=dict)
 
     def close(self, actual: Tensor, expected: Tensor) -> bool:
-        """Whether shape and values agree, as `torch.testing.assert_close` has it."""
+        """Return whether shape and values agree, as in `torch.testing.assert_close`."""
         if actual.shape != expected.shape:
             return False
         limits = {"rtol": 1e-7, "atol": 1e-7} | self.tolerance
@@ -128,7 +128,7 @@ class Scene:
 
 
 def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
-    """The phrase; without an expected value, of what can be said of shape and dtype."""
+    """Return the phrase for an error, or None; without an expected value, judge shape and dtype."""
     like = expected if scene.value is None else scene.value
     assert like is not None
     if actual is None:
@@ -146,7 +146,7 @@ def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
 
 
 def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """What holds of a value of the right shape, the most telling first."""
+    """Yield phrases for a wrong value of the right shape, the most telling first."""
     if not actual.isfinite().all() and expected.isfinite().all():
         kind = "nan" if actual.isnan().any() else "inf"
         where = name_places(~actual.isfinite(), scene.factors)
@@ -170,7 +170,7 @@ def _phrases(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 def _shape(
     actual: Tensor, like: Tensor, expected: Tensor | None, scene: Scene
 ) -> str | None:
-    """A wrong shape, and how it came about."""
+    """Describe a wrong shape, and its likely cause."""
     shapes = f"shape {tuple(actual.shape)} instead of {tuple(like.shape)}"
     if expected is None:
         return shapes
@@ -202,7 +202,7 @@ def _reshaped(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _orders(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """The right values with their dims in another order."""
+    """Yield a phrase if the values are right but the dims are permuted."""
     if not 2 <= actual.ndim <= PERMUTED or actual.ndim != expected.ndim:
         return
     for order in list(permutations(range(actual.ndim)))[1:]:
@@ -223,7 +223,7 @@ def _swapped(actual: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _factors(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """An input or an output that is left out of a product, or is once too often in it."""
+    """Yield a phrase for each input or output missing from a product, or once too often in it."""
     if expected.numel() < 2:
         return  # too few elements to tell
     for name, value in scene.factors.items():
@@ -243,7 +243,7 @@ def _turned(value: Tensor) -> Tensor | None:
 
 
 def _averaged(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """The right total, spread evenly over some dims."""
+    """Yield a phrase if the right total is spread evenly over some dims."""
     for dims in _subsets(expected.ndim):
         if expected.numel() > 1:
             mean = expected.mean(dims, keepdim=True).expand_as(expected)
@@ -259,7 +259,7 @@ def _sums_too_many(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[s
 
 
 def _somewhere(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
-    """Wrong in some places alone, if a condition on an input or an index says in which."""
+    """Describe an error in only some elements, if a condition or an index selects them."""
     limits = {"rtol": 1e-7, "atol": 1e-7} | scene.tolerance
     wrong = ~torch.isclose(actual, expected, equal_nan=True, **limits)
     if not wrong.any() or wrong.all():
@@ -272,7 +272,7 @@ def _somewhere(actual: Tensor, expected: Tensor, scene: Scene) -> Iterator[str]:
 
 
 def _largest(actual: Tensor, expected: Tensor) -> str:
-    """The largest difference, and where it is."""
+    """Describe the largest difference, and its place."""
     difference = (actual - expected).abs().nan_to_num(nan=torch.inf)
     flat = int(difference.argmax())
     index = []
@@ -287,7 +287,7 @@ def _largest(actual: Tensor, expected: Tensor) -> str:
 
 
 def show(value: Any) -> str:
-    """A value in a few words: its shape and its first elements."""
+    """Show a value in a few words: its shape, dtype and first elements."""
     if not isinstance(value, Tensor):
         return repr(value)
     flat = value.detach().flatten()[:SHOWN].tolist()
@@ -297,7 +297,7 @@ def show(value: Any) -> str:
 
 
 def _subsets(ndim: int) -> list[tuple[int, ...]]:
-    """The sets of dims, the small ones first."""
+    """Return the sets of dims, small ones first."""
     if ndim > PERMUTED:
         return [(dim,) for dim in range(ndim)]
     counts = range(1, ndim + 1)
@@ -310,7 +310,7 @@ def _named(dims: tuple[int, ...]) -> str:
 
 
 def notes_on(checks: Any) -> list[str]:
-    """Compare the gradients of the base case with those of the forward itself."""
+    """Return notes on gradients of the base case that differ from the forward's."""
     if checks.FORWARD is None:
         return []
     case = Case("base", {})

@@ -1,6 +1,8 @@
-"""`torch.manual_seed` and a seeded `torch.autograd.grad`, without what makes them cost more than all cases of a proof.
+"""Fast torch calls: `torch.manual_seed` and a seeded `torch.autograd.grad` without their overhead.
 
-In: what those of torch take. Out: what they give, bit for bit and in the same memory layout.
+The overhead of torch's own costs more than all cases of a proof.
+
+In: the arguments of torch's own. Out: the results of torch's own, bit for bit and in the same memory layout.
 Invariant: nothing is imported, and no stack trace formatted.
 """
 
@@ -11,7 +13,7 @@ from torch import Tensor
 
 
 def seed_generator(number: int) -> None:
-    """What torch.manual_seed does, which formats a stack trace for each kind of device that is not in use."""
+    """Seed like `torch.manual_seed`, which formats a stack trace for each unused kind of device."""
     cuda: Any = torch.cuda
     if cuda.is_initialized():
         torch.manual_seed(number)
@@ -20,7 +22,7 @@ def seed_generator(number: int) -> None:
 
 
 def seeded_grad(outputs: Any, needed: Any, grad_outputs: Any, **options: Any) -> Any:
-    """What torch.autograd.grad gives, which imports SymPy where it is told grad_outputs."""
+    """Return gradients like `torch.autograd.grad`, which imports SymPy if given `grad_outputs`."""
     alone = isinstance(outputs, Tensor)
     ends, weights = ([outputs], [grad_outputs]) if alone else (outputs, grad_outputs)
     for end in ends:

@@ -1,8 +1,8 @@
-"""The checks of one Function that was written by hand: each is asked apart, and says what is wrong, and at which line.
+"""Checks of one hand-written Function: each stands alone, and names the fault and its line.
 
-In: a `Subject`: the Function with inputs that it takes. Out: `Result`s, one for each check, in the order of CHECKS.
-Invariant: a call that the forward refuses says nothing of the Function. The property of a call (a grad_output that is expanded, an input
-that is strided) is compared with the same numbers without it, so that a gradient that is no derivative is held to it too.
+In: a `Subject`: the Function with inputs that it accepts. Out: `Result`s, one for each check, in the order of CHECKS.
+Invariant: a call that the forward refuses says nothing about the Function. A call with a special property (an expanded grad_output, a
+strided input) is compared with one of the same numbers without it, so a gradient that is no derivative can be checked too.
 """
 
 import os
@@ -50,7 +50,7 @@ Check = Callable[[Subject], None]
 
 
 class Wrong(Exception):
-    """What a check finds, and where: a line, a method of the Function, or the gradient of an input."""
+    """The finding of a check, and its place: a line, a method of the Function, or an input's gradient."""
 
     def __init__(
         self, words: str, place: str | int = "backward", hint: str = ""
@@ -60,32 +60,32 @@ class Wrong(Exception):
 
 
 class Unasked(Exception):
-    """Why a check says nothing of this Function."""
+    """The reason why a check does not apply to this Function."""
 
 
-LONG = 180  # letters of what an error says
+LONG = 180  # letters of an error message
 
 
 def sentence(text: str) -> str:
-    """The first sentence, if that is not too long."""
+    """Return the first sentence, cut if it is too long."""
     first = re.split(r"(?<=[a-z)])[.;] ", text)[0].removesuffix(".")
     return first if len(first) <= LONG else f"{first[:LONG]}..."
 
 
 def raised_briefly(error: Exception) -> str:
-    """An error in a sentence."""
+    """Describe an error in one sentence."""
     return sentence(raised(error))
 
 
 def line_of(error: BaseException, source: str) -> int:
-    """The line of a file in which an error was raised; 0 where it was elsewhere."""
+    """Return the line of a file at which an error was raised; 0 if it was raised elsewhere."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [x.lineno or 0 for x in frames if os.path.realpath(x.filename) == source]
     return lines[-1] if lines else 0
 
 
 def contiguous(end: Tensor) -> Tensor:
-    """Numbers for a grad_output, in the order of its dims."""
+    """Draw a grad_output with contiguous memory."""
     seed_generator(1)
     return torch.randn(end.shape, dtype=torch.double).to(end.dtype)
 
@@ -95,7 +95,7 @@ def ones(end: Tensor) -> Tensor:
 
 
 def expanded(end: Tensor) -> Tensor:
-    """One number in the memory of all, as `.sum()` makes it."""
+    """Return an expanded grad_output of ones, as `.sum()` makes it: one number in memory."""
     return torch.ones((), dtype=end.dtype).expand(end.shape)
 
 
@@ -106,7 +106,7 @@ def gradients(
     outputs: Any = None,
     **options: Any,
 ) -> tuple[Tensor, ...]:
-    """The gradients of the inputs that need them."""
+    """Return the gradients of the inputs that require grad."""
     ends = subject.ends(subject.call(inputs) if outputs is None else outputs)
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     given = [weights(end.detach()) for end in ends]
@@ -125,7 +125,7 @@ def compare(
     hint: str = "",
     exact: bool = True,
 ) -> None:
-    """Raise of the first gradient that is another than expected; `{}` is how it differs."""
+    """Raise Wrong at the first unexpected gradient; `{}` in `words` is the difference."""
     names = subject.needed(inputs)
     for name, one, two in zip(names, found, expected, strict=True):
         told = diagnose(one, two, subject.scene(name, inputs, exact))
@@ -133,7 +133,7 @@ def compare(
             raise Wrong(f"grad_{name}: {words.format(told)}", f"grad_{name}", hint)
 
 
-# --- Of one call.
+# --- Checks of one call.
 
 
 def check_outputs(subject: Subject) -> None:
@@ -166,7 +166,7 @@ def check_gradient(subject: Subject) -> None:
 
 
 def _derivative(subject: Subject, inputs: Sequence[Any], where: str = "") -> None:
-    """Hold gradients against those of the reference, or of differences."""
+    """Compare gradients with the reference's, or with differences."""
     found = gradients(subject, inputs)
     expected = subject.expected(inputs, contiguous)
     _compare_roughly(subject, inputs, found, expected, "{}" + where)
@@ -180,7 +180,7 @@ def _compare_roughly(
     words: str,
     hint: str = "",
 ) -> None:
-    """Compare with what differences, or the reference, tell, where that is finite; of a surrogate nothing is told."""
+    """Compare with finite values of differences or the reference; pass if it is a surrogate."""
     pairs = zip(found, expected, strict=True)
     known = [two.where(two.isfinite(), one.to(two.dtype)) for one, two in pairs]
     try:
@@ -198,13 +198,13 @@ def _compare_roughly(
 
 
 def _symmetric(gradient: Tensor) -> Tensor:
-    """The gradient of a matrix that is symmetric: both of its halves have a part in it."""
+    """Return the gradient of a symmetric matrix: the mean of it and its transpose."""
     square = gradient.ndim > 1 and gradient.shape[-1] == gradient.shape[-2]
     return (gradient + gradient.mT) / 2 if square else gradient
 
 
 def check_each_alone(subject: Subject) -> None:
-    """One input at a time needs its gradient."""
+    """Check each gradient while only one input requires grad."""
     if len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("one input has a gradient")
     whole = subject.inputs()
@@ -227,7 +227,7 @@ def check_each_alone(subject: Subject) -> None:
 
 
 def check_contract(subject: Subject) -> None:
-    """Autograd sums a gradient that is too large: look at what backward itself returns."""
+    """Check the shapes returned by backward itself: autograd silently sums too large ones."""
     inputs = subject.inputs()
     returned, error = returned_gradients(subject.checks, inputs)
     if returned is None:
@@ -245,7 +245,7 @@ def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) 
         if gradient is not None and gradient.shape != value.shape:
             sizes = f"{shape_of(gradient)}, the shape of {name} is {shape_of(value)}"
             words = f"grad_{name}: {sizes}; autograd sums it silently"
-            if subject.asked.searched:  # it may not be meant to broadcast
+            if subject.asked.searched:  # broadcasting may not be intended
                 subject.note(words)
                 return
             raise Wrong(words, f"grad_{name}", f"sum_to_size({name}.shape)")
@@ -274,7 +274,7 @@ def check_expanded(subject: Subject) -> None:
 
 
 def check_scaled(subject: Subject) -> None:
-    """Backward is linear in grad_output."""
+    """Check that backward is linear in grad_output."""
     if subject.hands_on:
         raise Unasked("the forward hands its input on: a gradient may be clipped")
     inputs = subject.inputs()
@@ -293,7 +293,7 @@ UNMARKED = "add it, or ctx.mark_non_differentiable(...) the output"
 
 
 def check_one_output(subject: Subject) -> None:
-    """Of several outputs one alone is used: the gradients of the others are None, or zeros."""
+    """Check gradients while a single output is used: the other grad_outputs are None, or zeros."""
     inputs = subject.inputs()
     count = len(subject.ends(subject.call(inputs)))
     if count < 2:
@@ -310,7 +310,7 @@ def check_one_output(subject: Subject) -> None:
 
 
 def check_two_calls(subject: Subject) -> None:
-    """Another call between forward and backward changes nothing."""
+    """Check that another call between forward and backward changes nothing."""
     inputs, others = subject.inputs(), subject.inputs(seed=1)
     expected = gradients(subject, inputs)
     outputs = subject.call(inputs)
@@ -335,7 +335,7 @@ def check_backward_twice(subject: Subject) -> None:
 
 
 def check_inputs_stay(subject: Subject) -> None:
-    """Neither pass changes an input, in any precision."""
+    """Check that neither pass changes an input, in any precision."""
     for dtype in (subject.dtype, torch.float32):
         inputs = [as_type(x, dtype) for x in subject.inputs()]
         before = [x.detach().clone() if isinstance(x, Tensor) else x for x in inputs]
@@ -343,7 +343,7 @@ def check_inputs_stay(subject: Subject) -> None:
             continue
         outputs = subject.call(inputs)
         _unchanged(subject, inputs, before, "forward")
-        with suppress(Exception):  # which the check of gradients tells
+        with suppress(Exception):  # reported by the check of gradients
             gradients(subject, inputs, outputs=outputs)
         _unchanged(subject, inputs, before, "backward")
 
@@ -371,7 +371,7 @@ def check_grad_output_stays(subject: Subject) -> None:
         kept.append((weight, weight.clone()))
         return weight
 
-    with suppress(Exception):  # which the check of gradients tells
+    with suppress(Exception):  # reported by the check of gradients
         gradients(subject, inputs, noted)
     if not all(torch.equal(one, two) for one, two in kept):
         raise Wrong(
@@ -382,7 +382,7 @@ def check_grad_output_stays(subject: Subject) -> None:
 
 
 def check_changed_input(subject: Subject) -> None:
-    """Backward refuses an input that was changed since, or gives the old gradient."""
+    """Check that backward refuses an input changed since the forward, or gives the old gradient."""
     asked = _questions(subject)
     for at, name in enumerate(subject.names):
         if name in subject.dirty:
@@ -399,16 +399,16 @@ def check_changed_input(subject: Subject) -> None:
 TWICE = "mark it once_differentiable, or save inputs and outputs alone"
 
 
-SLOPES = 1e-3  # the part of a second derivative that differences are off by
+SLOPES = 1e-3  # the relative error of differences, for a second derivative
 
 
 def _refuses_twice(error: Exception) -> bool:
-    """Whether it says that there is no second derivative."""
+    """Return whether an error says that there is no second derivative."""
     return any(words in str(error) for words in ONCE)
 
 
 def check_second(subject: Subject) -> None:
-    """The derivative of each gradient is right, or refused."""
+    """Check that the derivative of each gradient is right, or refused."""
     inputs = subject.inputs()
 
     def firsts(*called: Any) -> tuple[Tensor, ...]:
@@ -444,7 +444,10 @@ def check_second(subject: Subject) -> None:
 
 
 def _seconds(first: Sequence[Tensor], needed: Sequence[Tensor]) -> Iterator[Tensor]:
-    """The derivatives of the gradients; `backward` meets what was marked once_differentiable, which `grad` passes by."""
+    """Yield the derivatives of the gradients.
+
+    They come from `backward`, which runs into once_differentiable; `torch.autograd.grad` passes it by.
+    """
     end = _mixed(first)
     if end.requires_grad:
         end.backward()  # type: ignore[no-untyped-call]
@@ -453,7 +456,7 @@ def _seconds(first: Sequence[Tensor], needed: Sequence[Tensor]) -> Iterator[Tens
 
 
 def _mixed(first: Sequence[Tensor]) -> Tensor:
-    """A number that depends on every element of the gradients."""
+    """Return a number that depends on every element of the gradients."""
     seed_generator(3)
     total = torch.zeros((), dtype=torch.double)
     for one in first:
@@ -462,7 +465,7 @@ def _mixed(first: Sequence[Tensor]) -> Tensor:
 
 
 def _slope(firsts: Callable[..., Any], leaves: Sequence[Any], value: Tensor) -> Tensor:
-    """Differences of the mixed gradients along each element."""
+    """Differentiate the mixed gradients by differences along each element."""
     slope = torch.zeros(value.numel(), dtype=torch.double)
     step = 1e-5
     for index in range(value.numel()):
@@ -477,11 +480,11 @@ def _slope(firsts: Callable[..., Any], leaves: Sequence[Any], value: Tensor) -> 
     return slope.reshape(value.shape)
 
 
-# --- Of other inputs.
+# --- Checks of other inputs.
 
 
 def check_strided_inputs(subject: Subject) -> None:
-    """Neither the order of an input's elements in memory nor rows in one memory change a gradient."""
+    """Check that no memory order or expanded rows of an input change a gradient."""
     for words, layout in (("not contiguous", permuted), *LAYOUTS[:1]):
         for alone in ("", *subject.needed(subject.inputs())):
             usual = subject.inputs()
@@ -529,7 +532,7 @@ def check_empty(subject: Subject) -> None:
 
 
 def check_sizes(subject: Subject) -> None:
-    """Other sizes of each dim, among them 1."""
+    """Check gradients for other sizes of each dim, among them 1."""
     tried = False
     for name, arguments in subject.checks.FURTHER_CASES.items():
         inputs = make_inputs(subject.checks, Case(name, dict(arguments)), None)
@@ -543,13 +546,13 @@ def check_sizes(subject: Subject) -> None:
             whole = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
             if whole or not subject.asked.searched:
                 raise
-            subject.note(wrong.words)  # of indices there may be fewer than rows
+            subject.note(wrong.words)  # there may be fewer indices than rows
     if not tried:
         raise Unasked("it takes no other sizes")
 
 
 def check_arguments(subject: Subject) -> None:
-    """The other values of arguments that choose a branch."""
+    """Check gradients for other values of branch-choosing arguments."""
     tried = False
     for name, values in subject.asked.arguments.items():
         for value in values if name in subject.names else ():
@@ -565,7 +568,10 @@ def check_arguments(subject: Subject) -> None:
 
 
 def check_ranks(subject: Subject) -> None:
-    """Data with more dims, all sizes equal: a gradient may be refused, not be silently wrong; of indices and weights nobody knows what they mean there."""
+    """Check data with more dims, of equal sizes: a gradient may be refused, not be silently wrong.
+
+    Does not apply to indices and weights, whose meaning at another rank is unknown.
+    """
     usual = subject.inputs()
     tensors = [x for x in usual if isinstance(x, Tensor)]
     alike = len({x.shape for x in tensors}) == 1
@@ -596,7 +602,7 @@ def check_ranks(subject: Subject) -> None:
 
 
 def _drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Values of that shape: as many of the usual ones as it takes, each a little different."""
+    """Return values of a shape: the usual ones, repeated, each a little different."""
     flat = usual.detach().flatten()
     count = torch.Size(shape).numel()
     values = flat.repeat(count // max(flat.numel(), 1) + 1)[:count]
@@ -607,7 +613,7 @@ def _drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def check_broadcast(subject: Subject) -> None:
-    """An input with a dim of 1, or fewer dims, where nobody declared its shape."""
+    """Check broadcast inputs, with a first dim of 1 or one dim less, if no shapes are declared."""
     usual = subject.inputs()
     if not subject.checks.LOOSE or len(subject.checks.DIFFERENTIABLE) < 2:
         raise Unasked("the shapes are declared, or there is one input")
@@ -631,7 +637,7 @@ def check_broadcast(subject: Subject) -> None:
 
 
 def check_values(subject: Subject) -> None:
-    """Large values, and those about the numbers that the text names."""
+    """Check large values, and values near the numbers in the Function's text."""
     if subject.surrogate or subject.single:
         raise Unasked("differences do not tell its gradient")
     checks = subject.checks
@@ -704,7 +710,7 @@ def check_autocast(subject: Subject) -> None:
     _roughly(subject, inputs, outputs, exact, "autocast")
 
 
-# --- The questions that generated tests ask in the same way.
+# --- Questions shared with the generated tests.
 
 CYCLE = "an output stays in memory: it is kept on ctx, in a reference cycle"
 
@@ -719,7 +725,7 @@ def _questions(subject: Subject) -> Any:
 def _asking(
     question: str, words: str, place: str = "backward", hint: str = ""
 ) -> Check:
-    """A question of `op_testing.py`, and what it says if the answer is no."""
+    """Return a check by a question of `op_testing.py`, and its words for the answer no."""
 
     def check(subject: Subject) -> None:
         _answer(getattr(_questions(subject), question), Wrong(words, place, hint))
@@ -748,7 +754,7 @@ def _needs_transforms(subject: Subject, mapped: bool) -> None:
 
 
 def _mapping(question: str, words: str) -> Check:
-    """A question about torch.func.vmap, of a Function that supports it."""
+    """Return a check by a question about torch.func.vmap, for a Function that supports it."""
 
     def check(subject: Subject) -> None:
         _needs_transforms(subject, mapped=True)
@@ -758,7 +764,7 @@ def _mapping(question: str, words: str) -> Check:
 
 
 def check_func_grad(subject: Subject) -> None:
-    """The transform of torch.func, which calls setup_context, gives autograd's gradient."""
+    """Check torch.func.grad, which calls setup_context, against autograd."""
     _needs_transforms(subject, mapped=False)
     asked = _questions(subject)
     inputs = subject.inputs()
@@ -772,7 +778,7 @@ def check_func_grad(subject: Subject) -> None:
 
 
 def check_checkpoint(subject: Subject) -> None:
-    """What raises there is noted: `ctx.saved_tensors` may be read once."""
+    """Check gradients under checkpoint; only note an error, as `ctx.saved_tensors` may be read once."""
     try:
         _asking("test_checkpoint", "another gradient under checkpoint")(subject)
     except Wrong as wrong:
@@ -790,7 +796,7 @@ def check_compile(subject: Subject) -> None:
 
 
 CHECKS: dict[str, Check] = {
-    # These two first: the others are asked of copies where they fail.
+    # These two come first: if they fail, the other checks run on copies of the inputs.
     "inputs stay as they are": check_inputs_stay,
     "grad_output stays as it is": check_grad_output_stays,
     "outputs": check_outputs,

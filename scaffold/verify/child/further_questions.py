@@ -1,7 +1,7 @@
-"""What is asked beside the tests' values in double precision: second derivatives, other types, values, layouts and gradients of outputs.
+"""Further questions: second derivatives, other dtypes, values, layouts and output gradients.
 
-In: the module of checks of an op whose gradients are right in double precision. Out: an `Answer` that tells what is wrong, or None.
-Invariant: where plain PyTorch has no answer, or one that is not finite, nothing is wrong.
+In: the module of checks of an op whose gradients are right in double precision. Out: an `Answer` that names an error, or None.
+Invariant: if plain PyTorch has no answer, or no finite one, nothing is wrong.
 """
 
 import math
@@ -29,41 +29,41 @@ from scaffold.verify.child.fast_torch import seed_generator
 from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
-ERRORS = 4  # times those of autograd's own, as the generated test allows
+ERRORS = 4  # times the errors of autograd, as the generated test allows
 NOT_THERE = "--amp says what an op does there: region, float32 or off"
 TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
 NO_NUMBER = "not finite"
 THERE = "where plain PyTorch has it"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
-FEW_DIGITS = 0.03  # the part of a gradient that is rounding in a type of two digits
-# Of the gradients of outputs; None is a 1 that is expanded.
+FEW_DIGITS = 0.03  # the relative rounding of a gradient in a dtype of two digits
+# Factors of the output gradients; None is an expanded 1.
 SCALES = (1e6, 1e-6, 0, None)
-SLOPE = 1e-3  # the part of a slope that differences are off by
+SLOPE = 1e-3  # the relative error of differences, for a slope
 LARGE = 8  # times the values of the tests, which are seldom beyond 2
-BEYOND = 50  # ... where the test asks that too
-NEAR = 0.01  # the part of a number by which values are off that are about it
+BEYOND = 50  # ... if the test enlarges values too
+NEAR = 0.01  # the relative distance of values that are "about" a number
 STEP = 1e-5  # to either side of a kink
 SMALL = 1e-3  # below this, steps are no smaller
-LOST = 1e-9  # the part of a gradient that float64 never loses to rounding, but for what cancels
-# Times what autograd's changes by where the last digit of the inputs does.
+LOST = 1e-9  # the relative rounding error that a float64 gradient never exceeds, cancellation aside
+# Times the change of autograd's gradient with the last digit of the inputs.
 CANCELS = 1e4
-ROUNDED = 100  # ... which each element may be off by
+ROUNDED = 100  # ... for each element's error
 CLAMPS = ("clamp", "hardtanh")  # as PyTorch dispatches them
-BESIDE = 6  # points beside it, in which a gradient may be another one
+BESIDE = 6  # number of nearby points tried: a gradient may differ there
 
 
 class Answer(NamedTuple):
-    """The input whose gradient is at fault, and in what."""
+    """The input with a wrong gradient, and the error."""
 
     name: str
     words: str
     hint: str = ""
     raised: bool = False
-    legal: bool = False  # it is another than autograd's, and right
+    legal: bool = False  # it differs from autograd's, and is right
 
 
 def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether the derivatives of the gradients are those of the forward's."""
+    """Compare the derivatives of the gradients with the reference's."""
     if not checks.CHECKED_TWICE:
         return None
     try:
@@ -80,7 +80,7 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         for one, two in zip(ours, theirs, strict=True):
             limits = CLOSE
             if two.dtype in (torch.float32, torch.complex64) and two.numel():
-                least = FEW_DIGITS * two.abs().max().clamp(min=1)  # of what cancels
+                least = FEW_DIGITS * two.abs().max().clamp(min=1)  # of cancelling terms
                 limits = {"rtol": FEW_DIGITS, "atol": float(least)}
             if not two.isfinite().all() or torch.allclose(one, two, **limits):
                 continue
@@ -92,7 +92,10 @@ def second_derivatives(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _agrees_with_differences(
     checks: Any, inputs: Sequence[Any], function: Callable[..., Any]
 ) -> bool:
-    """Whether the derivatives of its gradients are those of finite differences: PyTorch's own are not all (`F.layer_norm` without a weight)."""
+    """Return whether second derivatives agree with finite differences.
+
+    Some of PyTorch's own do not (`F.layer_norm` without a weight).
+    """
     exactly = [as_type(as_type(x, torch.float64), torch.complex128) for x in inputs]
 
     def ends(*called: Any) -> tuple[Tensor, ...]:
@@ -102,7 +105,10 @@ def _agrees_with_differences(
 
 
 def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether backward itself returns gradients in the type of inputs and outputs, as test_low_precision asks: autograd casts those of another one."""
+    """Check the dtype of each gradient returned by backward, as test_low_precision does.
+
+    Autograd would silently cast a gradient of another dtype.
+    """
     if checks.TESTS.reference is None or checks.TESTS.random:
         return None
     names = value_names(checks, len(inputs))
@@ -124,13 +130,13 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def single_precision(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether the gradients of inputs in single precision are as precise as autograd's."""
+    """Check that single-precision gradients are as precise as autograd's."""
     digits = 2 * torch.finfo(torch.float32).eps
     return _of_types(checks, inputs, (torch.float32, torch.complex64), digits)
 
 
 def few_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether gradients are right, roughly, in types of two or three digits; one that raises is told, where plain PyTorch's does not."""
+    """Check gradients roughly in bfloat16 and float16; report an error only if plain PyTorch has none."""
     found = _of_types(checks, inputs, (torch.bfloat16, torch.float16), FEW_DIGITS)
     if found is None or not found.raised:
         return found
@@ -152,7 +158,10 @@ def _of_types(
 
 
 def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether the gradients of an op that says what it does under autocast are there, and right, as those of its forward; also of inputs of two types."""
+    """Check gradients under autocast against the forward's, also for inputs of two dtypes.
+
+    Applies to ops that specify their behaviour under autocast.
+    """
     if not checks.TESTS.autocast:
         return None
     for types in ((torch.float32,), (torch.bfloat16, torch.float32)):
@@ -168,7 +177,7 @@ def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _imprecise(
     checks: Any, inputs: Sequence[Any], digits: float, *, autocast: bool = False
 ) -> Answer | None:
-    """The first gradient whose error is many times autograd's, or the part of it that is rounding."""
+    """Return the first gradient with an error many times autograd's plus rounding."""
     around = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
     exactly = [as_type(as_type(x, torch.float64), torch.complex128) for x in inputs]
     try:
@@ -185,7 +194,7 @@ def _imprecise(
         return Answer(names[0], raised(error), raised=True)
     for name, one, two, true in zip(names, ours, native, exact, strict=True):
         if one.dtype == torch.float16 and not one.isfinite().all():
-            continue  # factors in another order are beyond 65504 where autograd's are not
+            continue  # factors in another order may overflow 65504, while autograd's do not
         eps = torch.finfo(torch.bfloat16 if autocast else one.dtype).eps
         rounding = digits * true.norm() + 2 * eps
         allowed = ERRORS * ((two.to(true.dtype) - true).norm() + rounding)
@@ -200,7 +209,10 @@ def _imprecise(
 
 
 def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether backward is linear in the gradients of the outputs, and takes those that autograd gives it: an expanded 1 of a sum, of several outputs one alone."""
+    """Check that backward is linear in the output gradients, and accepts unusual ones.
+
+    Unusual are an expanded 1, as of a sum, and a single output of several.
+    """
     for scale in SCALES:
         found = _difference(checks, inputs, scale)
         if found is not None:
@@ -223,7 +235,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether gradients are right of tensors that lie in memory as those of the tests do not; rows that are one have ties."""
+    """Check gradients of inputs in other memory layouts; expanded rows have ties."""
     for words, layout in LAYOUTS:
         laid = [with_layout(x, layout) for x in inputs]
         found = _difference(checks, laid)
@@ -239,12 +251,12 @@ def with_layout(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _expanded(value: Tensor) -> Tensor:
-    """Each row in the memory of the first."""
+    """Expand the first row in place of each other one."""
     return value[:1].expand_as(value) if value.ndim else value
 
 
 def _offset(value: Tensor) -> Tensor:
-    """The end of a longer tensor."""
+    """Return a tensor of the same values at the end of a longer one."""
     return torch.cat([value[:1], value])[1:] if value.ndim else value
 
 
@@ -253,7 +265,7 @@ def _channels_last(value: Tensor) -> Tensor:
 
 
 def _conjugated(value: Tensor) -> Tensor:
-    """The same numbers as a view that conjugates others."""
+    """Return the same numbers as a lazy conjugate view."""
     return value.conj_physical().conj()
 
 
@@ -266,7 +278,10 @@ LAYOUTS = (
 
 
 def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether gradients are right where an input without a declared shape has a first dim of 1, which broadcasts; where they are not that is told, as a formula may count on equal dims."""
+    """Check gradients if an undeclared input has a first dim of 1, which broadcasts.
+
+    An error is reported as a note: a formula may count on equal dims.
+    """
     names = value_names(checks, len(inputs))
     for at, value in enumerate(inputs):
         loose = checks.INPUT_SHAPES.get(names[at], ()) is None
@@ -281,7 +296,10 @@ def broadcast_inputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether gradients are computed in float64 throughout: they may err by some times what autograd's own change with the last digits of the inputs."""
+    """Check that gradients are computed in float64 throughout.
+
+    The error may be some times the change of autograd's own gradients with the last digits of the inputs.
+    """
     if not checks.ASKED_MORE or checks.TOLERANCE or checks.TESTS.random:
         return None
     near = next(_beside(inputs, torch.finfo(torch.float64).eps))
@@ -299,14 +317,14 @@ def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether a stated gradient is right of values that the tests have not: large and small ones, of one sign, those that the formulas name.
+    """Check gradients for values not in the tests: large, small, of one sign, or in the formulas.
 
-    At a kink each slope between those on its sides is right: where autograd's is another one, that is told.
+    At a kink, each slope between those of its sides is right: if autograd's is another one, that is reported.
     """
     told = None
     for words, changed in _drawn(checks, inputs):
         found = _difference(checks, changed)
-        # Indices below 0 are taken by `x[i]`, and not by `x.index_select(0, i)`.
+        # `x[i]` accepts indices below 0, `x.index_select(0, i)` does not.
         if found is None or found.raised and (told or words.startswith("every")):
             continue
         if found.words == NO_NUMBER and words.startswith("one of"):
@@ -322,7 +340,7 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """All inputs that may be larger, then one at a time: each value close to a number, and every other one exactly that number."""
+    """Yield changed inputs: all enlarged; then one input with values near, or partly at, a number."""
     large = _large(checks, inputs)
     if large:
         yield f"values are {LARGE} times those of the tests", _with(inputs, large)
@@ -346,7 +364,7 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
                 words = f"all of {name} are {'about ' * real}{_said(number)}"
                 words = f"every {name} is {number}" if whole else words
                 yield words, _with(inputs, {at: near.to(value.dtype)})
-            else:  # of several, none would be the largest
+            else:  # if several were infinite, none would be the largest
                 alone = value.where(first, number)
                 yield f"one of {name} is {_said(number)}", _with(inputs, {at: alone})
             if isinstance(number, bool) and value.ndim:
@@ -377,7 +395,7 @@ def _with(inputs: Sequence[Any], changed: dict[int, Tensor]) -> tuple[Any, ...]:
 
 
 def _is_between(checks: Any, inputs: Sequence[Any], name: str) -> bool:
-    """Whether a gradient differs from autograd's only where that changes between this point and those beside it."""
+    """Return whether a gradient differs from autograd's only where that one changes nearby."""
     position = _wanted(checks, inputs).index(name)
     seed_generator(6)
     moved = [[_moved(x, number) for x in inputs] for number in range(BESIDE)]
@@ -392,7 +410,7 @@ def _is_between(checks: Any, inputs: Sequence[Any], name: str) -> bool:
 
 
 def _is_rounding(checks: Any, inputs: Sequence[Any], name: str) -> bool:
-    """Whether a gradient differs from autograd's by no more, in any element, than that changes by with the last digits of the inputs."""
+    """Return whether a gradient differs from autograd's by no more than rounding of the inputs explains."""
     position = _wanted(checks, inputs).index(name)
     ours, theirs = (
         _firsts(checks, function, inputs)[position]
@@ -412,7 +430,7 @@ def _changes(
     eps: float,
     size: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """How much autograd's own gradient changes by, at most, where the inputs change by a part of `eps`."""
+    """Return the largest change of autograd's own gradient if inputs change by a part of `eps`."""
     position = _wanted(checks, inputs).index(name)
     theirs, *beside = (
         _firsts(checks, checks.REFERENCE, several)[position]
@@ -422,7 +440,7 @@ def _changes(
 
 
 def _beside(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
-    """The inputs that need gradients with other last digits."""
+    """Yield inputs with changed last digits in the tensors needing gradients."""
     seed_generator(7)
     for _ in range(BESIDE):
         changed = {}
@@ -434,11 +452,11 @@ def _beside(inputs: Sequence[Any], eps: float) -> Iterator[list[Any]]:
 
 
 def _moved(value: Any, number: int) -> Any:
-    """A tensor whose elements are a little larger, or smaller, or each another one."""
+    """Move a tensor's elements up a little, or down, or each by a random step."""
     if not needs_gradient(value):
         return value
     steps = torch.randn_like(value) if number > 1 else 1 - 2 * number
-    largest = torch.finfo(value.dtype).max  # what is infinite stays so
+    largest = torch.finfo(value.dtype).max  # infinite values stay infinite
     moved = value.detach() + STEP * steps * value.detach().abs().clamp(SMALL, largest)
     return moved.requires_grad_()
 
@@ -449,7 +467,10 @@ def _difference(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> Answer | None:
-    """The first gradient that is not autograd's, where that is finite; none where plain PyTorch takes no such call, or its outputs are no numbers."""
+    """Return the first gradient unlike a finite one of autograd's.
+
+    None if plain PyTorch refuses the call, or an output is NaN.
+    """
     try:
         ends, weights = _ends(checks, checks.REFERENCE, inputs, scale, alone)
         expected = _backpropagated(ends, weights, inputs)
@@ -479,7 +500,7 @@ def _difference(
 
 
 def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether the backward of what autograd does not see is linear in the gradients of the outputs."""
+    """Check that backward is linear in the output gradients, for an op without a reference."""
     usual = _firsts(checks, checks.OPERATOR, inputs)
     for scale in SCALES[:2]:
         found = _firsts(checks, checks.OPERATOR, inputs, scale)
@@ -492,7 +513,7 @@ def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether gradients in single precision are, roughly, those in double precision."""
+    """Compare gradients in single and double precision roughly."""
     single = [as_type(x, torch.float32) for x in inputs]
     try:
         found = _firsts(checks, checks.OPERATOR, single)
@@ -506,7 +527,7 @@ def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
-    """Whether a gradient has the slope, along one direction, of differences, for values and sizes that the tests have not."""
+    """Compare gradients with differences along one direction, for values not in the tests."""
     for words, changed in _drawn(checks, inputs):
         if words.startswith(("some of", "one of")):
             continue  # differences say nothing of a kink
@@ -517,7 +538,7 @@ def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 
 def _has_its_slope(checks: Any, inputs: Sequence[Any], name: str) -> bool:
-    """Whether differences on both sides agree with each other, and not with the gradient."""
+    """Return False if differences on both sides agree with each other, but not with the gradient."""
     at = value_names(checks, len(inputs)).index(name)
     value = inputs[at].detach()
     gradient = _firsts(checks, checks.OPERATOR, inputs)[
@@ -559,11 +580,11 @@ OF_NO_REFERENCE = (linear_alone, slopes_alone, types_alone)
 
 
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
-    """What the questions find in cases that the forward takes and that have a gradient; those that cost more are asked of one."""
+    """Yield the answers for the tests' cases; ask the expensive questions of one case only."""
     if not checks.HAS_GRADIENT:
         return
     questions: tuple[Question, ...] = (*OF_EACH_CASE, *OF_ONE_CASE)
-    if checks.REFERENCE is None:  # of a surrogate nothing is known: it may clip
+    if checks.REFERENCE is None:  # a surrogate has no known gradient: it may clip
         questions = () if checks.SURROGATE else OF_NO_REFERENCE
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
@@ -576,7 +597,7 @@ def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
     more = checks.ASKED_MORE and checks.REFERENCE is not None
     for case, inputs in _other_calls(checks) if more else ():
         for _, found in _asked(checks, case, inputs, second_derivatives):
-            if not found.raised:  # there may be none, of a matrix without an inverse
+            if not found.raised:  # there may be none, as for a singular matrix
                 yield case, found
 
 
@@ -589,7 +610,7 @@ def _asked(
 
 
 def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
-    """Whether a number below 0, where the tests have one above, puts the lower limit of a clamp above the upper one."""
+    """Return whether a negative attribute, positive in the tests, crosses the limits of a clamp."""
     usual = checks.make()
     pairs = [(value, usual[at]) for at, value in case.attributes]
     numbers = [pair for pair in pairs if {*map(type, pair)} <= {int, float}]
@@ -602,7 +623,7 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
 
 
 class _Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Whether the lower limit of a clamp was above its upper one."""
+    """A dispatch mode to notice a clamp with its lower limit above its upper one."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -619,7 +640,7 @@ class _Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
-    """Calls in which a gradient may be right and its own derivative is not: other cases than the tests', one gradient alone, another type or layout."""
+    """Yield calls for second derivatives: other cases, one gradient alone, another dtype or layout."""
     for case in list_cases(checks):
         told = case.attributes or case.guessed or 1 in case.arguments.values()
         if told and not refusal(checks, case, None).words:
@@ -640,7 +661,7 @@ def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:
 def second_derivatives_of(
     checks: Any, function: Callable[..., Any], inputs: Sequence[Any]
 ) -> Iterator[tuple[Tensor, ...]]:
-    """For each gradient the derivatives of a sum of its elements, by the inputs and by the grad_outputs."""
+    """Yield for each gradient the derivatives of a weighted sum, by inputs and grad_outputs."""
     needed = [x for x in inputs if needs_gradient(x)]
     ends, weights = _ends(checks, function, inputs)
     if not ends:
@@ -668,7 +689,7 @@ def _firsts(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[Tensor, ...]:
-    """The gradients of the inputs by all outputs, or by one alone."""
+    """Return the gradients of the inputs by all outputs, or by a single one."""
     ends, weights = _ends(checks, function, inputs, scale, alone)
     return _backpropagated(ends, weights, inputs)
 
@@ -689,9 +710,10 @@ def _ends(
     scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor | None]]:
-    """The outputs that may have a gradient, and what each is weighted with in a sum of all elements.
+    """Return the differentiable outputs of a call, and a weight for each.
 
-    One that is a constant of the call is among them: autograd gives it no gradient, a Function does.
+    A constant output is among them: autograd gives it no gradient, a Function does.
+
     """
     outputs = as_tuple(function(*inputs))
     chosen = checks.TESTS.ends if alone is None else (alone,)
@@ -702,7 +724,10 @@ def _ends(
 
 
 def _weights(end: Tensor, scale: float | None) -> Tensor | None:
-    """Quarters, which no dtype rounds, none of them 0; whatever order the elements have in memory, as the same numbers in another one are others."""
+    """Draw weights in quarters, exact in each dtype, none 0, regardless of memory order.
+
+    The same numbers in another memory order would be other weights.
+    """
     if scale is None:
         return None
     quarters = torch.randint(-4, 4, end.shape)
@@ -710,7 +735,7 @@ def _weights(end: Tensor, scale: float | None) -> Tensor | None:
 
 
 def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
-    """A number whose derivative by each end is its weight; told `grad_outputs`, autograd imports SymPy."""
+    """Return the weighted sum of all ends: given `grad_outputs` instead, autograd imports SymPy."""
     total = torch.zeros((), dtype=torch.float64)
     for end, weight in zip(ends, weights, strict=True):
         if weight is None:
@@ -723,13 +748,13 @@ def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
 
 
 def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
-    """The names of the inputs that need gradients."""
+    """Return the names of the inputs that require grad."""
     names = value_names(checks, len(inputs))
     return [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
 
 
 def as_type(value: Any, dtype: torch.dtype) -> Any:
-    """A tensor of real numbers in a type of such, one of complex numbers in one of those; everything else as it is."""
+    """Cast a real tensor to a real dtype, or a complex one to a complex dtype; else return the value."""
     if not isinstance(value, Tensor):
         return value
     kind = value.is_complex() if dtype.is_complex else value.is_floating_point()

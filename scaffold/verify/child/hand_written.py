@@ -1,9 +1,9 @@
-"""A Function that was written by hand, with inputs that it takes, in the place of an op and its tests.
+"""Hand-written Functions: present one with its inputs in place of an op and its tests.
 
-In: a class, what it is compared with, and modules of checks that declare its inputs in several ways. Out: a `Subject`; shapes with which
-inputs are to be declared; or why it takes nothing.
-Invariant: inputs are those that the Function takes forwards and backwards, if there are such; what is said of it (which outputs
-have a gradient, whether it draws random numbers) was seen in a call.
+In: a class, its reference, and modules of checks that declare its inputs in several ways. Out: a `Subject`; or shapes for its
+inputs; or the reason why it accepts none.
+Invariant: the Function accepts the inputs forwards and backwards, if there are such inputs; its properties (differentiable outputs,
+random numbers) were seen in a call.
 """
 
 import re
@@ -37,7 +37,7 @@ from scaffold.verify.child.refusals import raised
 from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 
 BASE = Case("base", {})
-# Of the inputs: their type, and whether they lie between 0.1 and 0.9.
+# The inputs' dtype, and whether their values lie between 0.1 and 0.9.
 KINDS = (
     (torch.double, False),
     (torch.double, True),
@@ -45,44 +45,44 @@ KINDS = (
     (torch.float32, True),
 )
 SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
-WAYS = 4  # of these, for which shapes are searched
-DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # of what differences of it tell
+WAYS = 4  # ... for the first of these
+DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # for comparison with differences
 SINGLE = {"rtol": 2e-2, "atol": 2e-2}
 SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
-NOTICED = 1e-9  # the part of a value that double precision tells apart
+NOTICED = 1e-9  # relative change visible in double precision only
 ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
-LARGE = 100  # times the usual inputs: what is clipped is another one
+LARGE = 100  # times the usual inputs, to see clipping
 NOT_FINITE = "what it returns is not finite"
-SEEDS = (1, 2)  # of other numbers: indices above all
-ABSENT = {"absent", "seed"}  # what a case says that has the shapes of the base
+SEEDS = (1, 2)  # for other random inputs, above all indices
+ABSENT = {"absent", "seed"}  # arguments of a case with the base's shapes
 Weights = Callable[[Tensor], Tensor]
 
 
 class Asked(NamedTuple):
-    """What is known of the Function besides its code."""
+    """The known facts about the Function besides its code."""
 
     names: tuple[str, ...]  # of its inputs, in the order of forward
     source: str  # its file
     dirty: tuple[str, ...] = ()  # inputs that it marks as changed in place
-    numbers: tuple[float, ...] = ()  # those that its text names
-    arguments: Mapping[str, Sequence[Any]] = {}  # other values, which choose a branch
-    said: bool = False  # that its gradient is no derivative
-    declared: bool = False  # the user said what its inputs are
-    searched: bool = False  # their shapes were found by running it
+    numbers: tuple[float, ...] = ()  # in its text
+    arguments: Mapping[str, Sequence[Any]] = {}  # other values that choose a branch
+    said: bool = False  # its gradient is no derivative, as the user says
+    declared: bool = False  # the user declared its inputs
+    searched: bool = False  # the shapes were found by running it
     compiled: bool = False
     questions: str = ""  # the text of op_testing.py
 
 
 class Refused(NamedTuple):
-    """Why no inputs were found."""
+    """The reason why no inputs were found."""
 
     words: str
     tried: tuple[str, ...] = ()
 
 
 class Subject:
-    """The Function, its inputs, and what was seen of it."""
+    """The Function, its inputs, and its observed properties."""
 
     def __init__(
         self,
@@ -96,17 +96,17 @@ class Subject:
         self.dirty = asked.dirty
         self.names: tuple[str, ...] = ()
         self.notes: list[str] = []
-        self.stage = "forward"  # in which a call is, or ended
-        self.ran = False  # whether the forward has taken anything
+        self.stage = "forward"  # of the current or last call
+        self.ran = False  # whether any forward has run
         self.dtype, self.inside = KINDS[0]
         self.surrogate = self.random = False
-        self.symmetric = False  # its gradient is that of a symmetric matrix
+        self.symmetric = False  # its gradient is a symmetric matrix's
         if samples:
             _take_samples(checks, samples)
         self._stand_in(reference)
 
     def _stand_in(self, reference: Any) -> None:
-        """Let the checks ask the Function in the place of an op, with inputs in the order of its forward."""
+        """Put the Function in the place of the op, with inputs in the order of its forward."""
         checks, tests = self.checks, self.checks.TESTS
         made, usual = tests.make, [*checks.NAMES]
         keys = [*made()]  # `tensors[0]`, `tensors[1]` for `*tensors`
@@ -137,7 +137,7 @@ class Subject:
         checks.VALUES, checks.SCALED, checks.ASKED_MORE = {}, (), False
 
     def _settle(self) -> None:
-        """Make again what follows from the class of tests."""
+        """Rebuild the attributes derived from the class of tests."""
         checks, tests = self.checks, self.checks.TESTS
         checks.make = making(tests)
         checks.gradients = partial(backpropagating(tests, True), laid=torch.clone)
@@ -157,29 +157,29 @@ class Subject:
     # --- Calls.
 
     def inputs(self, seed: int = 0) -> tuple[Any, ...]:
-        """The inputs of the base case."""
+        """Return the inputs of the base case."""
         return make_inputs(
             self.checks, Case("base", {"seed": seed} if seed else {}), None
         )
 
     def needed(self, inputs: Sequence[Any]) -> list[str]:
-        """The inputs of a call that need gradients."""
+        """Return the names of a call's inputs that require grad."""
         pairs = zip(self.names, inputs, strict=False)
         return [name for name, value in pairs if needs_gradient(value)]
 
     def call(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """The outputs that are tensors."""
+        """Return the outputs that are tensors."""
         self.stage = "forward"
         found = as_tuple(self.checks.OPERATOR(*inputs))
         self.stage, self.ran = "backward", True
         return found
 
     def ends(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs that have a gradient."""
+        """Return the outputs that have a gradient."""
         return [outputs[at] for at in self.positions]
 
     def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
-        """Whether a call runs, and its backward."""
+        """Return whether a call runs, with finite outputs, and its backward if requested."""
         try:
             outputs = self.call(inputs)
             if backward:
@@ -188,10 +188,10 @@ class Subject:
             return False
         return bool(outputs) and all(bool(x.isfinite().all()) for x in outputs)
 
-    # --- What was seen of it.
+    # --- Observed properties.
 
     def look(self) -> None:
-        """See in a call which inputs and outputs have gradients, and whether it draws random numbers."""
+        """Run calls to learn the inputs and outputs with gradients, and whether it is random."""
         tests = self.checks.TESTS
         one, two = self.inputs(), self.inputs()
         torch.manual_seed(11)
@@ -217,7 +217,7 @@ class Subject:
         self.checks.SCALED = tuple(self.checks.VALUES)
 
     def _with_gradients(self) -> tuple[str, ...]:
-        """The inputs for which backward has gradients: for those that it never has, it returns None."""
+        """Return the inputs with a gradient from backward; for others it returns None."""
         inputs = self.inputs()
         returned: list[Any] = []
         function: Any = self.function
@@ -234,7 +234,7 @@ class Subject:
             backpropagate(
                 as_tuple(_tensors_of(recorder.apply)(*_copied(inputs))), inputs
             )
-        except Exception:  # noqa: BLE001 (which is told of the check of gradients)
+        except Exception:  # noqa: BLE001 (reported by the check of gradients)
             returned.clear()
         pairs = zip(self.needed(inputs), _needed_of(returned, inputs), strict=False)
         absent = [name for name, gradient in pairs if gradient is None]
@@ -245,18 +245,18 @@ class Subject:
         return tuple(self.needed(inputs))
 
     def copy_inputs(self) -> None:
-        """Give every call copies of its inputs, since they are changed."""
+        """Give every call copies of its inputs, since the Function changes them."""
         self.checks.TESTS.changed_in_place = self.names
         self._settle()
 
     def note(self, words: str) -> None:
-        """Note something that is no fault."""
+        """Add a note on a harmless observation."""
         if words not in self.notes:
             self.notes.append(words)
 
     @cached_property
     def single(self) -> bool:
-        """Whether it computes in float32, whatever its inputs are."""
+        """Return whether it computes in float32, whatever the dtype of its inputs."""
         inputs = self.inputs()
         near = [
             (x.detach() * (1 + NOTICED)) if needs_gradient(x) else x for x in inputs
@@ -269,7 +269,7 @@ class Subject:
 
     @cached_property
     def hands_on(self) -> bool:
-        """Whether its outputs are its inputs, so that only the gradient may be another one."""
+        """Return whether its outputs equal its inputs, so that only the gradient may differ."""
         usual = self.inputs()
         large = [
             (LARGE * x.detach()).requires_grad_() if needs_gradient(x) else x
@@ -290,7 +290,7 @@ class Subject:
 
     @property
     def transforms(self) -> bool:
-        """Whether torch.func may call it."""
+        """Return whether torch.func may call it."""
         return self.function.setup_context is not Function.setup_context
 
     @property
@@ -300,22 +300,22 @@ class Subject:
 
     @property
     def tolerance(self) -> dict[str, float]:
-        """Of what is computed twice."""
+        """Return the tolerance between two computations of the same values."""
         return SAME_SINGLE if self.single else SAME
 
     @property
     def cases(self) -> Iterator[Case]:
-        """Those that it takes of what a generated test has: with and without optional inputs, of two sizes; and other numbers."""
+        """Yield the accepted cases: optional inputs given or absent, two sizes, other seeds."""
         further = {f"seed {seed}": {"seed": seed} for seed in SEEDS}
         for name, arguments in (self.checks.CASES | further).items():
             case = Case(name, dict(arguments))
             if "count" in arguments or self.checks.LOOSE and {*arguments} - ABSENT:
-                continue  # shapes that nobody has declared
+                continue  # shapes never declared by anyone
             if self.takes(make_inputs(self.checks, case, None)):
                 yield case
 
     def scene(self, name: str, inputs: Sequence[Any], exact: bool = True) -> Scene:
-        """What a gradient is compared with."""
+        """Return the context for judging an input's gradient."""
         rough = SINGLE if self.single else DOUBLE
         return Scene(
             f"grad_{name}",
@@ -331,7 +331,7 @@ class Subject:
     def expected(
         self, inputs: Sequence[Any], weights: Weights, alone: int | None = None
     ) -> list[Tensor]:
-        """The gradients of the reference, or differences; NaN where these tell nothing."""
+        """Return gradients of the reference, or by differences; NaN where these are unreliable."""
         chosen = self.positions if alone is None else (self.positions[alone],)
 
         def ends(function: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
@@ -353,7 +353,7 @@ class Subject:
         ]
 
     def is_surrogate(self, expected: Sequence[Tensor]) -> bool:
-        """Whether a gradient that is not the derivative may be meant; it is noted."""
+        """Return whether a gradient other than the derivative may be intended; add a note if so."""
         if self.checks.REFERENCE is not None:
             return False
         flat = any(one.numel() and not one.nan_to_num().any() for one in expected)
@@ -372,7 +372,7 @@ class Subject:
 def backpropagate(
     outputs: Sequence[Tensor], inputs: Sequence[Any], weights: Weights = torch.ones_like
 ) -> tuple[Tensor, ...]:
-    """The gradients of the inputs that need them, by all outputs that have one."""
+    """Return the gradients of inputs that require grad, by all differentiable outputs."""
     ends = [x for x in outputs if x.requires_grad]
     needed = [x for x in inputs if needs_gradient(x)]
     if not ends:
@@ -383,7 +383,7 @@ def backpropagate(
 
 
 def _tensors_of(apply: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
-    """The outputs of a call that are tensors: a Function may return other values."""
+    """Keep only the tensors among a call's outputs: a Function may return other values."""
 
     return lambda *inputs: _tensors(apply(*inputs))
 
@@ -394,7 +394,7 @@ def _tensors(outputs: Any) -> tuple[Tensor, ...]:
 
 
 def _copied(inputs: Sequence[Any]) -> list[Any]:
-    """Tensors that may be changed in place."""
+    """Copy tensors, so that a call may change them in place."""
     return [x.clone() if isinstance(x, Tensor) else x for x in inputs]
 
 
@@ -403,7 +403,7 @@ def _needed_of(returned: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def as_reference(found: Any) -> Callable[..., Any]:
-    """A function, or a module in double precision; of a class of modules one of them."""
+    """Return a function, or a module in double precision, built first if it is a class."""
     made = (
         found() if isinstance(found, type) and issubclass(found, nn.Module) else found
     )
@@ -414,7 +414,7 @@ Samples = list[dict[str, Any]]  # calls: the inputs by name
 
 
 def samples_of(function: Callable[[], Any], names: Sequence[str]) -> Samples:
-    """The calls that the user's function gives: a list of them, or the values of one."""
+    """Return the calls given by the user's function: a list of them, or the values of one."""
 
     @wraps(function)
     def calls() -> Any:
@@ -426,7 +426,7 @@ def samples_of(function: Callable[[], Any], names: Sequence[str]) -> Samples:
 
 
 def _by_name(values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """The values of a call; those of `*tensors` are `tensors[0]` and so on."""
+    """Name the values of a call: `tensors[0]` and so on for `*tensors`."""
     keys = [name for name in names if not name.startswith("*")]
     rest = range(len(values) - len(keys))
     keys += [f"{name[1:]}[{n}]" for name in names if name[0] == "*" for n in rest]
@@ -434,7 +434,7 @@ def _by_name(values: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _take_samples(checks: Any, samples: Samples) -> None:
-    """Let the inputs be the user's, and nothing else."""
+    """Replace the inputs of all checks by the user's samples."""
 
     def make(*, sample: int = 0) -> dict[str, Any]:
         return {name: _detached(value) for name, value in samples[sample].items()}
@@ -450,11 +450,14 @@ def _detached(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 
-# --- Inputs that it takes.
+# --- Search for inputs.
 
 
 def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Refused]:
-    """The first that takes its inputs, or shapes for it: those that the backward takes before those that the forward alone does."""
+    """Return the first subject with accepted inputs, or shapes for one, or a refusal.
+
+    Inputs that the backward accepts too are tried before those that only the forward accepts.
+    """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
     for backward in (True, False):
@@ -477,7 +480,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
 
 
 def _refusal(subject: Subject, backward: bool) -> str:
-    """Why a Function does not take its inputs; nothing where it does, or where no others would mend its backward."""
+    """Return why a Function refuses its inputs; "" if it does not, or no other inputs would help."""
     inputs = subject.inputs()
     try:
         outputs = subject.call(inputs)
@@ -497,10 +500,10 @@ def _refusal(subject: Subject, backward: bool) -> str:
     return ""
 
 
-# That an argument which was made up is of another type than it should be.
+# A made-up argument has the wrong type.
 MISGUESSED = re.compile(r"'(float|int|bool)' object|'Tensor' object is not callable")
 IN_PLACE = "a leaf Variable that requires grad"
-OF_CODE = (  # what a backward raises whatever its inputs are
+OF_CODE = (  # errors of a backward whatever its inputs
     "number of gradients",
     "expected Variable or None",
     "must implement",
@@ -509,7 +512,7 @@ OF_CODE = (  # what a backward raises whatever its inputs are
 
 
 def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
-    """Shapes of undeclared inputs that it takes."""
+    """Search for shapes for its undeclared inputs."""
 
     def run(*inputs: Any) -> tuple[Tensor, ...]:
         tensors = [x for x in inputs if isinstance(x, Tensor)]

@@ -1,8 +1,8 @@
-"""The verdict on a Function that was written by hand: all its checks, one after the other.
+"""Verdict on a hand-written Function: run all its checks in turn.
 
-In: a request: where the Function is, how its inputs may be declared, what it is compared with. Out: the fields of a `Verdict`: a `Result`
-for each check; shapes with which the inputs are to be declared first; or why nothing could be asked.
-Invariant: a check that would say again what another one has said is skipped, with the reason.
+In: a request: the Function's place, possible declarations of its inputs, its reference. Out: the fields of a `Verdict`: a `Result`
+for each check; or shapes to declare the inputs with first; or why no check could run.
+Invariant: a check that would only repeat a reported fault is skipped, with the reason.
 """
 
 import linecache
@@ -37,7 +37,7 @@ Status = Literal["passed", "failed", "skipped"]
 
 
 class Result(NamedTuple):
-    """What became of a check."""
+    """The outcome of a check."""
 
     name: str
     status: Status
@@ -46,7 +46,7 @@ class Result(NamedTuple):
     hint: str = ""
 
 
-# A gradient that is wrong is so of these, too; random numbers depend on the layout and the type.
+# A wrong gradient fails these, too; random numbers depend on the layout and the dtype.
 DERIVED = (
     *("second derivative", "other sizes", "other ranks", "other arguments"),
     *("inputs that broadcast", "other values"),
@@ -70,7 +70,7 @@ MENDS = (
 
 
 def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
-    """What becomes of a check."""
+    """Run a check and return its result."""
     try:
         CHECKS[name](subject)
     except Wrong as wrong:
@@ -85,7 +85,7 @@ def ask(subject: Subject, name: str, lines: dict[str, int]) -> Result:
 
 
 def _line(place: str | int, lines: dict[str, int]) -> int:
-    """The line of a place, or of the method that it is in."""
+    """Return the line of a place, or of the method in it."""
     if isinstance(place, int):
         return place
     method = place.partition(" ")[0]
@@ -95,7 +95,7 @@ def _line(place: str | int, lines: dict[str, int]) -> int:
 def _of_error(
     subject: Subject, name: str, error: Exception, lines: dict[str, int]
 ) -> Result:
-    """That it raises: a forward may refuse a call, a backward may not."""
+    """Return the result of an error: a forward may refuse a call, a backward may not."""
     refused = subject.stage == "forward" and not (subject.maps and name in CLAIMED)
     if refused or name in CLAIMED and not subject.maps:
         return Result(name, "skipped", f"refused: {sentence(first_line(error))}")
@@ -108,7 +108,7 @@ NOTHING: dict[str, Any] = {"cases": 0, "failure": None, "notes": [], "skipped": 
 
 
 def judged(request: dict[str, Any]) -> dict[str, Any]:
-    """The results of all checks of a Function, or shapes that it takes, or why there are none."""
+    """Return the results of all checks of a Function, or shapes for its inputs, or a failure."""
     given = request["function"]
     try:
         at, found = with_inputs([*_subjects(request)])
@@ -133,7 +133,7 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
-    """The Function with its inputs as each module of checks declares them."""
+    """Yield the Function with its inputs, once for each module of checks."""
     given = request["function"]
     asked = Asked(
         tuple(given["names"]),
@@ -156,11 +156,11 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
 
 
 class NotLoadedError(Exception):
-    """A file cannot be imported, or has nothing of that name."""
+    """A file cannot be imported, or lacks the name."""
 
 
 def named(place: Sequence[str]) -> Any:
-    """What a file has by a name."""
+    """Import a file and return the object of a name in it."""
     module, file, root, name = place
     try:
         return attrgetter(name)(import_file(module, file, root))
@@ -172,7 +172,7 @@ def named(place: Sequence[str]) -> Any:
 
 
 def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
-    """Each check, but those that would say again what another one has said."""
+    """Yield the result of each check; skip repetitions of a reported fault."""
     if not subject.positions:
         yield Result("gradient", "skipped", "no output has a gradient")
         return
@@ -194,7 +194,7 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
 
 
 def _refuses(subject: Subject) -> str:
-    """What a backward says that raises on purpose, whatever it is given."""
+    """Return the message of an intended error in backward; "" if there is none."""
     try:
         gradients(subject, subject.inputs())
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
@@ -205,7 +205,7 @@ def _refuses(subject: Subject) -> str:
 
 
 def _told_again(subject: Subject, failed: str) -> tuple[Sequence[str], str]:
-    """The checks that would say the same as one that has failed."""
+    """Return the checks made redundant by a failed one, and the reason."""
     if failed == "inputs stay as they are":
         subject.copy_inputs()
         return ("input changed after the forward",), "inputs are changed"

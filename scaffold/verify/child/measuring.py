@@ -1,8 +1,8 @@
-"""The process that measures calls of one variant of an op: the op itself, its text, what torch.compile makes of that, another operator.
+"""Measuring process: time calls of one variant of an op: the op, its text, the compiled text, another operator.
 
 In: on stdin, one JSON object a line: texts and a setting to prepare for, then rounds. Out: on stdout, likewise: the version of torch;
-of a setting the bytes of a call and figures of its values; of a round the seconds of its forward and backward.
-Invariant: a device other than the CPU has finished before a clock is read. What the user's code prints goes to stderr.
+for a setting, the bytes of a call and figures of its values; for a round, the seconds of its forward and backward.
+Invariant: the clock is read only after a device other than the CPU has finished. Output of the user's code goes to stderr.
 """
 
 import json
@@ -21,11 +21,11 @@ from scaffold.verify.child.modules import load_checks
 
 ROUND = 0.05  # seconds of a round, about
 MOST_CALLS = 1000  # of a round
-WARM_UP = 3  # calls before anything counts
+WARM_UP = 3  # calls before timing begins
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
@@ -42,9 +42,9 @@ def main() -> None:
             return
         try:
             if request := json.loads(line):
-                call = None  # what it holds is free for the next
+                call = None  # free its memory for the next one
                 call = Call(request)
-            assert call is not None  # a round is asked of what was prepared
+            assert call is not None  # a round comes after its setting
             answer = call.described() if request else call.round()
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
             first = (str(error).strip().splitlines() or [""])[0]
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 class Call:
-    """Forward and backward of one function, on inputs that are the same in every process."""
+    """Forward and backward of one function, on the same inputs in every process."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         torch.set_num_threads(request["threads"])
@@ -67,7 +67,7 @@ class Call:
             raise NotImplementedError("autograd has no gradient of it")
         self.compiled: bool = request["compiled"]
         if self.compiled:
-            torch._dynamo.reset()  # sizes of before would make those of now dynamic
+            torch._dynamo.reset()  # earlier sizes would make the present ones dynamic
             self.function = torch.compile(self.function)
         on_cpu = self.device.type == "cpu"
         one_thread = on_cpu and request["threads"] == 1
@@ -83,7 +83,7 @@ class Call:
         self.calls = max(1, min(MOST_CALLS, int(ROUND / seconds)))
 
     def _inputs(self, needs: Sequence[str]) -> list[Any]:
-        """Make the inputs of a call, those in `needs` as leaves that require grad."""
+        """Make the inputs of a call; the ones in `needs` are leaves and require grad."""
 
         def moved(value: Any) -> Any:
             if not isinstance(value, Tensor):
@@ -128,7 +128,7 @@ class Call:
         }
 
     def described(self) -> dict[str, Any]:
-        """Return the bytes of a call, and two figures of each of its outputs and gradients."""
+        """Return the bytes of a call, and two figures of each output and gradient."""
         *_, outputs, found = self.step()
         values = [*_listed(outputs), *(grad for grad in found if grad is not None)]
         figures = [_figures(value) for value in values]
@@ -147,7 +147,7 @@ class Call:
         }
 
     def _peak(self) -> int | None:
-        """Return the most bytes that a call has beside its inputs; None where the device does not say."""
+        """Return the peak bytes of a call beyond its inputs; None if the device does not report them."""
         if self.memory is None:
             return _peak_of_cpu(self.step)
         if not hasattr(self.memory, "max_memory_allocated"):
@@ -168,7 +168,7 @@ def _ends(outputs: Any) -> list[Any]:
 
 
 def _peak_of_cpu(step: Callable[[], Any]) -> int:
-    """Return the most bytes that the CPU's allocator has given at a time."""
+    """Return the peak bytes given by the CPU's allocator."""
     # Not torch.profiler.profile, whose first use imports the compiler.
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
         results = step()
@@ -183,7 +183,7 @@ def _peak_of_cpu(step: Callable[[], Any]) -> int:
 
 
 def saved_bytes(function: Callable[..., Any], inputs: Sequence[Any]) -> int:
-    """Return the bytes of all storages that wait for the backward, inputs among them, each once."""
+    """Return the bytes of all storages kept for the backward, inputs included, each once."""
     storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ def saved_bytes(function: Callable[..., Any], inputs: Sequence[Any]) -> int:
 
 
 def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield the tensors that Functions keep as plain attributes of ctx, which no hook sees."""
+    """Yield tensors kept by Functions as plain attributes of ctx, where no hook sees them."""
     waiting, seen = [end.grad_fn for end in ends], set[Any]()
     while waiting:
         node = waiting.pop()
@@ -212,7 +212,7 @@ def _on_contexts(ends: Sequence[Tensor]) -> Iterator[Tensor]:
 
 
 def _figures(value: Tensor) -> tuple[float, float]:
-    """Return a sum with weights that tell elements apart, and the norm."""
+    """Return a sum with weights to tell elements apart, and the norm."""
     flat = value.detach().cpu()
     flat = (torch.view_as_real(flat) if flat.is_complex() else flat).flatten().double()
     weights = torch.arange(flat.numel(), dtype=torch.double).cos()

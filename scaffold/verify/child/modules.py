@@ -1,7 +1,7 @@
-"""Text imported as a module of a name, without a file; and which ways its functions have gone.
+"""Modules from text: import text under a name, without a file; record the branches taken.
 
-In: a name and a module's source; names of functions whose tests are watched. Out: the module, imported under that name; the tests that
-have been one way alone. Invariant: nothing is written; a traceback shows the lines of the text.
+In: a name and a module's source; names of functions whose conditions are watched. Out: the module, imported under that name; the
+conditions that had one value only. Invariant: nothing is written; a traceback shows the lines of the text.
 """
 
 import ast
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class TextLoader(ExecutionLoader):
-    """Loads one module, whose source it holds."""
+    """A loader of one module from a text."""
 
     def __init__(self, text: str, place: str, watched: Collection[str]) -> None:
         self.text, self.place, self.watched = text, place, watched
@@ -27,7 +27,7 @@ class TextLoader(ExecutionLoader):
         return self.place
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code, of which each test in a watched function says how it came out."""
+        """Compile the source; each condition in a watched function records its value."""
         tree = ast.parse(self.text)
         for node in ast.walk(tree) if self.watched else ():
             if isinstance(node, ast.FunctionDef) and node.name in self.watched:
@@ -36,13 +36,16 @@ class TextLoader(ExecutionLoader):
         return compile(whole, self.place, "exec", dont_inherit=True)
 
 
-NOTED = "noted_test"  # what a watched test is given to
-WAYS = "ways_of_tests"  # what that notes
-Ways = dict[str, set[bool]]  # the text of a test -> how it came out
+NOTED = "noted_test"  # the function to record a condition
+WAYS = "ways_of_tests"  # its records
+Ways = dict[str, set[bool]]  # the text of a condition -> its values
 
 
 class _Watched(ast.NodeTransformer):
-    """Lets tests that choose a way say how they came out; one that only raises an error chooses none."""
+    """A transformer to record the values of branch-choosing conditions.
+
+    One whose body only raises chooses none.
+    """
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         return self._noted(node)
@@ -62,13 +65,13 @@ class _Watched(ast.NodeTransformer):
 
 
 def one_way(module: Any) -> dict[str, bool]:
-    """The tests of watched functions that came out one way alone, and how."""
+    """Return the conditions of watched functions with one value only, and the value."""
     ways: Ways = vars(module).get(WAYS, {})
     return {test: next(iter(came)) for test, came in ways.items() if len(came) == 1}
 
 
 def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
-    """The module, which others may import by its name from now on."""
+    """Load a module from text; from now on it can be imported by its name."""
     place = f"<{name}>"
     spec = spec_from_loader(name, TextLoader(text, place, watched), origin=place)
     assert spec is not None and spec.loader is not None
@@ -87,7 +90,7 @@ def load(name: str, text: str, watched: Collection[str] = ()) -> ModuleType:
 
 
 def load_checks(request: dict[str, Any], watched: Collection[str] = ()) -> ModuleType:
-    """Load an op's checks, after what they import."""
+    """Load an op's checks, after the modules they import."""
     for name, text in request["modules"]:
         load(name, text)
     load("verified_op", request["op"])

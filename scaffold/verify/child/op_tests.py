@@ -1,6 +1,6 @@
-"""The class of an op's tests, as a proof uses it: its inputs, its calls and its gradients, without pytest and its cost.
+"""The class of an op's tests in a proof: inputs, calls and gradients, without pytest and its cost.
 
-In: the class that the generated test has, over the defaults here. Out: functions of inputs in call order.
+In: the class from the generated test, over the defaults here. Out: functions of inputs in call order.
 Invariant: inputs, calls and grad_outputs are those of `OpTests` in `op_testing.py`.
 """
 
@@ -17,7 +17,7 @@ from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
 Case = dict[str, Any]
 Cases = dict[str, Case]
 Options = dict[str, Any]
-ALL_SUBSETS = 4  # inputs up to which every subset of them may need gradients
+ALL_SUBSETS = 4  # number of inputs up to which every subset of them may need gradients
 
 
 def permuted(tensor: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def permuted(tensor: Tensor) -> Tensor:
 
 
 class OpTests:
-    """What a test says of its op, and the defaults of what it does not say."""
+    """The properties of an op's tests, with their defaults."""
 
     op: Callable[..., Any]
     function: Any = None
@@ -37,7 +37,7 @@ class OpTests:
     reference: Callable[..., Any] | None = None
     surrogate: Callable[..., Any] | None = None
     differentiable: tuple[str, ...] = ()
-    cases: Cases = {"base": {}}  # noqa: RUF012 (as the test has it)
+    cases: Cases = {"base": {}}  # noqa: RUF012 (as in the test)
     empty_cases: Cases = {}  # noqa: RUF012
     has_gradient = True
     ends: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class OpTests:
 
 
 def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:
-    """The inputs that a call may need gradients of."""
+    """Return the sets of inputs for which a call may need gradients."""
     names = tests.differentiable
     few = len(names) <= ALL_SUBSETS
     counts = range(1, len(names) + 1) if few else (1, len(names) - 1, len(names))
@@ -61,7 +61,7 @@ def needs_of(tests: type[OpTests]) -> list[tuple[str, ...]]:
 
 
 def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
-    """What makes the inputs of a call; those in `needs` require grad."""
+    """Return the function to make the inputs of a call; `needs` names those requiring grad."""
 
     @wraps(tests.make)
     def make(
@@ -87,12 +87,12 @@ def making(tests: type[OpTests]) -> Callable[..., tuple[Any, ...]]:
 
 
 def _stems(names: Collection[str]) -> frozenset[str]:
-    """The inputs that these names of tensors belong to: `tensors` for `tensors[0]` and `tensors[1]`."""
+    """Return the inputs to which tensors belong: `tensors` for `tensors[0]` and `tensors[1]`."""
     return frozenset(name.partition("[")[0] for name in names)
 
 
 def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, given a copy of what the op changes in place."""
+    """Wrap a function: it gets copies of the inputs changed in place."""
     if not tests.changed_in_place:
         return function
     names = tests.make()
@@ -106,7 +106,7 @@ def on_copy(tests: type[OpTests], function: Callable[..., Any]) -> Callable[...,
 
 
 def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
-    """The function as one of its inputs alone, which it leaves as they are; None of None."""
+    """Wrap a function: seeded if random, and without effect on its inputs; None for None."""
     if function is None:
         return None
     called = on_copy(tests, function)
@@ -123,7 +123,7 @@ def prepared(tests: type[OpTests], function: Callable[..., Any] | None) -> Any:
 def backpropagating(
     tests: type[OpTests], attached: bool
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """What gives the gradients of outputs; an output without a gradient counts where they are to be `attached`."""
+    """Return a function for gradients of outputs; `attached` also accepts constant outputs."""
 
     def gradients(
         outputs: Any,
@@ -151,7 +151,7 @@ def backpropagating(
 def recording(
     tests: type[OpTests], declared: int | None, single: bool
 ) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """What calls a subclass of the Function, and drops of what it returns all but those that are `declared`."""
+    """Return a function to call a subclass of the Function, and keep only `declared` outputs."""
 
     def call_recorder(recorder: Any, inputs: tuple[Any, ...]) -> Any:
         outputs = on_copy(tests, recorder.apply)(*inputs)

@@ -1,7 +1,7 @@
-"""The Function that an op was adopted from, in the place of what the op is proven against.
+"""The original of an adopted op: compare the op with that Function.
 
-In: where it is, and modules of checks. Out: the fields of a `Verdict`, whose first note is a call that was compared; a failure of
-ORIGINAL where it does not run here. Invariant: a case counts only if the Function took it; both draw the same random numbers.
+In: its place, and modules of checks. Out: the fields of a `Verdict`, whose first note is a call that was compared; a failure of
+ORIGINAL if it cannot run here. Invariant: a case counts only if the Function accepted it; both draw the same random numbers.
 """
 
 import os
@@ -25,7 +25,7 @@ ORIGINAL = "the original"
 
 
 def against_original(request: dict[str, Any]) -> dict[str, Any]:
-    """Compare the op with it on the first checks of which it takes a case."""
+    """Compare the op with the original on the first checks that have a case for it."""
     original = request["original"]
     try:
         module = import_file(original["module"], original["file"], original["root"])
@@ -54,7 +54,7 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def import_file(name: str, file: str, root: str) -> Any:
-    """The module, from its own file: another one may have its name."""
+    """Import a module from its own file, else raise ImportError: another one may have its name."""
     sys.path.insert(0, root)
     module = import_module(name)
     TOLD.add(str(module.__file__))
@@ -64,7 +64,7 @@ def import_file(name: str, file: str, root: str) -> Any:
 
 
 def _function(module: Any, name: str) -> Any:
-    """The Function, also where the module has given its name to something else: `scale = scale.apply`."""
+    """Return the Function, even if its name is rebound in the module: `scale = scale.apply`."""
     found = attrgetter(name)(module)
     pending = [] if isinstance(found, type) else [torch.autograd.Function]
     for known in pending:
@@ -75,7 +75,7 @@ def _function(module: Any, name: str) -> Any:
 
 
 def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
-    """Let the checks ask the Function instead of the op's formulas."""
+    """Replace the op's formulas by the Function in the checks."""
     checks.REFERENCE = checks.FORWARD = seeded(checks.on_copy(checks.TESTS, applied))
     checks.OPERATOR = seeded(checks.OPERATOR)
     checks.OWN_FORWARD = checks.OWN_GRADIENT = None
@@ -83,7 +83,7 @@ def _stand_in(checks: Any, applied: Callable[..., Any]) -> None:
 
 
 def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which draws the same random numbers in every call."""
+    """Wrap a function: it draws the same random numbers in every call."""
 
     def call(*inputs: Any) -> Any:
         torch.manual_seed(2)
@@ -93,7 +93,7 @@ def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _transformed(checks: Any) -> Iterator[str]:
-    """Yield how the op fails under `torch.func.grad` and `vmap`, if it has a vmap rule."""
+    """Yield the op's errors under `torch.func.grad` and `vmap`, if it has a vmap rule."""
     if not getattr(checks.TESTS.function, "generate_vmap_rule", False):
         return
 

@@ -1,7 +1,7 @@
-"""Why the forward refuses inputs, and what to say of that.
+"""Refusals: the reason why a forward refuses inputs, and advice to the user.
 
-In: the module of checks, a case. Out: a `Refusal`, whose words are "" where nothing is wrong. Invariant: the op itself is not
-asked, unless nothing else says what it computes.
+In: the module of checks, a case. Out: a `Refusal`, whose words are "" if nothing is wrong. Invariant: the op itself is called
+only if there is no other forward.
 """
 
 import linecache
@@ -20,11 +20,11 @@ Layout = Callable[[Tensor], Tensor] | None
 INFINITE = "is not finite"
 SINGULAR = "raised _LinAlgError"  # of a matrix without an inverse
 NO_TENSOR = "gives no tensor"
-# Domains as the tests draw from them: the word, the least value and how many there are above it.
+# Domains as the tests draw from them: the word, the least value and the width.
 RANGES = (("unit", 0.1, 0.8), ("positive", 0.5, 1.0))
 DRAWS = 3
 GIVE = "give the tests inputs that it takes: --samples '@file.py:function'"
-# What no choice of inputs mends: the forward calls what is not there.
+# Errors with any inputs: the forward calls something that does not exist.
 BROKEN = (
     "raised AttributeError: module ",
     "raised AttributeError: 'Tensor' object ",
@@ -34,7 +34,7 @@ BROKEN = (
 )
 
 
-# Values of another kind mend it, not shapes: parts of what PyTorch says, and what to write.
+# Errors that other kinds of values avoid, not shapes: parts of PyTorch's messages, and advice.
 _DTYPE = "a tensor that the forward makes has the default dtype: write x.new_zeros(...), or dtype=x.dtype"
 _NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
 _TRITON = "Triton has no GPU for the proof: set TRITON_INTERPRET=1, which runs kernels on the CPU, or say --no-verify"
@@ -54,11 +54,11 @@ KINDS = (
     ("CUDA", "leave the device to the caller: take .cuda() and device='cuda' out"),
 )
 
-MODULES = ("<verified_checks>", "<verified_op>")  # whose lines are a formula's
+MODULES = ("<verified_checks>", "<verified_op>")  # modules with the lines of a formula
 
 
 class Refusal(NamedTuple):
-    """Why a forward takes no such inputs, and the code of the formula that raised."""
+    """The reason why a forward refuses inputs, and the code of the formula that raised."""
 
     words: str = ""
     expression: str = ""
@@ -66,7 +66,7 @@ class Refusal(NamedTuple):
 
 
 def raised(error: Exception) -> str:
-    """An error in words."""
+    """Describe an error, with its line in the user's file."""
     told = f"raised {type(error).__name__}: {first_line(error)}".removesuffix(": ")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in TOLD:
@@ -74,17 +74,17 @@ def raised(error: Exception) -> str:
     return told
 
 
-TOLD: set[str] = set()  # files of the user's, whose lines are told
+TOLD: set[str] = set()  # files of the user, for which lines are reported
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first."""
+    """Return the first line of an error."""
     first = (str(error).strip().splitlines() or [""])[0]
     return first.removesuffix(", but expected one of:")
 
 
 def raised_at(error: Exception) -> tuple[str, str]:
-    """The expression of the formula that raised, where Python tells it, and its line."""
+    """Return the raising expression of the formula, if Python knows it, and its line."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if frame.filename in MODULES and frame.lineno is not None:
@@ -98,7 +98,7 @@ def raised_at(error: Exception) -> tuple[str, str]:
 
 
 def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
-    """Why the forward does not take the case, or that its result is not finite; no words for a case to run."""
+    """Return why the forward refuses the case or is not finite; no words if the case can run."""
     function = checks.FORWARD or checks.OPERATOR
     try:
         with torch.no_grad():
@@ -114,13 +114,13 @@ def refusal(checks: Any, case: Case, layout: Layout) -> Refusal:
 
 
 def _turned_complex(checks: Any, outputs: tuple[Tensor, ...]) -> bool:
-    """Whether outputs are complex that are not with the attributes of the tests."""
+    """Return whether an output is complex only because of the case's attributes."""
     if not any(output.is_complex() for output in outputs):
         return False
     try:
         with torch.no_grad():
             usual = as_tuple((checks.FORWARD or checks.OPERATOR)(*checks.make()))
-    except Exception:  # noqa: BLE001 (which is told of the case that has them)
+    except Exception:  # noqa: BLE001 (reported for the tests' own case)
         return True
     return not any(output.is_complex() for output in usual)
 
@@ -130,14 +130,14 @@ def _are_finite(outputs: tuple[Tensor, ...]) -> bool:
 
 
 def may_be_of_shapes(words: str) -> bool:
-    """Whether other shapes may mend a refusal."""
+    """Return whether other shapes may avoid a refusal."""
     of_kind = any(part in words for part, _ in KINDS)
     raised_other = words.startswith(("raised TypeError", *BROKEN))
     return words.startswith("raised ") and not raised_other and not of_kind
 
 
 def mend(checks: Any, words: str) -> str:
-    """What to say of the inputs, so that the forward takes them."""
+    """Return advice on the inputs after a refusal."""
     if words == INFINITE:
         found = _finite_of(checks)
         said = f"say in --inputs where the values lie: '{found}'"
@@ -150,7 +150,7 @@ def mend(checks: Any, words: str) -> str:
         listed = words.endswith("list")
         return "; return a, b in its place" if listed else "; return tensors"
     if words.startswith("raised TypeError"):
-        return ""  # no shape mends it
+        return ""  # no shape avoids it
     known = next((hint for part, hint in KINDS if part in words), None)
     if known is not None:
         return f"; {known}"
@@ -158,7 +158,7 @@ def mend(checks: Any, words: str) -> str:
 
 
 def _finite_of(checks: Any) -> str:
-    """One input, with values of which the forward is finite; "" where it takes more than one."""
+    """Return one input and its domain, if this makes the forward finite; else ""."""
     inputs = checks.make()
     for position, name in enumerate(checks.NAMES[: len(inputs)]):
         value = inputs[position]
@@ -185,7 +185,7 @@ def _is_finite(checks: Any, inputs: list[Any]) -> bool:
 
 
 def is_bound(checks: Any, case: Case) -> bool:
-    """Whether a dim is 1 there that cannot be chosen, as the forward refuses one more of it: 1 broadcasts."""
+    """Return whether a size of 1 in the case is forced: the forward refuses 2, and 1 only broadcasts."""
     if {*case.arguments.values()} != {1} or case.change is not None:
         return False
     parameters = signature(checks.make).parameters

@@ -1,8 +1,8 @@
-"""The process that checks tables of rules against PyTorch's autograd.
+"""The rule-checking process: compare tables of rules with PyTorch's autograd.
 
-In: on stdin, one JSON object on a line: the tables, each with its path and text. Out: on stdout, likewise: how many runs there were, what failed, and
-how many were held against differences, of which rules, since autograd has no gradient of the call.
-Invariant: the rules of the last table alone are checked; one that fails does not keep the others from it.
+In: on stdin, one JSON object on a line: the tables, each with its path and text. Out: on stdout, likewise: the number of runs, the
+failures, and the number of runs compared with differences, and of which rules, as autograd has no gradient of the call.
+Invariant: only the rules of the last table are checked; a failure does not stop the check of the others.
 """
 
 import importlib
@@ -23,21 +23,21 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    sys.dont_write_bytecode = True  # what follows may be the user's
-    sys.path.append(os.getcwd())  # modules of the user's are found after all others
+    sys.dont_write_bytecode = True  # later imports may be the user's
+    sys.path.append(os.getcwd())  # the user's modules are found after all others
     answer.write(json.dumps(checked(request["tables"])) + "\n")
     answer.close()
 
 
 def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
-    """The number of runs, and the problems of the last table's rules."""
+    """Return the number of runs, and the problems of the last table's rules."""
     from scaffold.derive.rules.team_tables import table_with
     from scaffold.spec import RuleFile
 
     table = table_with(tuple(RuleFile(path, text) for path, text in tables))
     problems: list[Problem] = []
     count = 0
-    opaque: list[str] = []  # the rule of each run that autograd says nothing of
+    opaque: list[str] = []  # the rule of each run without a gradient by autograd
     for name in table.heads:
         for found, by_differences in _of_rule(table, table.rule(name)):
             count += 1
@@ -53,7 +53,10 @@ def checked(tables: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
-    """The problems of each formula on each sample, and whether it is held against differences; a rule without formulas need only be called."""
+    """Yield for each formula on each sample its problems, and whether differences were used.
+
+    A rule without formulas need only be callable.
+    """
     from scaffold.verify.child.rule_runs import Unsuited, comparisons
     from scaffold.verify.child.rule_values import IMPORTED
 
@@ -82,7 +85,7 @@ def _of_call(rule: Any, words: str) -> Problem:
 
 
 def _difference(got: Any, wanted: Any, whose: str) -> str:
-    """How a gradient differs from the right one, in words that say whose that is; nothing if it does not."""
+    """Describe how a gradient differs from the right one, `whose`; "" if it does not."""
     import torch
 
     if got.shape != wanted.shape:
@@ -95,7 +98,7 @@ def _difference(got: Any, wanted: Any, whose: str) -> str:
 
 
 def _diagnosed(got: Any, wanted: Any, whose: str) -> str:
-    """The difference in a word where there is one for it, else how large it is."""
+    """Describe a difference by one word if possible, else by its size."""
     import torch
 
     if torch.allclose(got, -wanted):

@@ -1,7 +1,7 @@
-"""Rules on their samples: what their formulas say beside what autograd says of the call, and differences where it says nothing.
+"""Rules on samples: compare their formulas with autograd's gradients, or with differences.
 
-In: a table and a rule of it. Out: for each sample and dtype a `Run`. Invariant: formulas are computed as they stand, on values of
-the rule's domain that lie away from its kinks, the same on every run.
+In: a table and a rule of it. Out: for each sample and dtype a `Run`. Invariant: formulas are computed as written, on values of
+the rule's domain away from its kinks, the same on every run.
 """
 
 import math
@@ -37,7 +37,7 @@ from scaffold.verify.child.rule_values import (
 def draw(
     drawn: Drawn, domain: Domain, dtype: torch.dtype, generator: torch.Generator
 ) -> Tensor:
-    """A tensor of a sample, in its domain but for the kinks."""
+    """Draw a tensor of a sample, in its domain, regardless of kinks."""
     sizes, low, high = drawn.sizes, *domain.bounds
     if domain.within == "bool":
         return torch.rand(sizes, generator=generator) > 0.5
@@ -73,7 +73,7 @@ def drawn_values(
     sample: Mapping[str, Argument],
     dtype: torch.dtype = torch.float64,
 ) -> Values:
-    """Values for the arguments of a sample; only those that it gives."""
+    """Draw values for the arguments given in a sample."""
     generator = torch.Generator().manual_seed(0)
     names = frozenset(item.name for item in rule.parameters)
     values: Values = defaults(table, rule)
@@ -99,10 +99,10 @@ def drawn_values(
 
 
 def away(value: Any, interpret: Interpreter, kink: Node) -> Any:
-    """The value, moved away from a kink."""
+    """Return the value, moved away from a kink."""
     try:
         place = interpret(kink)
-    except TypeError:  # of a parameter that is None
+    except TypeError:  # the kink has a parameter that is None
         return value
     if place is None or not isinstance(value, Tensor):
         return value
@@ -116,34 +116,34 @@ STEP = 1e-6
 
 
 class Unsuited(Exception):
-    """A rule does not say what it should; the words say what that is."""
+    """A rule lacks a required statement; the message says which."""
 
 
 BROADCASTING = {"elementwise", "loss"}
 
 
 def samples(table: Table, rule: Rule) -> list[Sample]:
-    """The samples of a rule."""
+    """Return the samples of a rule."""
     found = [read_sample(text, rule.spelled, table.graph) for text in rule.samples]
     return [item for item in found if item is not None]
 
 
 def dtypes(rule: Rule) -> list[torch.dtype]:
-    """What a rule is checked for."""
+    """Return the dtypes in which a rule is checked."""
     if rule.facts.complex == "only":
         return [torch.complex128]
     return [torch.float64, torch.complex128] if rule.facts.complex else [torch.float64]
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:
-    """The results of a call."""
+    """Return the results of a call as a tuple."""
     return (value,) if isinstance(value, Tensor) else tuple(value)
 
 
 class Run:
-    """One sample of a rule: what torch says, and what the formulas are computed from.
+    """One sample of a rule: torch's gradients, and the values to compute the formulas from.
 
-    `alone`: the only one of several results that is read; the cotangents of the others are the number 0, as in the engine.
+    `alone`: the only result, of several, that is used; the cotangents of the others are the number 0, as in the engine.
     """
 
     def __init__(
@@ -187,11 +187,11 @@ class Run:
         return [self.given[name] for name in self.active]
 
     def _outputs(self) -> tuple[Tensor, ...]:
-        """The results that have a cotangent."""
+        """Return the results that have a cotangent."""
         return tuple(filter(_is_smooth, _results(self.rule, self.given)))
 
     def variants(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Each formula, what it gives and what autograd gives."""
+        """Yield each formula, its value and autograd's gradient."""
         for name, wanted in zip(self.active, self.wanted, strict=True):
             for text, node in zip(
                 self.rule.formulas[name],
@@ -215,7 +215,7 @@ class Run:
         return torch.zeros_like(wanted) if is_zero(value) else value
 
     def fused(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """The same of gradients in one call, which are not for complex arguments."""
+        """Yield the same for gradients in one call, except of complex arguments."""
         for name, wanted in zip(self.active, self.wanted, strict=True):
             node = self.table.fused(self.rule, name)
             if node is not None and not wanted.is_complex():
@@ -224,7 +224,7 @@ class Run:
 
 
 def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
-    """Every sample in every dtype that the rule is for, of several results together and of each alone."""
+    """Yield a run of every sample in every dtype; with several results, also one for each alone."""
     for dtype in dtypes(rule):
         for text, sample in zip(rule.samples, samples(table, rule), strict=True):
             torch.manual_seed(1)
@@ -239,17 +239,17 @@ def runs(table: Table, rule: Rule) -> Iterator[tuple[str, Run]]:
 
 
 class Comparison(NamedTuple):
-    """What a formula of a rule gives on a sample, and what it should."""
+    """A formula's value on a sample, and the expected one."""
 
     sample: str
     formula: str
     got: Tensor
     wanted: Tensor
-    opaque: bool  # by differences, as autograd has no gradient of the call
+    opaque: bool  # expected by differences, as autograd has no gradient of the call
 
 
 def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
-    """What each formula of a rule gives on each sample, and what it should."""
+    """Yield the comparison of each formula of a rule on each sample."""
     if rule.value is not None:
         yield from of_value(table, rule)
         return
@@ -259,7 +259,7 @@ def comparisons(table: Table, rule: Rule) -> Iterator[Comparison]:
 
 
 def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
-    """What the `value` of a rule gives and what the call does, and their gradients."""
+    """Yield comparisons of a rule's `value` with the call, and of their gradients."""
     text = f"value = {' '.join(rule.value.split())}" if rule.value else ""
     for dtype in dtypes(rule):
         for said, sample in zip(rule.samples, samples(table, rule), strict=True):
@@ -287,7 +287,7 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
 
 
 def _recorded(rule: Rule, name: str, value: Any) -> Any:
-    """An argument of which autograd records what is computed, if it has a gradient."""
+    """Return an argument as a leaf that requires grad, if it is differentiable."""
     if isinstance(value, tuple):
         return tuple(_recorded(rule, name, item) for item in value)
     if isinstance(value, Tensor) and name in rule.facts.differentiable:
@@ -303,7 +303,7 @@ def _tensors(value: Any) -> list[Tensor]:
 def _gradients(
     results: tuple[Tensor, ...], over: list[Tensor], weights: list[Tensor]
 ) -> tuple[Tensor, ...]:
-    """The gradients of results, zeros where one does not depend on an input."""
+    """Return the gradients of results; zeros for an input that none depends on."""
     found = torch.autograd.grad(results, over, weights, allow_unused=True)
     return tuple(
         torch.zeros_like(x) if grad is None else grad
@@ -316,7 +316,10 @@ def _results(rule: Rule, given: Values) -> tuple[Any, ...]:
 
 
 def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> bool:
-    """Whether autograd has no gradient of a call; of PyTorch's functions the section says it."""
+    """Return whether autograd has no gradient of a call.
+
+    For PyTorch's functions the rule must say so, else Unsuited is raised.
+    """
     if any(out.requires_grad for out in outputs):
         return False
     if inputs and rule.module is None and not rule.undifferentiated:
@@ -331,7 +334,10 @@ def by_differences(
     inputs: Sequence[Tensor],
     weights: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
-    """The gradients of the inputs that a call reads, by central differences; NaN where an input is infinite or NaN, if a result is."""
+    """Return gradients by central differences.
+
+    NaN where both the input and a result are infinite or NaN.
+    """
     found = tuple(torch.zeros_like(x) for x in inputs)
     for x, grad in zip(inputs, found, strict=True):
         for index in product(*map(range, x.shape)):
@@ -349,13 +355,13 @@ def by_differences(
 
 
 def _weighted(more: Tensor, less: Tensor, weight: Tensor) -> float:
-    """The sum of a result's differences; an infinity or NaN on both sides is none."""
+    """Return the weighted sum of a result's differences; two equal infinities or NaNs differ by 0."""
     differs = (more != less) & ~(more.isnan() & less.isnan())
     return float(((more - less) * weight.detach())[differs].sum())
 
 
 def _is_smooth(out: Tensor) -> bool:
-    """Whether autograd may ask a cotangent of a result; positions and masks have none."""
+    """Return whether a result may have a cotangent; positions and masks have none."""
     return out.is_floating_point() or out.is_complex()
 
 
@@ -364,7 +370,7 @@ def _recordable(out: Tensor) -> Tensor:
 
 
 def _active(rule: Rule, values: Values) -> list[str]:
-    """The parameters that a gradient is asked of."""
+    """Return the parameters with gradients; make them leaves in `values`."""
     found = [name for name in rule.formulas if isinstance(values.get(name), Tensor)]
     for name in found:
         values[name] = values[name].detach().clone().requires_grad_()
@@ -392,7 +398,7 @@ def _cotangents(rule: Rule, outputs: tuple[Any, ...]) -> Values:
 
 
 def _fitted(rule: Rule, grad: Tensor, argument: Tensor) -> Tensor:
-    """What the engine does with a gradient of an elementwise rule, and with a complex one of a real argument."""
+    """Shape a gradient as the engine does: broadcast and summed if elementwise, real for a real argument."""
     if rule.category in BROADCASTING:
         grad = grad.expand_as(grad.detach() + argument.detach())
         grad = grad.sum_to_size(argument.shape)

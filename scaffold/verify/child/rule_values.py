@@ -1,6 +1,6 @@
-"""Rule formulas as torch computes them: a small interpreter and a reference of each word.
+"""Formulas of rules in torch: a small interpreter, and a reference for each word.
 
-In: nodes, rules. Out: values. Invariant: nothing here knows the engine; what a formula says is all that counts.
+Invariant: nothing here uses the engine; only the text of a formula counts.
 """
 
 import math
@@ -31,11 +31,11 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,
 }
 PYTHON = {"abs": abs, "round": round, "pow": pow}
-IMPORTED: dict[str, Any] = {}  # functions of the user's that rules are about
+IMPORTED: dict[str, Any] = {}  # the user's functions with rules
 
 
 def reduced(x: Tensor, dim: Any) -> list[int]:
-    """The dimensions that a reduction takes, none of them negative."""
+    """Return the dims of a reduction, none of them negative."""
     if dim is None or dim == ():
         return list(range(x.ndim))
     dims = dim if isinstance(dim, tuple | list) else (dim,)
@@ -50,7 +50,7 @@ def restore(g: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def moved(x: Tensor, dim: int, by: int) -> Tensor:
-    """One step along a dim; a 1 comes in."""
+    """Shift by one step along a dim; fill with a 1."""
     size = x.shape[dim]
     rest = x.narrow(dim, 0 if by == 1 else 1, size - 1)
     one = torch.ones_like(x.narrow(dim, 0, 1))
@@ -72,7 +72,7 @@ def negated(numbers: Any) -> Any:
 
 
 def equation(x: Tensor, y: Tensor, dims: Any) -> str:
-    """That of einsum for `torch.tensordot`."""
+    """Return the einsum equation of a `torch.tensordot`."""
     n = dims if isinstance(dims, int) else 0
     pairs = dims if not isinstance(dims, int) else (range(x.ndim - n, x.ndim), range(n))
     places = {at % y.ndim: other % x.ndim for other, at in zip(*pairs, strict=True)}
@@ -94,7 +94,7 @@ def default_eps(x: Tensor) -> float:
 
 
 def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
-    """Each dimension of g is so many times that of x, one after the other."""
+    """Sum the gradient of `x.repeat(repeats)` over all copies of x."""
     ndim = max(x.ndim, len(repeats))
     times = [1] * (ndim - len(repeats)) + list(repeats)
     sizes = [1] * (ndim - x.ndim) + list(x.shape)
@@ -104,7 +104,7 @@ def sum_repeats(g: Tensor, x: Tensor, repeats: Any) -> Tensor:
 
 
 def fit_to(g: Tensor, x: Tensor) -> Tensor:
-    """Spread where x is longer, summed where it is shorter."""
+    """Expand g along dims longer in x, and sum it along shorter ones."""
     return g.expand_as(g.detach() + x.detach()).sum_to_size(x.shape)
 
 
@@ -128,7 +128,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "dtype": lambda x: x.dtype,
     "rank": lambda x: x.ndim,
     "whole": lambda x: x.dtype == torch.long,
-    "excludes": lambda x, value: False,  # what torch.arange has made is a tensor like any
+    "excludes": lambda x, value: False,  # a result of torch.arange is treated as any tensor
     "class_dim": lambda x: min(1, x.ndim - 1),
     "sum_repeats": sum_repeats,
     "channels": lambda weight, x: weight.reshape([-1] + [1] * (x.ndim - 2)),
@@ -151,7 +151,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 
 
 def named(dotted: str) -> Any:
-    """What a dotted name of the table stands for."""
+    """Return the function or constant for a dotted name of the table."""
     if dotted in IMPORTED:
         return IMPORTED[dotted]
     if dotted in PYTHON:
@@ -198,7 +198,7 @@ def applied(
 
 
 class Interpreter:
-    """Computes formula nodes."""
+    """An evaluator of formula nodes."""
 
     def __init__(self, table: Table, values: Values) -> None:
         self.table, self.values = table, values
@@ -242,7 +242,7 @@ class Interpreter:
         raise NotImplementedError(node.kind)
 
     def several(self, nodes: Sequence[Node]) -> list[Any]:
-        """The values of arguments, those of `*sizes` one by one."""
+        """Return the values of arguments; splice `*sizes`."""
         found: list[Any] = []
         for node in nodes:
             found += self(node.args[0]) if node.kind == "starred" else [self(node)]
@@ -273,7 +273,7 @@ class Interpreter:
         return called(rule.spelled, values)
 
     def _keeps_zero(self, word: str) -> bool:
-        """Whether the engine makes 0 of the number 0, the cotangent of a result that nobody reads."""
+        """Return whether the engine turns the number 0, an unused result's cotangent, into 0."""
         if word not in self.table:
             return word in REFERENCE
         facts = self.table.rule(word).facts
@@ -281,12 +281,12 @@ class Interpreter:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether it is the number 0."""
+    """Return whether it is the number 0."""
     return type(value) is int and value == 0
 
 
 def value_of(table: Table, rule: Rule, values: Values) -> Any:
-    """What the `value` of a rule says of a call."""
+    """Compute the `value` of a rule for a call."""
     formula = table.value(rule)
     interpret = Interpreter(table, defaults(table, rule) | values)
     for step in formula.statements:
@@ -297,7 +297,7 @@ def value_of(table: Table, rule: Rule, values: Values) -> Any:
 
 
 def collected(items: Sequence[Any]) -> Any:
-    """What a starred parameter takes: one tuple, or the arguments themselves."""
+    """Return the value of a starred parameter: one tuple, or the arguments themselves."""
     return items[0] if len(items) == 1 else tuple(items)
 
 
@@ -318,7 +318,7 @@ def constant(label: str) -> Any:
 
 
 def defaults(table: Table, rule: Rule) -> Values:
-    """What the parameters are that a call leaves out."""
+    """Return the defaults of the parameters."""
     interpret = Interpreter(table, {})
     return {
         item.name: interpret(item.default)

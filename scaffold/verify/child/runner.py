@@ -1,10 +1,10 @@
-"""The process that proves ops, one after the other.
+"""The proving process: prove ops, one after the other.
 
-In: on stdin, one JSON object a line: an op's text, that of its checks, and where the user's modules are.
-Out: on stdout, one JSON object a line: first the version of torch, or why it cannot be imported; then of each op the fields of a
-`Verdict`, or how its process ended, or that it came to its limit. What the user's code prints goes to stderr.
-Invariant: every op runs in a process of its own, forked from this one, which has torch loaded and nothing of the user's: what
-one does to itself, to modules or to torch, no other sees.
+In: on stdin, one JSON object a line: an op's text, that of its checks, and the paths of the user's modules.
+Out: on stdout, one JSON object a line: first the version of torch, or why it cannot be imported; then for each op the fields of a
+`Verdict`, or how its process ended, or that it reached its limit. Output of the user's code goes to stderr.
+Invariant: every op runs in its own process, forked from this one, which has loaded torch and nothing of the user's: no op sees
+another's changes to itself, to modules or to torch.
 """
 
 import json
@@ -19,11 +19,11 @@ from typing import Any
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _write_line(answers, _loaded())
-    sys.dont_write_bytecode = True  # what follows is the user's
+    sys.dont_write_bytecode = True  # later imports are the user's
     for line in sys.stdin:
         request = json.loads(line)
         if request["function"]:
@@ -37,7 +37,7 @@ def _write_line(stream: Any, answer: dict[str, Any]) -> None:
 
 
 def _loaded() -> dict[str, str]:
-    """Import once what every op needs."""
+    """Import once the modules needed by every op."""
     try:
         import torch
 
@@ -49,15 +49,15 @@ def _loaded() -> dict[str, str]:
 
 
 def _load_questions() -> None:
-    """Import once what the judgement of a Function needs."""
+    """Import once the modules needed to judge a Function."""
     import scaffold.verify.child.judging  # noqa: F401
 
-    with suppress(ImportError):  # then it is said of each question
+    with suppress(ImportError):  # each question reports it then
         import pytest  # noqa: F401
 
 
 def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
-    """The verdict, or how the process ended without one: its exit code, or the signal as a negative number."""
+    """Return the verdict, or how the process ended: exit code, or signal as a negative number."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -68,7 +68,7 @@ def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
         late = not _speaks(pipe.fileno(), child, request["limit"])
         said = "" if late else pipe.readline()
     if late or said.endswith("\n"):
-        os.kill(child, signal.SIGKILL)  # it has nothing left to do
+        os.kill(child, signal.SIGKILL)  # it is done
     status = os.waitpid(child, 0)[1]
     if late:
         return {"late": True}
@@ -79,24 +79,27 @@ def _in_its_process(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _speaks(pipe: int, child: int, limit: float) -> bool:
-    """Wait until the process answers or ends; False where it has had its time: on a busy machine that is its own, not the clock's."""
+    """Wait until the process answers or ends; return False if its time is over.
+
+    Its time is its own CPU time, not the clock's, on a busy machine.
+    """
     begun = time.monotonic()
     while not select.select([pipe], [], [], min(limit, ASKED))[0]:
         past = time.monotonic() - begun
         spent = _spent(child)
-        waits = spent < IDLE * past  # for something that is no processor
+        waits = spent < IDLE * past  # but not for a processor
         if past >= limit and (waits or spent >= limit or past >= LONGEST * limit):
             return False
     return True
 
 
-ASKED = 0.1  # seconds, after which it is looked at again
-IDLE = 0.1  # of the time, in which a process works that does not wait
-LONGEST = 4  # times the limit, whatever else the machine does
+ASKED = 0.1  # seconds between two looks
+IDLE = 0.1  # the fraction of time in which a process works that does not wait
+LONGEST = 4  # times the limit by the clock, however busy the machine is
 
 
 def _spent(child: int) -> float:
-    """The seconds that a process has worked; no end of them where that is not known."""
+    """Return the CPU seconds of a process; infinity if unknown."""
     try:
         with open(f"/proc/{child}/stat", encoding="utf-8") as stat:
             fields = stat.read().rpartition(")")[2].split()
@@ -106,11 +109,11 @@ def _spent(child: int) -> float:
 
 
 def _prove(request: dict[str, Any], writing: int) -> None:
-    """Answer, and end without a word more, whatever the op does."""
+    """Answer, and end at once, whatever the op does."""
     code = 1
     try:
         with open(os.devnull, encoding="utf-8") as nothing:
-            os.dup2(nothing.fileno(), 0)  # the requests are not for it
+            os.dup2(nothing.fileno(), 0)  # the requests are not for the op
         verdict = _verdict(request)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             _write_line(pipe, verdict)

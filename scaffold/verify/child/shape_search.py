@@ -1,12 +1,12 @@
-"""Find shapes that a forward takes, by running it, for inputs of which nobody declared any.
+"""Shape search: find shapes for undeclared inputs by running the forward.
 
-In: the module of checks, whose forward refuses the shapes of its tests. Out: `Shapes`: dims of each such input, `q[B, S, D]`, and conditions on
-them, `D % 2 == 0`; or how far the forward came. Invariant: the forward was run with what is proposed, and with other sizes of every dim
-that has a name, all of them different.
+In: the module of checks, whose forward refuses the shapes of its tests. Out: `Shapes`: dims of each such input, `q[B, S, D]`, and
+conditions on them, `D % 2 == 0`; or how far the forward came. Invariant: the forward was run with the proposed shapes, and with other
+sizes of every named dim, all of them different.
 
-Two searches. `_runnable` seeks ranks, and sizes of which most are equal: what is nearest to a first guess, in turn with what is nearest to the
-shapes with which the forward came furthest. `_Naming` then tells the dims apart: a name stands for the fewest dims to which another size can be
-given at once.
+Two searches. `_runnable` seeks ranks, and sizes most of which are equal: candidates nearest to a first guess, in turn with those nearest
+to the shapes with which the forward came furthest. `_Naming` then tells the dims apart: a name stands for the fewest dims whose size can
+be changed together.
 """
 
 import heapq
@@ -28,17 +28,17 @@ from scaffold.verify.child.derivatives import as_tuple
 from scaffold.verify.child.refusals import raised, raised_at
 
 RUNS = 3000  # of the forward, at most
-SECONDS = 6.0  # of either search, of this process's time, as a machine may be busy
+SECONDS = 6.0  # of CPU time, for either search, as a machine may be busy
 RANKS = range(5)
-USUAL = 4  # the size that every dim has at first
-SIZES = (4, 12, 2, 3, 8, 6)  # what all dims, or one, are changed to
+USUAL = 4  # the first size of every dim
+SIZES = (4, 12, 2, 3, 8, 6)  # the sizes tried for all dims, or for one
 LETTERS = (*"NDKMHWPQRSUVEGJLT", *(f"N{at}" for at in range(99)))
 # Names of vectors, and of matrices whose rank is not that of the data.
 VECTOR = re.compile(r"(.*_)?(b|bias|gamma|beta|scale)|weight")
 WEIGHT = re.compile(r"(.*_)?(w|weight|table|emb|embedding)\d?|w_?[a-z]{1,2}\d?")
-# What PyTorch warns of where a forward was not meant to take such shapes.
+# PyTorch's warnings if a forward was not meant for such shapes.
 OF_SHAPES = r"Using a target size|The use of `x.T` on tensors|Tensor\.m?[TH] is dep"
-OF_MODULE = "<verified"  # where the forward's frames are
+OF_MODULE = "<verified"  # the file of the forward's frames
 
 Sizes = tuple[tuple[int, ...], ...]  # the shape of each input
 Slot = tuple[int, int]  # an input and one of its dims
@@ -46,7 +46,7 @@ Dims = tuple[str, ...]
 
 
 class Shapes(NamedTuple):
-    """Dims of inputs by their names, as `--inputs` has them, and conditions on them, as `--require` has them."""
+    """Dims of inputs by name, as for `--inputs`, and conditions on them, as for `--require`."""
 
     shapes: Mapping[str, str]
     conditions: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Shapes(NamedTuple):
 
 
 class NoShapes(NamedTuple):
-    """What was tried in vain, and the inputs of which it was."""
+    """A failed search: the shapes tried, and the inputs they were for."""
 
     words: str
     tried: tuple[str, ...]
@@ -70,9 +70,10 @@ def shapes_taken(
     seconds: float = SECONDS,
     source: str = OF_MODULE,
 ) -> Shapes | NoShapes | None:
-    """Return shapes of the undeclared inputs that the forward takes, or how far it came; None where all are declared.
+    """Return shapes of the undeclared inputs, or how far the forward came; None if all are declared.
 
-    Where what is declared is not so, it can be asked for shapes of all inputs. The forward's frames are of `source`.
+    With `declared=False`, shapes of all inputs are searched for. The forward's frames are in `source`.
+
     """
     forward = _Forward(checks, declared, seconds, source)
     if not forward.open:
@@ -90,7 +91,7 @@ def shapes_taken(
 
 
 class _Refused(NamedTuple):
-    """How far the forward came, and what stopped it."""
+    """How far the forward came, and the error that stopped it."""
 
     places: int
     words: str = ""
@@ -98,7 +99,7 @@ class _Refused(NamedTuple):
 
 
 class _Passed(TorchFunctionMode):
-    """Notes from which places of the forward PyTorch was called."""
+    """A mode to record the places of PyTorch calls in the forward."""
 
     def __init__(self, until: float, source: str) -> None:
         super().__init__()
@@ -121,19 +122,19 @@ class _Passed(TorchFunctionMode):
 
 
 def _want_values_of_keys(key: Tensor, value: Tensor, **_: Any) -> None:
-    """Refuse attention with more keys than values: on a CPU PyTorch does not look, and reads outside of the tensors."""
+    """Refuse attention with unequal numbers of keys and values: on a CPU, PyTorch reads out of bounds."""
     one, two = key.shape[-2], value.shape[-2]
     if one != two:
         raise RuntimeError(f"attention has {one} keys, but {two} values")
 
 
 class _Forward:
-    """The forward, the tensors that it takes, and which of them are to be given shapes."""
+    """The forward, its tensors, and the inputs without shapes."""
 
     def __init__(
         self, checks: Any, declared: bool, seconds: float, source: str
     ) -> None:
-        # The user's own text has the unpacking `B, T, D = x.shape` also where nothing reads it.
+        # The user's own text has the unpacking `B, T, D = x.shape` even if its names are unused.
         self.own, self.operator = checks.OWN_FORWARD, checks.OPERATOR
         self.function = self.own or checks.FORWARD or self.operator
         self.usual = list(checks.make())
@@ -161,7 +162,7 @@ class _Forward:
         self.furthest: tuple[_Refused, Sizes] = (_Refused(-1), ())
 
     def _guess(self, declared: Mapping[str, Any], name: str) -> tuple[int, ...]:
-        """Return the shape of an input at which a search begins: a vector or a matrix, unless a rank is declared."""
+        """Return an input's first shape in the search: a vector or a matrix, unless a rank is declared."""
         value = self.usual[self.tensors[name]]
         dims = declared.get(name)
         if dims is None:
@@ -172,7 +173,7 @@ class _Forward:
         return tuple(dim if isinstance(dim, int) else USUAL for dim in sizes)
 
     def run(self, shapes: Sizes) -> _Refused | None:
-        """Return what keeps the forward from taking these shapes; None where it takes them."""
+        """Return why the forward refuses these shapes; None if it accepts them."""
         self.runs += 1
         inputs = list(self.usual)
         for at, shape in zip(self.tensors.values(), shapes, strict=True):
@@ -194,14 +195,14 @@ class _Forward:
         return refused
 
     def _unpacked(self, inputs: Sequence[Any]) -> str:
-        """Return the error of a backward with `B, T, D = x.shape`, which a forward that reads none of them lacks."""
+        """Return the error of a backward with `B, T, D = x.shape`, if the forward uses none of the names."""
         if self.own:
             return ""
         given = [x.clone().requires_grad_() if _has_gradient(x) else x for x in inputs]
         try:
             results = as_tuple(self.operator(*given))
             torch.autograd.backward([x.real.sum() for x in results if x.requires_grad])
-        except Exception as error:  # noqa: BLE001 (which is told of the case)
+        except Exception as error:  # noqa: BLE001 (reported for the case)
             return raised(error) if "values to unpack" in str(error) else ""
         return ""
 
@@ -210,7 +211,7 @@ class _Forward:
         return self.runs >= RUNS or time.process_time() > self.until
 
     def nearest(self) -> NoShapes:
-        """Return what was tried, and how far the forward came."""
+        """Return the failure: the shapes tried, and how far the forward came."""
         refused, shapes = self.furthest
         named = [(name, [*map(str, shape)]) for name, shape in zip(self.names, shapes)]
         near = Shapes({name: ", ".join(sizes) for name, sizes in named})
@@ -224,7 +225,7 @@ class _Forward:
 
 
 def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None:
-    """Return declared dims with as many as a rank wants in the place of `...`."""
+    """Return declared dims with `...` replaced by as many as the rank requires."""
     at = None if dims is None else leading_position((*dims,))
     if dims is None or at is None:
         return dims if dims is None else (*dims,)
@@ -240,7 +241,10 @@ def _is_float(value: Tensor) -> bool:
 
 
 def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return values that suit many forwards: between 0 and 1; indices 0 and 1, as the tests have; all rows of a mask."""
+    """Return values to suit many forwards.
+
+    Floats are in [0, 1), integers 0 and 1 as in the tests, masks all True.
+    """
     if _is_float(usual):
         return torch.rand(shape, dtype=usual.dtype)
     if usual.dtype == torch.bool:
@@ -253,7 +257,7 @@ def _values(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _runnable(forward: _Forward) -> Sizes | None:
-    """Return shapes that the forward takes; None where the time is over."""
+    """Return shapes accepted by the forward; None if time is over."""
     likely, furthest = [(0.0, 0, forward.first)], [(0, 0.0, 0, forward.first)]
     seen, number = set[Sizes](), count(1)
     while likely and furthest and not forward.is_over:
@@ -275,7 +279,7 @@ def _runnable(forward: _Forward) -> Sizes | None:
 
 
 def _changes(shapes: Sizes, forward: _Forward) -> Iterator[tuple[float, Sizes]]:
-    """Yield shapes that differ in the rank of one or of the data, in all sizes or in one, each with how unlikely it is."""
+    """Yield changed shapes with a cost: another rank of one input or of the data, other sizes."""
     sizes = [size for shape in shapes for size in shape]
     usual = max({*sizes}, key=sizes.count, default=USUAL)
     alike = [slot for slot in _slots(shapes) if _size(shapes, slot) == usual]
@@ -301,7 +305,7 @@ def _size(shapes: Sizes, slot: Slot) -> int:
 
 
 def _with_sizes(shapes: Sizes, sizes: Mapping[Slot, int]) -> Sizes:
-    changed = {at for at, _ in sizes}  # others are shared, of which a search holds many
+    changed = {at for at, _ in sizes}  # others stay shared: a search holds many
     return tuple(
         (
             tuple(sizes.get((at, axis), size) for axis, size in enumerate(shape))
@@ -312,11 +316,14 @@ def _with_sizes(shapes: Sizes, sizes: Mapping[Slot, int]) -> Sizes:
     )
 
 
-FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, that nothing declares
+FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, not declared
 
 
 def _beside_declared(forward: _Forward) -> Shapes | None:
-    """Return shapes of open inputs that go with the others as the tests have these: where declared sizes depend on each other."""
+    """Return shapes of open inputs; declared ones keep the tests' sizes.
+
+    This helps if declared sizes depend on each other.
+    """
     usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
     pairs = [
         pair for one, two in zip(forward.dims, usual) for pair in zip(one or (), two)
@@ -342,7 +349,7 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
 
 
 def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:
-    """Yield dims of the open inputs: of the first, and of the others as it has them, or some of these as a mask has."""
+    """Yield dims of the open inputs: first one's, and for the others the same, fewer, or mask-like."""
     for first in _near(sizes):
         some = [pair for rank in (1, 2) for pair in product(first, repeat=rank)]
         rows = product((first[0], "1"), ("1",), ("1", *first), first)
@@ -351,17 +358,17 @@ def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]
 
 
 def _near(sizes: Mapping[str, int]) -> list[Dims]:
-    """Return dims of one input, of which two at most have declared names."""
+    """Return dims for one input, at most two of them with declared names."""
     letters = [one for one in LETTERS if one not in sizes]
     plain = [(*letters[:rank],) for rank in RANKS[1:]]
     one = [new for dims in plain for new in _declaring(dims, sizes)]
     two = [new for dims in one for new in _declaring(dims, sizes)]
-    two.sort(key=lambda dims: len({*dims}) < len(dims))  # one size for two dims: last
+    two.sort(key=lambda dims: len({*dims}) < len(dims))  # repeated names come last
     return [*one, *plain, *dict.fromkeys(two)]
 
 
 def _declaring(dims: Dims, sizes: Mapping[str, int]) -> Iterator[Dims]:
-    """Yield the dims with a declared name in the place of another one."""
+    """Yield the dims with another one replaced by a declared name."""
     for at in reversed(range(len(dims))):
         if dims[at] not in sizes:
             yield from ((*dims[:at], name, *dims[at + 1 :]) for name in sizes)
@@ -371,7 +378,7 @@ def _declaring(dims: Dims, sizes: Mapping[str, int]) -> Iterator[Dims]:
 
 
 class _Kind(NamedTuple):
-    """Which sizes a dim may have: any, those of at least `number`, or its multiples; and two that are tried."""
+    """The sizes allowed for a dim: any, at least `number`, or its multiples; and two to try."""
 
     tried: tuple[int, int]
     relation: str = ""
@@ -398,14 +405,14 @@ def _kinds(size: int) -> Iterator[_Kind]:
 
 
 class _Group(NamedTuple):
-    """Dims that have one name."""
+    """Dims with the same name."""
 
     slots: list[Slot]
     kind: _Kind
 
 
 class _Naming:
-    """Tells which dims of shapes that the forward takes have sizes of their own."""
+    """Naming of accepted shapes: find the dims of independent size."""
 
     def __init__(self, forward: _Forward, shapes: Sizes) -> None:
         self.forward, self.shapes = forward, shapes
@@ -415,12 +422,12 @@ class _Naming:
         ]
 
     def _said(self, slot: Slot) -> Any:
-        """Return what is declared of a dim; None where nothing is."""
+        """Return the declaration of a dim; None if there is none."""
         dims = self.forward.dims[slot[0]]
         return dims[slot[1]] if dims else None
 
     def found(self) -> Shapes:
-        """Return the dims, where no size but the one of the search is taken as a number."""
+        """Return the dims and conditions; a dim of only one accepted size becomes a number."""
         for whole, slot in product((False, True), [*self.left]):
             for kind in _kinds(_size(self.shapes, slot)):
                 group = self._group(slot, kind, whole) if slot in self.left else None
@@ -448,7 +455,7 @@ class _Naming:
         return Shapes(dims, (*conditions,))
 
     def _declared(self, group: _Group) -> str:
-        """Return the declared dim that the number in a condition is the size of; "" where it is a number."""
+        """Return the declared dim whose size is the number in a condition; "" if there is none."""
         named = dict[str, list[Slot]]()
         for slot in _slots(self.shapes):
             if isinstance(said := self._said(slot), str):
@@ -467,12 +474,15 @@ class _Naming:
         return self.forward.run(_with_sizes(self.shapes, sizes))
 
     def _names(self) -> Iterator[str]:
-        """Yield names that neither an input nor a declared dim has."""
+        """Yield names not used by an input or a declared dim."""
         declared = {str(dim) for dims in self.forward.dims for dim in dims or ()}
         return (one for one in LETTERS if one not in {*self.forward.inputs} | declared)
 
     def _group(self, slot: Slot, kind: _Kind, whole: bool) -> _Group | None:
-        """Return a dim with the fewest, of those that are left, to which other sizes can be given with it; `whole`: of all, not one after the other."""
+        """Return a dim and the fewest others to change size with it; None without success.
+
+        `whole`: start from all dims of its size, instead of adding one after the other.
+        """
         size = _size(self.shapes, slot)
         alike = [one for one in self.left if _size(self.shapes, one) == size]
         alike.remove(slot)
@@ -488,11 +498,11 @@ class _Naming:
         return _Group(sorted(slots), kind)
 
     def _grown(self, slot: Slot, alike: Sequence[Slot], size: int) -> list[Slot]:
-        """Return a dim with what lets the forward come further, one by one, until it takes them or comes no further."""
+        """Add dims one by one while the forward comes further; stop when it accepts them."""
         slots, reached = [slot], self._reached([slot], size)
         while reached < sys.maxsize:
             others = [one for one in alike if one not in slots]
-            others.sort(key=lambda one: one[1] != slot[1])  # batches, say, go together
+            others.sort(key=lambda one: one[1] != slot[1])  # same position first
             several = [self._reached([*slots, one], size) for one in others]
             further = max(several, default=reached)
             if further <= reached:
@@ -511,7 +521,7 @@ class _Naming:
         return not any(self._refused(slots, size) for size in kind.tried)
 
     def _go_together(self, groups: Sequence[_Group]) -> bool:
-        """Whether the forward takes sizes that all differ, chosen as the tests choose them: small ones, and larger ones."""
+        """Return whether the forward accepts sizes that all differ, small ones and larger ones."""
         for first in (2, 7):
             sizes = dict[Slot, int]()
             for group in groups:

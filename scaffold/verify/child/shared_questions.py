@@ -1,8 +1,7 @@
-"""The questions of `op_testing.py`, the file that generated tests share, asked of one subject without pytest's run.
+"""Shared questions: run the ones of `op_testing.py` on one subject without pytest.
 
-In: the text of the file, as it is rendered; a `Subject`. Out: an object whose methods are the questions.
-Invariant: a question is the one that every generated op is asked, but its grad_outputs lie in memory in order: how a gradient depends
-on that is a check of its own.
+In: the text of the file, as rendered; a `Subject`. Out: an object whose methods are the questions.
+Invariant: the questions are those of every generated op, but with contiguous grad_outputs: their memory order is a check of its own.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from scaffold.verify.child.hand_written import Subject
 from scaffold.verify.child.modules import load
 
 MODULE = "op_testing"
-# Of the class of tests: what a question reads.
+# Attributes of the class of tests read by questions.
 ATTRIBUTES = (
     *("op", "function", "make", "reference", "differentiable", "ends"),
     *("random", "changed_in_place", "has_gradient"),
@@ -25,7 +24,7 @@ ATTRIBUTES = (
 
 
 def questions_of(subject: Subject, text: str) -> Any:
-    """The questions, with the inputs of the subject; an ImportError where there is no pytest."""
+    """Return the questions, with the inputs of the subject; raise ImportError without pytest."""
     module = _module(text)
     tests = vars(subject.checks.TESTS)
     stated = {name: tests[name] for name in ATTRIBUTES if name in tests}
@@ -40,7 +39,7 @@ def _module(text: str) -> Any:
 
 
 def _gradients(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-    """As `op_testing.gradients`, of grad_outputs that are contiguous."""
+    """Return gradients as `op_testing.gradients` does, but with contiguous grad_outputs."""
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     seed_generator(1)
     weights = [torch.randn_like(x.detach().contiguous()) for x in outputs]

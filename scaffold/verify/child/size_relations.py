@@ -1,11 +1,11 @@
-"""Find how one declared size follows from others, where the forward refuses the sizes of the tests.
+"""Size relations: derive one declared size from others if the forward refuses the tests' sizes.
 
-In: the module of checks. Out: a condition as `--require` has it, "G == 3 * H", or none. Invariant: the forward was run with sizes that satisfy
-it, two different choices of all and one more for each size that the condition reads, and refuses one more, one less and twice as many: the
-tests' sizes follow each other, so that much is true of them by chance, as `KW == C + 4` where `KW <= W + 2` is what the forward wants. That two
-declared names are equal is never assumed: whoever gave them two names may have forgotten a transpose.
+In: the module of checks. Out: a condition as for `--require`, "G == 3 * H", or none. Invariant: the forward was run with sizes that satisfy
+it, two different choices of all and one more for each size in the condition; and it refuses a size one larger, one smaller and twice as
+large. The tests' sizes are consecutive, so much is true of them by chance, as `KW == C + 4` if the forward requires `KW <= W + 2`. Two
+declared names are never assumed equal: whoever gave them two names may have forgotten a transpose.
 
-Of 623 known ops with declared shapes 20 are accepted only since this is found: gates that are packed in one weight, grouped heads.
+Of 623 known ops with declared shapes, 20 are accepted only thanks to this: gates packed in one weight, grouped heads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-OWN = frozenset({"count", "sample", "seed"})  # parameters of `make` that are no sizes
+OWN = frozenset({"count", "sample", "seed"})  # parameters of `make` other than sizes
 Sizes = dict[str, int]
 
 
 class _Expression(NamedTuple):
-    """A simple expression of sizes, and how it is computed of theirs."""
+    """A simple expression of sizes, and the function to compute it."""
 
     text: str
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class _Expression(NamedTuple):
 
 
 def size_relation(checks: Any) -> tuple[str, ...]:
-    """Return the condition on one size with which the forward runs; nothing where there is none."""
+    """Return the condition on one size under which the forward runs; none if there is none."""
     usual, other = _choices(checks)
     numbers = _numbers(checks, usual)
     for name in reversed(usual):
@@ -51,7 +51,7 @@ def size_relation(checks: Any) -> tuple[str, ...]:
 
 
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
-    """Whether the forward takes this size of a dim, but no bound's or multiple's; a size of 1 may broadcast."""
+    """Return whether the forward accepts exactly this size, no neighbour or double; 1 may broadcast."""
     refused = (one for one in (size + 1, size - 1, 2 * size) if one > 1)
     return _takes(checks, sizes | {name: size}) and not any(
         _takes(checks, sizes | {name: one}) for one in refused
@@ -59,7 +59,7 @@ def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
 
 
 def _choices(checks: Any) -> tuple[Sizes, Sizes]:
-    """Return the sizes of the tests, and others."""
+    """Return the sizes of the tests, and other ones."""
     parameters = signature(checks.make).parameters.values()
     usual = {
         item.name: item.default
@@ -80,7 +80,7 @@ def _takes(checks: Any, sizes: Sizes) -> bool:
 
 
 def _numbers(checks: Any, usual: Sizes) -> Sizes:
-    """Return the attributes that are whole numbers."""
+    """Return the attributes with integer values above 1."""
     values = zip(checks.NAMES, checks.make(**usual), strict=False)
     return {one: value for one, value in values if type(value) is int and value > 1}
 
@@ -97,5 +97,5 @@ def _expressions(names: Sequence[str], sizes: Sizes) -> Iterator[_Expression]:
         yield _Expression(" + ".join(pair), pair, add)
     for one, number in product(names, range(1, 5)):
         yield _Expression(f"{one} + {number}", (one,), partial(add, number))
-        if sizes[one] > number + 1:  # what is 1 broadcasts
+        if sizes[one] > number + 1:  # a size of 1 broadcasts
             yield _Expression(f"{one} - {number}", (one,), partial(add, -number))

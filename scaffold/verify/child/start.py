@@ -1,9 +1,9 @@
-"""The start of every process of `scaffold.verify`.
+"""Start-up of every process of `scaffold.verify`.
 
-In: as its argument a module of this package, "scaffold.verify.child.runner", or the path of a file that stands alone.
-Out: what that does. Invariant: it ends when the process does that started it, however that ends, and so does whatever it
-has started. The interpreter need not have the package, nor what the package requires: of `scaffold` alone is it told
-where it lies, and nothing else of the tool's environment can be imported.
+In: as its argument a module of this package, "scaffold.verify.child.runner", or the path of a standalone file.
+Out: the output of that. Invariant: it ends when the process that started it ends, however that ends, and so do all processes it has
+started. The interpreter need not have the package, nor its dependencies: only `scaffold` is made importable from its folder, and
+nothing else of the tool's environment.
 """
 
 import os
@@ -14,15 +14,15 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(HERE))
-OFTEN = 1000  # milliseconds between two looks at who our parent is
+OFTEN = 1000  # milliseconds between two looks at our parent's id
 
 
 class _Ended(Exception):
-    """The process that does the work has ended."""
+    """The working process has ended."""
 
 
 def main() -> None:
-    """Run what the argument names."""
+    """Run the module or file named by the argument."""
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) != HERE]
     end_with_parent()
     (target,) = sys.argv[1:]
@@ -38,10 +38,10 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """Go on in a process of its own, which this one watches: it ends with our parent.
+    """Continue in a new process; this one watches, and ends it with our parent.
 
-    Our parent holds the other end of stdin. It closes with it, unless a copy of our parent has it too; then who
-    our parent is tells. Neither asks anything of the process that does the work, which may hang wherever it likes.
+    Our parent holds the other end of stdin. It closes with our parent, unless a copy of our parent has it too; then a change of the
+    parent's id shows the end. Neither needs the working process, which may hang anywhere.
     """
     parent = os.getppid()
     signal.signal(signal.SIGCHLD, _raise_ended)
@@ -50,7 +50,7 @@ def end_with_parent() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             return
         closed = select.poll()
-        closed.register(0, 0)  # that it closes is told unasked
+        closed.register(0, 0)  # poll reports closing unrequested
         while os.getppid() == parent and not closed.poll(OFTEN):
             pass
     except _Ended:
@@ -64,14 +64,14 @@ def _raise_ended(number: int, frame: Any) -> None:
 
 
 def _end_as(status: int) -> None:
-    """End as the process did that has ended."""
+    """End with the status of the ended process."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
 
 
 def _make_importable() -> None:
-    """Let `scaffold` be imported, and nothing that lies beside it."""
+    """Make `scaffold` importable, and nothing beside it."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     file = os.path.join(PACKAGE, "__init__.py")

@@ -1,10 +1,10 @@
-"""The process that runs test files, and tells what becomes of every test.
+"""The testing process: run test files, and report the outcome of every test.
 
 In: on stdin, one JSON object a line: a test file, and the directory to run it from.
-Out: on stdout, one JSON object a line: first whether the interpreter has what it needs; then of each file the tests that it
-holds, each as it begins and ends, and how the run ended.
-Invariant: every file runs in a process of its own, forked from this one, which has torch loaded and nothing of the user's.
-This file stands alone and keeps to old syntax: the interpreter is the project's, and need not know the package.
+Out: on stdout, one JSON object a line: first whether the interpreter has the needed modules; then for each file the number of
+tests, each as it begins and ends, and how the run ended.
+Invariant: every file runs in its own process, forked from this one, which has loaded torch and nothing of the user's.
+This file stands alone and keeps to old syntax: the interpreter is the project's, and may not have the package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEEDED = ("pytest", "torch")
 
 
 class Tell:
-    """Writes answers, each in one piece: two processes share the pipe."""
+    """A writer of answers, each in one piece: two processes share the pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self.answers = os.fdopen(descriptor, "w", encoding="utf-8")
@@ -33,7 +33,7 @@ class Tell:
 
 
 class Reporter:
-    """A plugin of pytest's that tells of every test."""
+    """A pytest plugin to report every test."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
@@ -55,7 +55,7 @@ class Reporter:
 
 
 def _name(nodeid: str) -> str:
-    """The name of a test without its file, whose parameters may hold anything."""
+    """Return the name of a test without its file; its parameters may contain anything."""
     return nodeid.partition("::")[2] or nodeid
 
 
@@ -69,14 +69,14 @@ def _outcome(report: Any) -> tuple[str, str]:
 
 
 def _reason(text: str) -> str:
-    """The first line of the error: pytest marks it with an E."""
+    """Return the first line of the error: pytest marks it with an E."""
     marked = [line[1:].strip() for line in text.splitlines() if line[:2] == "E "]
     lines = [line for line in marked or text.splitlines() if line]
     return lines[0] if lines else ""
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer requests until stdin ends."""
     tell = Tell(os.dup(1))
     os.dup2(2, 1)
     sys.dont_write_bytecode = True
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _lacking() -> dict[str, str]:
-    """The module that cannot be imported, if there is one, and why."""
+    """Return a missing module, and the error; else the version of torch."""
     for name in NEEDED:
         try:
             __import__(name)
@@ -99,7 +99,7 @@ def _lacking() -> dict[str, str]:
 
 
 def _prepare(file: str) -> None:
-    """Do once what every file that compiles would do."""
+    """Do once, in advance, the setup for torch.compile, if the file needs it."""
     if "torch._dynamo" in sys.modules:
         return
     with suppress(Exception), open(file, encoding="utf-8-sig") as opened:
@@ -107,7 +107,10 @@ def _prepare(file: str) -> None:
 
 
 def _compile_once(text: str) -> None:
-    """Compile something, if the text of a test file does: importing the compiler takes seconds, and each run would do it."""
+    """Compile a function once if a test file uses torch.compile.
+
+    Importing the compiler takes seconds, and each run would do it.
+    """
     if "torch.compile" in text or "OpTests" in text:
         torch = sys.modules["torch"]
         double = torch.compile(lambda x: 2 * x, fullgraph=True, backend="aot_eager")
@@ -116,12 +119,12 @@ def _compile_once(text: str) -> None:
 
 
 def _run(request: dict[str, str], tell: Tell) -> int:
-    """How the process ended that ran the file: its exit code, or the signal that killed it, as a negative number."""
+    """Run a file in a new process; return its exit code, or minus the signal that killed it."""
     child = os.fork()
     if child == 0:
         try:
             with open(os.devnull, encoding="utf-8") as nothing:
-                os.dup2(nothing.fileno(), 0)  # the requests are not for it
+                os.dup2(nothing.fileno(), 0)  # the requests are not for the tests
             os.chdir(request["directory"])
             sys.path.insert(0, request["directory"])  # as `python -m pytest` does
             import pytest
@@ -136,7 +139,7 @@ def _run(request: dict[str, str], tell: Tell) -> int:
 
 
 def _alone() -> tuple[str, ...]:
-    """Refuse processes of pytest-xdist's, whatever the project is configured for: the reports come from one."""
+    """Return the option to run without pytest-xdist: reports come from one process."""
     loads = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in os.environ
     return ("-n0",) if loads and find_spec("xdist") else ()
 

@@ -1,6 +1,6 @@
-"""Generated tests that fail of a right op, since their inputs do not suit its forward.
+"""Unsuited tests: generated tests with inputs on which even a right op fails.
 
-In: the module of checks of an op that has passed them. Out: a failure, of the tests. Invariant: nothing is said of a test that passes.
+In: the module of checks of an op that has passed them. Out: a failure of the tests. Invariant: a test that passes is not reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,15 @@ from scaffold.verify.child.further_questions import second_derivatives_of
 from scaffold.verify.child.refusals import raised, refusal
 
 LARGE = 1e5  # of an output: finite differences then err by more than gradcheck allows
-SEEDS = (1, 2)  # beside 0: those of the generated tests of vmap and of autocast
-TESTS = "tests"  # what is wrong, where the op is right
+SEEDS = (1, 2)  # beside 0: the seeds of the generated tests of vmap and of autocast
+TESTS = "tests"  # the subject of a failure if the op is right
 MEND = "give the tests inputs of your own: --samples '@file.py:function'"
 
 
 def unfit(checks: Any) -> dict[str, Any] | None:
-    """The first generated test that fails for its inputs' sake, and what mends it; None where there is none."""
+    """Return the first generated test failing because of its inputs, with a hint, or None."""
     if checks.REFERENCE is None or not subsets(checks):
-        return None  # nothing is known to compare with, or no output has a gradient
+        return None  # no reference, or no output has a gradient
     searches = (_cases, _empty, _mapped, _under_autocast)
     words = next(chain.from_iterable(search(checks) for search in searches), None)
     if words is None:
@@ -37,7 +37,7 @@ def _cases(checks: Any) -> Iterator[str]:
     for name, arguments in checks.CASES.items():
         case = Case(name, dict(arguments))
         if refusal(checks, case, None).words:
-            continue  # which has been told
+            continue  # reported already
         inputs = make_inputs(checks, case, None)
         if not _needed(inputs):
             continue
@@ -47,7 +47,7 @@ def _cases(checks: Any) -> Iterator[str]:
 
 
 def _empty(checks: Any) -> Iterator[str]:
-    """Tensors without elements, masks without a True, of which a gradient is finite and its own derivative is not."""
+    """Yield empty cases with a finite gradient, but no finite derivative of it."""
     told = "double_backward" in checks.TESTS.unsupported_of_empty
     for name, arguments in checks.EMPTY_CASES.items():
         case = Case(name, dict(arguments), further=True)
@@ -66,7 +66,7 @@ CURVED = "a second derivative is not finite there"
 
 
 def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
-    """What the forward, by autograd alone, does with a case that the tests ask more of; "" for nothing."""
+    """Return why the forward itself fails a test in this case, by autograd alone; "" if it does not."""
     if not _leaves_elements(checks, inputs):
         return "test_jacrev cannot pass in {}: no result of the forward has an element, so that nothing of them is compared"
     try:
@@ -84,7 +84,7 @@ def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
 
 
 def _leaves_elements(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Whether there is an element in what the forward makes of a case of which each input has some."""
+    """Return False if inputs with elements give only empty outputs."""
     if not all(one.numel() for one in inputs if isinstance(one, Tensor)):
         return True
     function = checks.FORWARD or checks.OPERATOR
@@ -93,7 +93,7 @@ def _leaves_elements(checks: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _mapped(checks: Any) -> Iterator[str]:
-    """The test of vmap draws other numbers."""
+    """Yield why the vmap test, which draws other numbers, cannot pass."""
     for seed in SEEDS if checks.MAPPED else ():
         case = Case("base", {"seed": seed})
         words = refusal(checks, case, None).words
@@ -105,19 +105,19 @@ def _mapped(checks: Any) -> Iterator[str]:
 
 
 def _needed(inputs: Sequence[Any]) -> list[Tensor]:
-    """The inputs whose gradients are asked for."""
+    """Return the inputs that require grad."""
     return [one for one in inputs if isinstance(one, Tensor) and one.requires_grad]
 
 
 def _has_a_gradient(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Whether the gradients of the forward are finite."""
+    """Return whether the gradients of the forward are finite."""
     names = value_names(checks, len(inputs))
     found = expected_gradients(checks, inputs, names)
     return all(bool(one.isfinite().all()) for one in found.values())
 
 
 def _has_second_derivatives(checks: Any, inputs: Sequence[Any]) -> bool:
-    """Whether the second derivatives of the op are finite, which may differ from autograd's; where there are none, yes."""
+    """Return whether the op's second derivatives are finite, or missing; they may differ from autograd's."""
     try:
         found = [*second_derivatives_of(checks, checks.OPERATOR, inputs)]
     except RuntimeError:
@@ -126,7 +126,7 @@ def _has_second_derivatives(checks: Any, inputs: Sequence[Any]) -> bool:
 
 
 def _largest(checks: Any, inputs: Sequence[Any]) -> float:
-    """The largest element of an output that has a gradient."""
+    """Return the largest element of the differentiable outputs."""
     outputs = as_tuple(checks.REFERENCE(*inputs))
     sizes = [
         float(one.detach().abs().max())
@@ -136,11 +136,11 @@ def _largest(checks: Any, inputs: Sequence[Any]) -> float:
     return max(sizes, default=0.0)
 
 
-# --- The generated test of autocast, of the same numbers.
+# --- The generated test of autocast, on the same numbers.
 
 
 def _under_autocast(checks: Any) -> Iterator[str]:
-    """Where the op under autocast raises, or errs by more than its test allows."""
+    """Yield why the autocast test cannot pass: the op raises, or errs by more than is allowed."""
     cases = [x for x in checks.CASES.values() if {*x} <= {"absent", "sample"}]
     for low in LOW if checks.TESTS.autocast else ():
         for case, types in product(cases, ((torch.float,), (low,), (low, torch.float))):
@@ -154,14 +154,14 @@ def _under_autocast(checks: Any) -> Iterator[str]:
 
 LOW = (torch.bfloat16, torch.float16)
 TIMES = 3  # plain PyTorch's own error, and some roundings
-RAISED = -1  # in the place of a result: there is none
+RAISED = -1  # the key of an error instead of a result
 LEAST = 16 * torch.finfo(torch.float).eps
 
 
 def _imprecise(
     checks: Any, case: dict[str, Any], types: Sequence[torch.dtype], low: torch.dtype
 ) -> dict[int, str]:
-    """What is wrong with which of the outputs and the gradients under autocast; nothing where plain PyTorch raises."""
+    """Return errors by number of output or gradient under autocast; none if plain PyTorch raises."""
     inputs, doubles = (_rounded(checks, case, some) for some in (types, DOUBLE))
     try:
         right = _ends(checks, checks.REFERENCE(*doubles))
@@ -183,7 +183,7 @@ def _imprecise(
 
 
 def _off(one: Tensor, other: Tensor, right: Tensor, low: torch.dtype) -> str:
-    """By how much a result is off, where that is more than the test allows."""
+    """Describe an error larger than the test allows; "" if it is not."""
     if not (right.numel() and other.isfinite().all()):
         return ""
     size = right.abs().max()
@@ -203,7 +203,7 @@ DOUBLE = (torch.double,)
 def _rounded(
     checks: Any, case: dict[str, Any], types: Sequence[torch.dtype]
 ) -> tuple[Any, ...]:
-    """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+    """Return inputs of these dtypes in turn, rounded to the digits of bfloat16."""
     pairs = zip(checks.make(**case), cycle(types), strict=False)
     return tuple(
         (
@@ -216,13 +216,13 @@ def _rounded(
 
 
 def _ends(checks: Any, outputs: Any) -> tuple[Tensor, ...]:
-    """The outputs that have a gradient."""
+    """Return the outputs that have a gradient."""
     several, chosen = as_tuple(outputs), checks.TESTS.ends
     return tuple(several[at] for at in chosen) if chosen else several
 
 
 def _losses(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-    """The gradients of a loss in double precision."""
+    """Return the gradients of a loss in double precision."""
     seed_generator(1)
     weights = [torch.randn(x.shape).bfloat16() for x in outputs]
     pairs = zip(outputs, weights, strict=True)
