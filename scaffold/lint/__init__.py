@@ -1,4 +1,4 @@
-"""Finds mistakes in hand-written autograd.Functions; user code is never imported.
+"""Linter of hand-written autograd.Functions; user code is never imported.
 
 In: the text of a file. Out: findings with the edits that mend them; the text with the edits applied.
 Invariant: pure: no torch, no files; LibCST is imported only to fix.

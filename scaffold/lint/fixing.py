@@ -1,8 +1,8 @@
-"""Applies edits to a text, through LibCST: formatting and comments stay as they are.
+"""Fixes: apply edits to a text through LibCST, keeping formatting and comments.
 
-In: a text, and for each finding the edits that mend it. Out: the text with them.
-Invariant: the edits of a finding are applied together or not at all, and two findings never edit one place; the
-statements that no edit names are the same characters as before. LibCST is an extra: who imports this module says so where it is missing.
+In: a text, and for each finding the edits to fix it. Out: the text with them.
+Invariant: the edits of a finding are applied together or not at all, and two findings never edit the same place; statements
+without an edit keep every character. LibCST is an extra: an importer of this module reports it if it is missing.
 """
 
 import ast
@@ -14,12 +14,12 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from scaffold.lint.model import Edit, Place
 
-Known = set[tuple[str, int, int, int, int]]  # kind, and where it begins and ends
-BY_LINE = ("decorate", "undecorate", "signature", "drop")  # of a definition
+Known = set[tuple[str, int, int, int, int]]  # kind, start and end
+BY_LINE = ("decorate", "undecorate", "signature", "drop")  # at a definition
 
 
 def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
-    """The text with every group of edits that can be applied."""
+    """Return the text with every applicable group of edits."""
     lines = text.split("\n")
     placed = [
         tuple(_place(edit, lines) for edit in group)
@@ -35,7 +35,7 @@ def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
 
 
 def _swallows(edit: Edit, lines: list[str]) -> bool:
-    """Whether a comment stands inside of what is replaced."""
+    """Return whether a comment stands inside the replaced text."""
     first, _, last, _ = edit.span
     return edit.kind == "replace" and any(
         "#" in row for row in lines[first - 1 : last - 1]
@@ -43,7 +43,7 @@ def _swallows(edit: Edit, lines: list[str]) -> bool:
 
 
 def _place(edit: Edit, lines: list[str]) -> Place:
-    """The place in characters; ast counts bytes of UTF-8."""
+    """Return the place of an edit in characters; ast counts bytes of UTF-8."""
     line, column, end_line, end_column = edit.span
     return Place(
         edit.kind,
@@ -60,7 +60,7 @@ def _characters(lines: list[str], line: int, column: int) -> int:
 
 
 def _compatible(groups: Iterable[tuple[Place, ...]], known: Known) -> frozenset[Place]:
-    """The places of all groups that can be found and do not touch those of an earlier group."""
+    """Return the places of all applicable groups without overlap with an earlier group."""
     chosen: dict[Place, None] = {}
     taken: list[Place] = []
     for group in groups:
@@ -105,12 +105,12 @@ def _parses(text: str) -> bool:
 
 # --- The side of LibCST.
 #
-# In: a text, places of it. Out: its tree with positions and the places that an edit may name; the edited tree.
-# Invariant: a statement that shares its line with another, or would lose a comment, is no place for an edit.
+# In: a text, places in it. Out: its tree with positions and the places open to edits; the edited tree.
+# Invariant: a statement that shares its line with another, or would lose a comment, is not open to edits.
 
 
 def places_in(text: str) -> tuple[MetadataWrapper, Known]:
-    """The tree of a text with its positions, and every place that an edit may name."""
+    """Return the tree of a text with its positions, and every place open to edits."""
     wrapped = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     finder = _Finder()
     wrapped.visit(finder)
@@ -124,7 +124,7 @@ def _span(found: CodeRange) -> tuple[int, int, int, int]:
 def place_of(
     node: cst.CSTNode, position: Callable[[cst.CSTNode], CodeRange]
 ) -> tuple[int, int, int, int]:
-    """The span as ast has it: without parentheses, but for those of a tuple."""
+    """Return the span as ast has it: without parentheses, except for a tuple."""
     if isinstance(node, cst.Tuple) and node.lpar:
         first, last = position(node.lpar[-1]), position(node.rpar[0])
         return (*_span(first)[:2], *_span(last)[2:])
@@ -132,19 +132,19 @@ def place_of(
 
 
 class Positioned(cst.MetadataDependent):
-    """Asks where a node of the original tree stands."""
+    """A mixin to find the position of a node in the original tree."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def position(self, node: cst.CSTNode) -> CodeRange:
-        """The range of a node."""
+        """Return the range of a node."""
         found = self.get_metadata(PositionProvider, node)
         assert isinstance(found, CodeRange)
         return found
 
 
 class _Finder(Positioned, cst.CSTVisitor):
-    """Collects the places."""
+    """A collector of the places open to edits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def _is_commented(
 
 
 def _is_plain(parameters: cst.Parameters) -> bool:
-    """Whether parameters can be written anew: names and defaults, without a star and without a comment."""
+    """Return whether parameters can be rewritten: names and defaults, without a star or a comment."""
     stars = (
         *parameters.posonly_params,
         *parameters.kwonly_params,
@@ -205,18 +205,18 @@ def _is_plain(parameters: cst.Parameters) -> bool:
 
 
 def _parse(text: str, original: cst.BaseExpression) -> cst.BaseExpression:
-    """An expression in the place of another, in its parentheses."""
+    """Parse an expression to replace another; keep the other's parentheses."""
     try:
         parsed = cst.parse_expression(text)
     except cst.ParserSyntaxError:
-        parsed = cst.parse_expression(f"({text})")  # its lines were held by some
+        parsed = cst.parse_expression(f"({text})")  # its line breaks need parentheses
     if original.lpar and not parsed.lpar:
         return parsed.with_changes(lpar=original.lpar, rpar=original.rpar)
     return parsed
 
 
 class Rewriter(Positioned, cst.CSTTransformer):
-    """Edits the places it was given."""
+    """A transformer to edit the given places."""
 
     def __init__(self, places: frozenset[Place]) -> None:
         super().__init__()
@@ -295,7 +295,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
         return updated_node.with_changes(body=[*body[:at], *added, *body[at:]])
 
     def _surrounded(self, original: cst.CSTNode, updated: Any) -> Any:
-        """A statement between those that are to stand before and after it."""
+        """Return a statement with the statements inserted before and after it."""
         start = self._at(original)[:2]
         before, after = self.before.get(start, ()), self.after.get(start, ())
         if not before and not after:
@@ -310,7 +310,7 @@ class Rewriter(Positioned, cst.CSTTransformer):
 
 
 def _statement(text: str) -> Any:
-    """A statement, below as many empty lines as its text begins with."""
+    """Parse a statement; keep the empty lines at the beginning of its text."""
     parsed = cst.parse_statement(text)
     lines = [line.with_changes(indent=False) for line in parsed.leading_lines]
     return parsed.with_changes(leading_lines=lines)
@@ -321,7 +321,7 @@ def _by_line(places: frozenset[Place], kind: str) -> dict[int, str]:
 
 
 def _merged(parameters: cst.Parameters, text: str) -> cst.Parameters:
-    """The parameters that a text lists, with the formatting and annotations of those that were there."""
+    """Return the parameters listed in a text; known ones keep their formatting and annotations."""
     wanted = cst.parse_statement(f"def f({text}): pass")
     assert isinstance(wanted, cst.FunctionDef)
     old = {item.name.value: item for item in parameters.params}
@@ -352,12 +352,12 @@ def _by_start(
 
 
 def _takes_all(small: cst.BaseSmallStatement, text: str) -> bool:
-    """Whether a replacement is one of the statement, and not of the expression that it consists of."""
+    """Return whether a replacement is for the whole statement, not for its expression."""
     return not isinstance(small, cst.Expr) or _is_statement(text)
 
 
 def _is_statement(text: str) -> bool:
-    """Whether a replacement is a statement that is no expression."""
+    """Return whether a replacement is a statement other than an expression."""
     try:
         cst.parse_expression(f"({text})")
     except cst.ParserSyntaxError:
@@ -366,7 +366,7 @@ def _is_statement(text: str) -> bool:
 
 
 def _behind_imports(body: Sequence[Any]) -> int:
-    """The position after the first imports of a module, or after its docstring."""
+    """Return the position after the first imports of a module, or after its docstring."""
     at = 0
     for number, statement in enumerate(body):
         if not isinstance(statement, cst.SimpleStatementLine):

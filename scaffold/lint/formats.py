@@ -1,4 +1,4 @@
-"""Findings as text: for people, for programs, for GitHub, as SARIF.
+"""Findings as text, JSON, GitHub commands or SARIF.
 
 In: findings and files that were not linted. Out: the text that goes to stdout.
 Invariant: the same findings give the same bytes.
@@ -20,7 +20,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def unpainted(text: str, _style: str) -> str:
-    """A text as it is: for what shows no colours."""
+    """Return a text unchanged, for output without colours."""
     return text
 
 
@@ -30,7 +30,7 @@ def as_text(
     can_fix: bool = True,
     paint: Paint = unpainted,
 ) -> str:
-    """One line a finding, as ruff has them, the source below it, and what they come to."""
+    """Return one line a finding, as ruff does, with the source below it, and a summary."""
     lines = [line for item in findings for line in _lines(item, paint)]
     counts = Counter(item.level for item in findings)
     errors, advice = counts["error"], counts["advice"]
@@ -60,14 +60,14 @@ def _fixing(count: int, can_fix: bool) -> str:
 
 
 def _without_findings(unread: int) -> str:
-    """That all is well, or how much nobody knows of."""
+    """Return the line for no findings, with the number of unread files."""
     if not unread:
         return "All checks passed.\n"
     return f"No findings, but {unread} file{'s' * (unread != 1)} could not be read.\n"
 
 
 def as_json(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
-    """One object of a stable form."""
+    """Return the findings as a JSON object of a stable form."""
     data = {
         "version": JSON_VERSION,
         "findings": [
@@ -89,7 +89,7 @@ def as_json(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
 
 
 def as_github(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
-    """Workflow commands, which GitHub shows beside the lines of a pull request."""
+    """Return workflow commands, shown by GitHub beside the lines of a pull request."""
     lines = (
         annotation(
             "error" if item.level == "error" else "notice",
@@ -102,7 +102,7 @@ def as_github(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
 
 
 def as_sarif(findings: Sequence[Finding], unread: Sequence[Unreadable]) -> str:
-    """SARIF 2.1.0: what code-scanning services read."""
+    """Return the findings as SARIF 2.1.0, the format of code-scanning services."""
     used = sorted({item.rule for item in findings})
     run = {
         "tool": {
@@ -147,7 +147,7 @@ def _sarif_level(level: str) -> str:
 
 
 def explain(rule: Rule) -> str:
-    """What a rule finds, why it matters, a bad and a good example."""
+    """Explain a rule: its title, its reason, a bad and a good example."""
     kind = "error" if rule.level == "error" else "advice"
     notes = [kind]
     if rule.fixes:

@@ -1,6 +1,6 @@
-"""Rules, what they find, and the edits that mend it.
+"""Rules, findings, and edits.
 
-Invariant: a finding points at text of the file it is about; an edit is about statements and expressions by their place.
+Invariant: a finding points at text of its own file; an edit names statements and expressions by their place.
 """
 
 import ast
@@ -17,7 +17,7 @@ EditKind = Literal[
     "replace",
     "remove",
     "import",
-    "decorate",  # and what follows: of a function, by the line of its name
+    "decorate",  # this and the next ones: of a function, by the line of its name
     "undecorate",  # by the line of the decorator
     "signature",
     "drop",
@@ -34,7 +34,7 @@ class Edit(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an edit is, in characters; of a definition and an insertion only the start counts."""
+    """The place of an edit, in characters; for a definition and an insertion only the start counts."""
 
     kind: EditKind
     line: int
@@ -45,12 +45,12 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a rule says of a place."""
+    """A finding of a rule at a node."""
 
     node: ast.AST
     message: str
     edits: tuple[Edit, ...] = ()
-    level: Level | None = None  # where it is not the rule's own
+    level: Level | None = None  # if other than the rule's own
     function: str = ""
 
 
@@ -59,7 +59,7 @@ CheckModule = Callable[[Module], Iterator[Found]]
 
 
 class Rule(NamedTuple):
-    """One thing that can be wrong; `each` looks at a Function, `whole` at a file."""
+    """A possible mistake; `each` checks a Function, `whole` checks a file."""
 
     id: str
     title: str
@@ -69,12 +69,12 @@ class Rule(NamedTuple):
     level: Level = "error"
     each: Check | None = None
     whole: CheckModule | None = None
-    default: bool = True  # False: only where it is selected
+    default: bool = True  # False: only if it is selected
     fixes: bool = False
 
 
 class Finding(NamedTuple):
-    """What a rule found in a file, in the order in which findings are shown."""
+    """A finding in a file; its fields give the order of display."""
 
     path: str
     line: int
@@ -85,14 +85,14 @@ class Finding(NamedTuple):
     function: str
     end_line: int
     edits: tuple[Edit, ...] = ()
-    shown: str = ""  # the line, and carets below what is wrong in it
+    shown: str = ""  # the line, and carets below the mistake
 
 
-UNREAD = "AF00"  # the rule of files that no rule can look at
+UNREAD = "AF00"  # the rule of unreadable files
 
 
 class Unreadable(NamedTuple):
-    """A file that was not linted, and why."""
+    """A file that was not linted, and the reason."""
 
     path: str
     line: int
@@ -100,13 +100,13 @@ class Unreadable(NamedTuple):
     reason: str
 
     def finding(self, level: Level) -> Finding:
-        """The same as a finding."""
+        """Return it as a finding."""
         place = (self.path, self.line, self.column)
         return Finding(*place, UNREAD, level, self.reason, "", self.line)
 
 
 def span(node: ast.AST) -> Span:
-    """Where a node stands; columns count characters of UTF-8 as ast does."""
+    """Return the place of a node; columns count bytes of UTF-8, as in ast."""
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     end = getattr(node, "end_lineno", None) or line
     return line, column, end, getattr(node, "end_col_offset", None) or column

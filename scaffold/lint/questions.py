@@ -1,7 +1,7 @@
-"""Questions that several rules ask of a Function: its guards, its calls, whether its backward is once differentiable.
+"""Questions shared by rules: guards, calls, whether a backward is once differentiable.
 
-In: facts, calls, guards. Out: answers, and the edit that adds once_differentiable.
-Invariant: a question that the text does not settle is answered with no.
+In: facts, calls, guards. Out: answers, and the edit to add once_differentiable.
+Invariant: if the text does not settle a question, the answer is no.
 """
 
 import ast
@@ -17,7 +17,7 @@ COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
 
 
 def never_differentiable(facts: Facts) -> bool:
-    """Whether every output is marked as non-differentiable: backward never runs."""
+    """Return whether every output is marked as non-differentiable: backward never runs."""
     marked = facts.marked("mark_non_differentiable")
     if not marked:
         return False
@@ -29,7 +29,7 @@ def never_differentiable(facts: Facts) -> bool:
 
 
 def once(facts: Facts) -> tuple[Edit, ...]:
-    """The decorator, and its import where the file has none."""
+    """Return the edits to add once_differentiable, and its import if the file has none."""
     backward = facts.function.backward
     if backward is None or backward.binding != "static":
         return ()
@@ -44,24 +44,24 @@ def once(facts: Facts) -> tuple[Edit, ...]:
 
 
 def inserted_first(method: Method, text: str) -> tuple[Edit, ...]:
-    """A statement at the top of a method, behind its docstring."""
+    """Return the edit to insert a statement at the top of a method, after its docstring."""
     first = method.node.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
         return (Edit("after", span(first), text),)
     return (Edit("before", span(first), text),)
 
 
-# What hands the arguments on as they are; another decorator may make them contiguous.
+# Decorators that pass the arguments on unchanged; another one may make them contiguous.
 PLAIN = {"staticmethod", "classmethod", "once_differentiable", "custom_bwd"}
 
 
 def keeps_arguments(method: Method) -> bool:
-    """Whether a method gets the very tensors that the engine hands over."""
+    """Return whether a method gets the very tensors passed by the engine."""
     return not {name.split(".")[-1] for name in method.decorators} - PLAIN
 
 
 def is_kernel(node: ast.Call, names: Names) -> bool:
-    """Whether a call starts compiled code: a launch of triton's, or a function of an extension."""
+    """Return whether a call starts compiled code: a Triton launch, or a function of an extension."""
     function = node.func
     if isinstance(function, ast.Subscript):
         # kernel[grid](...): a Name by itself, not an element of a list of functions
@@ -72,12 +72,12 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
     dotted = names.resolve(function)
     if dotted.startswith("torch.ops.") and not dotted.startswith("torch.ops.aten."):
         return True
-    owners = dotted.split(".")[-2:-1]  # that of the function itself
+    owners = dotted.split(".")[-2:-1]  # the owner of the function itself
     return any(owner.endswith(COMPILED) for owner in owners)
 
 
 def asked_alone(guards: Guards, ctx: str | None) -> int | None:
-    """The one input whose need the innermost branch of its kind asks for, and nothing else."""
+    """Return the one input whose need is tested by the guards, with nothing else; else None."""
     found: set[int] = set()
     for guard in guards:
         if not isinstance(guard.node, ast.If):
@@ -97,7 +97,7 @@ def asked_alone(guards: Guards, ctx: str | None) -> int | None:
 
 
 def _needed(test: ast.expr, ctx: str | None) -> int | None:
-    """`ctx.needs_input_grad[i]`, alone or as part of an `and`."""
+    """Return the index in `ctx.needs_input_grad[i]`, alone or as part of an `and`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         indices = [_needed(value, ctx) for value in test.values]
         known = [index for index in indices if index is not None]

@@ -1,7 +1,7 @@
-"""All rules, by id, and which of them run: from what was selected and ignored, on the command line or in the configuration.
+"""Registry of rules: all rules by id, and the selection from the command line or configuration.
 
-In: codes such as `AF08`, prefixes, `ALL`. Out: rules; for a file, those that its path does not switch off.
-Invariant: one file a rule, in the order of the ids; a code that no rule has is an error with a hint, never ignored.
+In: codes such as `AF08`, prefixes, `ALL`. Out: rules; for a file, the codes switched off by its path.
+Invariant: one file a rule, in the order of the ids; an unknown code is an error with a hint, never ignored.
 """
 
 import re
@@ -110,7 +110,7 @@ CALLED = "rules are called AF00, AF01 and so on"
 
 
 def select(selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
-    """The rules that are selected (none: the default ones) and not ignored."""
+    """Return the rules that are selected (none: the default ones) and not ignored."""
     wanted, without = tuple(selected), tuple(ignored)
     chosen = [
         rule
@@ -125,7 +125,7 @@ def _matches(rule: str, codes: tuple[str, ...]) -> bool:
 
 
 def split_codes(values: Iterable[str]) -> tuple[str, ...]:
-    """The codes in options such as `AF01,AF02`."""
+    """Return the codes in options such as `AF01,AF02`."""
     return tuple(
         code.strip().upper()
         for value in values
@@ -135,7 +135,7 @@ def split_codes(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
-    """A problem for each code that stands for no rule."""
+    """Return a problem for each unknown code."""
     problems = []
     for code in codes:
         if code != "ALL" and not any(rule.startswith(code) for rule in RULES):
@@ -149,7 +149,7 @@ def check_codes(codes: Iterable[str], place: Location) -> list[ScaffoldError]:
 def ignored_in(
     path: str, per_file: Iterable[tuple[str, tuple[str, ...]]]
 ) -> tuple[str, ...]:
-    """The codes that are switched off for a file; a pattern is one of the whole path or of its last part."""
+    """Return the codes switched off for a file; patterns match its whole path or its last part."""
     return tuple(
         code
         for pattern, codes in per_file

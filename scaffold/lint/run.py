@@ -1,7 +1,7 @@
-"""Lints one file: every selected rule over everything that was found in it.
+"""Lint run: apply every selected rule to one file.
 
 In: the text of a file and the rules. Out: findings in the order of their places; or why the file was not linted.
-Invariant: no text makes it fail: what a rule cannot deal with is no finding. A file of which nothing is said was parsed.
+Invariant: no text makes it fail: code that a rule does not understand is no finding. A file without findings was parsed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ def lint_text(
     rules: Iterable[Rule],
     known: frozenset[str] = frozenset(),
 ) -> tuple[Finding, ...] | Unreadable:
-    """The findings of a file; `known` are names of Functions that other files define."""
+    """Return the findings of a file; `known` are names of Functions defined in other files."""
     try:
         if not may_matter(text, known):
             parsed(text, path)
@@ -74,11 +74,11 @@ def _finding(
     )
 
 
-LONG = 200  # characters of a line that is not shown
+LONG = 200  # characters: longer lines are not shown
 
 
 def _shown(lines: list[str], place: Span) -> str:
-    """The first line of a place, and carets below it."""
+    """Return the first line of a place, and carets below it."""
     line, column, end, end_column = place
     text = lines[line - 1].rstrip() if line <= len(lines) else ""
     bytes_ = text.encode(errors="surrogateescape")

@@ -1,7 +1,7 @@
-"""What is saved on ctx in the wrong place: tensors as attributes, and values that are no tensors through save_for_backward.
+"""Values saved in the wrong way: tensors as attributes of ctx, others through save_for_backward.
 
-In: the facts of a Function, a call of save_for_backward and those of its arguments that are no tensors. Out: which of what is kept is an
-output, which another tensor; edits. Invariant: edits are offered only where the one place that reads what is saved unpacks it into names.
+In: the facts of a Function, a call of save_for_backward and its arguments that are no tensors. Out: the kept values that are
+outputs, and the other tensors; edits. Invariant: edits are offered only if a single place reads the saved values and unpacks them to names.
 """
 
 import ast
@@ -17,7 +17,7 @@ from scaffold.primitives.calls import is_constant, is_whole
 
 
 def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
-    """Outputs that are kept: the very tensor that is returned, with a gradient."""
+    """Yield outputs kept on ctx: the very tensor that is returned, with a gradient."""
     saver = facts.function.saver
     marked = facts.marked("mark_non_differentiable")
     if saver is None or saver not in facts.function.own or marked is None:
@@ -62,7 +62,7 @@ def _is_output(facts: Facts, saver: Method, kept: Kept) -> bool:
 
 
 def _is_whole(node: ast.expr | None) -> bool:
-    """Whether a tensor is of integers or booleans: it has no graph, hence no cycle."""
+    """Return whether a tensor has integers or booleans: then it has no graph, hence no cycle."""
     if isinstance(node, ast.Compare):
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -71,7 +71,7 @@ def _is_whole(node: ast.expr | None) -> bool:
 
 
 def _changed_between(steps: list[Step], name: str, first: Step, last: Step) -> bool:
-    """Whether a statement between the two binds the name anew."""
+    """Return whether a statement between the two rebinds the name."""
     for step in steps[first.order + 1 : last.order]:
         statement = step.statement
         targets = getattr(statement, "targets", None) or [
@@ -87,7 +87,7 @@ def _changed_between(steps: list[Step], name: str, first: Step, last: Step) -> b
 
 
 def _let_go(facts: Facts, attribute: str) -> bool:
-    """Whether backward deletes the attribute or sets it to something else: the cycle is broken."""
+    """Return whether backward deletes or resets the attribute, which breaks the cycle."""
     backward = facts.function.backward
     return any(
         isinstance(node, ast.Attribute)
@@ -98,7 +98,7 @@ def _let_go(facts: Facts, attribute: str) -> bool:
 
 
 def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
-    """Inputs and intermediates that are kept, alone or in a tuple, and are tensors by how they are made or used."""
+    """Yield inputs and intermediates kept on ctx, alone or in a tuple, that are evidently tensors."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own or facts.is_trivial:
         return
@@ -117,18 +117,18 @@ def tensors_on_ctx(facts: Facts) -> Iterator[tuple[Kept, list[ast.expr]]]:
 
 
 def listed(node: ast.expr) -> list[ast.expr]:
-    """The elements of a tuple or list, or the expression itself."""
+    """Return the elements of a tuple or list, or the expression itself."""
     return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
 
 
 def _is_scratch(facts: Facts, node: ast.expr) -> bool:
-    """Whether a tensor is made where it is kept, of no other one's values: `x.new_empty(0)`."""
+    """Return whether a tensor is created where it is kept, without another's values: `x.new_empty(0)`."""
     name = torch_call(node, facts.names) or method_call(node, facts.names)
     return creates(name)
 
 
 def has_graph(facts: Facts, saver: Method, step: Step) -> bool:
-    """Whether the method records a graph before the step, which backward is to go through."""
+    """Return whether the method calls enable_grad before the step, to record a graph for backward."""
     return any(
         facts.names.resolve(node.func) == "torch.enable_grad"
         for before in saver.flow.steps[: step.order]
@@ -140,7 +140,7 @@ def has_graph(facts: Facts, saver: Method, step: Step) -> bool:
 def carries_gradient(
     facts: Facts, method: Method, node: ast.expr, at: Step, depth: int = 20
 ) -> bool:
-    """Whether a value surely depends, differentiably, on an input that gets a gradient."""
+    """Return whether a value surely depends, differentiably, on an input with a gradient."""
 
     def carried(part: ast.expr) -> bool:
         return carries_gradient(facts, method, part, at, depth - 1)
@@ -174,7 +174,7 @@ def carries_gradient(
 
 
 def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
-    """save_for_backward in place of the attribute, where nothing is saved yet."""
+    """Replace the attribute by save_for_backward, if nothing is saved yet."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or not isinstance(kept.value, ast.Name):
         return ()
@@ -196,7 +196,7 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
 
 
 def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
-    """Whether the attribute is the one tensor that is kept, by a statement of its own, and nothing is saved."""
+    """Return whether the attribute is the only kept tensor, set by its own statement, and nothing is saved."""
     known = {"forward", "backward", "setup_context", "symbolic"}
     if set(facts.function.methods) - known or kept.step.guards:
         return False
@@ -208,7 +208,7 @@ def _is_alone(facts: Facts, saver: Method, kept: Kept) -> bool:
 
 
 def _is_free(backward: Method, name: str) -> bool:
-    """Whether a backward that unpacks nothing has another use for a name."""
+    """Return whether backward has no use for the name, and unpacks no saved tensors yet."""
     nodes = list(ast.walk(backward.node))
     bound = {node.id for node in nodes if isinstance(node, ast.Name)}
     parameters = {item.name for item in backward.parameters}
@@ -217,7 +217,7 @@ def _is_free(backward: Method, name: str) -> bool:
 
 
 def _is_candidate(facts: Facts, kept: Kept) -> bool:
-    """Whether an attribute holds a tensor: two of them would be saved in an order of their own."""
+    """Return whether an attribute holds a tensor: saving two of them would need an order."""
     saver = facts.function.saver
     assert saver is not None
     return facts.values(saver).is_tensor(kept.value, kept.step)
@@ -238,7 +238,7 @@ TAKEN = {"needs_input_grad", "saved_tensors", "saved_variables", "to_save", "met
 def kept_instead(
     facts: Facts, item: ContextCall, plain: list[ast.expr]
 ) -> tuple[Edit, ...]:
-    """The arguments as attributes of ctx, which backward reads under the names it had for them."""
+    """Move the arguments to attributes of ctx; backward reads them under its own names."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or item.call.keywords or item.starred:
         return ()
@@ -277,7 +277,7 @@ def kept_instead(
 
 
 def _instead(statement: ast.stmt, texts: list[str]) -> tuple[Edit, ...]:
-    """Statements in the place of one."""
+    """Replace one statement by several."""
     first, *others = texts
     place = span(statement)
     return (Edit("replace", place, first), *(Edit("after", place, t) for t in others))
@@ -286,7 +286,7 @@ def _instead(statement: ast.stmt, texts: list[str]) -> tuple[Edit, ...]:
 def _unpacking(
     facts: Facts, backward: Method
 ) -> tuple[ast.Assign, list[ast.Name]] | None:
-    """The one statement that reads the saved tensors, and the names that it binds."""
+    """Return the only statement to read the saved tensors, and the names it binds."""
     nodes = [node for m in facts.function.own for node in ast.walk(m.node)]
     reads = [
         node

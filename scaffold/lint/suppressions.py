@@ -1,8 +1,8 @@
-"""What is not reported: comments that switch rules off, `# noqa: AF08, AF11`, and a baseline, the findings of an old code base.
+"""Suppressions: `# noqa: AF08, AF11` comments, and a baseline of the findings in old code.
 
-In: the text of a file, or of a baseline; findings. Out: for each line the rules that are off on it; the findings that a baseline does not hold.
-Invariant: a comment that names other tools' codes only switches nothing of ours off. Lines may move: a baseline knows a finding by its
-file, rule, Function and message, as often as it was there.
+In: the text of a file, or of a baseline; findings. Out: for each line the rules switched off on it; the findings not in a baseline.
+Invariant: a comment with only other tools' codes switches none of ours off. Lines may move: a baseline identifies a finding by its
+file, rule, Function and message, and counts how often it occurs.
 """
 
 import json
@@ -20,7 +20,7 @@ ALL = frozenset({"*"})
 
 
 def read_noqa(text: str) -> dict[int, frozenset[str]]:
-    """What is switched off, by line from 1."""
+    """Return the codes switched off, by line from 1."""
     off: dict[int, frozenset[str]] = {}
     if "noqa" not in text.lower():
         return off
@@ -33,7 +33,7 @@ def read_noqa(text: str) -> dict[int, frozenset[str]]:
 
 
 def is_off(rule: str, line: int, off: dict[int, frozenset[str]]) -> bool:
-    """Whether a rule is switched off on a line."""
+    """Return whether a rule is switched off on a line."""
     codes = off.get(line, frozenset())
     return codes == ALL or any(rule == code for code in codes)
 
@@ -43,14 +43,14 @@ Key = tuple[str, str, str, str]
 
 
 def write_baseline(findings: Iterable[Finding]) -> str:
-    """The text of a baseline that holds these findings."""
+    """Return the text of a baseline with these findings."""
     counts = Counter(_key(finding) for finding in findings)
     rows = [[*key, count] for key, count in sorted(counts.items())]
     return json.dumps({"version": VERSION, "findings": rows}, indent=1) + "\n"
 
 
 def read_baseline(text: str, path: str) -> Counter[Key]:
-    """How often a baseline allows each finding."""
+    """Return how often a baseline allows each finding."""
     try:
         data = json.loads(text)
         if data["version"] != VERSION:
@@ -69,7 +69,7 @@ def read_baseline(text: str, path: str) -> Counter[Key]:
 def without_known(
     findings: Iterable[Finding], known: Counter[Key]
 ) -> tuple[Finding, ...]:
-    """The findings that a baseline does not hold."""
+    """Return the findings not in a baseline."""
     left = Counter(known)
     fresh = []
     for finding in findings:
@@ -82,7 +82,7 @@ def without_known(
 
 
 def _key(finding: Finding) -> Key:
-    if finding.rule == UNREAD:  # each Python has its own words for it
+    if finding.rule == UNREAD:  # each Python version words it differently
         return (finding.path, UNREAD, "", "")
     message = re.sub(r"\bline \d+", "line _", finding.message)
     return (finding.path, finding.rule, finding.function, message)

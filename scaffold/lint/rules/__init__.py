@@ -1,5 +1,5 @@
-"""The rules of the linter, one file each.
+"""Rules of the linter, one file each.
 
-In: the facts of a Function, or a file. Out: what is found, with the edits that mend it.
-Invariant: a rule that is no advice reports only what the syntax tells for sure.
+In: the facts of a Function, or a file. Out: findings, with the edits to fix them.
+Invariant: a rule other than advice reports only what the syntax shows for sure.
 """

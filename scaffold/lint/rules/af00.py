@@ -1,7 +1,6 @@
 """AF00: a file cannot be read as Python.
 
-It has no check of its own: where reading a file fails there is nothing that a check could look at, so whoever reads the
-file says it.
+It has no check of its own: without a parsed file no check can run, so the reader of the file reports it.
 """
 
 from scaffold.lint.model import Rule

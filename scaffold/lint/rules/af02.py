@@ -9,7 +9,7 @@ from scaffold.lint.saved_values import saved_instead, tensors_on_ctx
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Tensors that are kept on ctx and are no outputs."""
+    """Yield tensors kept on ctx, other than outputs."""
     for kept, parts in tensors_on_ctx(facts):
         several = "s" * (len(parts) > 1)
         named = ", ".join(f"'{ast.unparse(part)}'" for part in parts)

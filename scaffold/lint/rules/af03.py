@@ -9,13 +9,13 @@ from scaffold.lint.questions import never_differentiable
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Returns whose length is known and is less than the number of inputs."""
+    """Yield returns with a known length below the number of inputs."""
     function = facts.function
     forward, backward = function.forward, function.backward
     if forward is None or backward is None:
         return
     if not any(method in function.own for method in (forward, backward)):
-        return  # it is the parent's to report
+        return  # reported for the parent
     wanted, source = _wanted(facts)
     for item in facts.gradients:
         if item.length is None or item.length >= wanted or item.step.statement is None:
@@ -37,7 +37,7 @@ def _says_nothing(values: tuple[ast.expr, ...] | None) -> bool:
 
 
 def _wanted(facts: Facts) -> tuple[int, str]:
-    """How many gradients some call wants, and which."""
+    """Return the largest number of gradients needed for a call, and its source in words."""
     function = facts.function
     assert function.forward is not None
     required = function.forward.required
@@ -55,7 +55,7 @@ def _wanted(facts: Facts) -> tuple[int, str]:
 
 
 def _with_none(facts: Facts, node: ast.expr, missing: int) -> tuple[Edit, ...]:
-    """None for the inputs that have no gradient; only what reads as that many values is an edit."""
+    """Append None for the inputs without a gradient; no edit unless the text parses to that length."""
     text = ast.get_source_segment(facts.module.text, node)
     wanted = missing + (len(node.elts) if isinstance(node, ast.Tuple) else 1)
     more = ", ".join(["None"] * missing)
@@ -69,7 +69,7 @@ def _with_none(facts: Facts, node: ast.expr, missing: int) -> tuple[Edit, ...]:
 
 
 def _length(text: str) -> int:
-    """How many elements a text has as a tuple."""
+    """Return the number of elements in a text parsed as a tuple; 0 if it is none."""
     try:
         parsed = ast.parse(f"({text})", mode="eval").body
     except SyntaxError:

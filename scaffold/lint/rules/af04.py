@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """A backward that cannot be called with as many gradients as forward has outputs."""
+    """Yield a backward whose parameters do not fit one gradient for each output."""
     function = facts.function
     backward, outputs = function.backward, facts.output_count
     if backward is None or outputs is None or facts.is_trivial:
@@ -30,7 +30,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
-    """A parameter for each output: more only where the gradient is none, fewer only where it is not read."""
+    """Make one parameter for each output: add only unused gradients, drop only unread ones."""
     backward = facts.function.backward
     assert backward is not None
     given = [item.name for item in backward.positional]
@@ -52,7 +52,7 @@ def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
 
 
 def _constant_outputs(facts: Facts, start: int) -> list[str] | None:
-    """Names for the gradients of the last outputs, if all of these are marked as non-differentiable."""
+    """Name the gradients of the last outputs if all are marked as non-differentiable, else None."""
     marked = facts.marked("mark_non_differentiable") or frozenset()
     found = set()
     for item in facts.outputs:

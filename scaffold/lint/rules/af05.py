@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """A call after another one that saves something else."""
+    """Yield a call after another one with different saved values."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return
@@ -31,7 +31,7 @@ def _texts(call: ast.Call) -> set[str]:
 
 
 def _merged(calls: tuple[ContextCall, ...]) -> tuple[Edit, ...]:
-    """One call for two that stand in one block; order is that of the text."""
+    """Merge two calls in one block into one, in the order of the text."""
     if len(calls) != 2 or calls[0].step.guards != calls[1].step.guards:
         return ()
     first, second = calls

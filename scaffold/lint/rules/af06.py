@@ -21,7 +21,7 @@ PLAIN = {
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Arguments of save_for_backward that are numbers, sizes, strings."""
+    """Yield arguments of save_for_backward that are numbers, sizes or strings."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return

@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Inputs with a gradient that are changed and not marked."""
+    """Yield inputs with a gradient, changed in place and not marked."""
     function = facts.function
     forward, dirty = function.forward, facts.marked("mark_dirty")
     if (
@@ -27,7 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
     marked = {*dirty, *_aliases(facts)}
     for change in facts.changes(forward):
         if change.how == ".set_()":
-            continue  # other memory, whose values nobody changed
+            continue  # it then has other memory; no values were changed
         root = values.possible_root(change.target, change.step)
         if (
             root is None
@@ -52,7 +52,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _aliases(facts: Facts) -> Iterator[str]:
-    """The inputs that the marked names are other names of."""
+    """Yield the inputs aliased by the marked names."""
     for method in (facts.function.forward, facts.function.setup_context):
         if method is None or method.ctx is None:
             continue
@@ -64,7 +64,7 @@ def _aliases(facts: Facts) -> Iterator[str]:
 
 
 def _marking(facts: Facts, name: str, step: Step) -> tuple[Edit, ...]:
-    """mark_dirty behind the change, where the input itself is the one output."""
+    """Add mark_dirty after the change, if the input itself is the only output."""
     forward = facts.function.forward
     if forward is None or forward.ctx is None or step.guards:
         return ()

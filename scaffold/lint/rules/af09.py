@@ -10,7 +10,7 @@ from scaffold.primitives.calls import has_memory
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Dirty inputs that are in no output, for sure."""
+    """Yield dirty inputs surely missing from all outputs."""
     forward = facts.function.forward
     if forward is None or forward.ctx is None or forward not in facts.function.own:
         return
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...]:
-    """The tensor itself for the one copy of it that is returned."""
+    """Return the tensor itself instead of its only returned copy."""
     forward, calls = facts.function.forward, [item.node for item in after]
     assert forward is not None
     if len(facts.outputs) != 1 or len(calls) != 1:
@@ -52,7 +52,7 @@ def _returned(facts: Facts, name: str, after: list[Returned]) -> tuple[Edit, ...
 
 
 def _unmarked(facts: Facts, item: ContextCall) -> tuple[Edit, ...]:
-    """No mark where nothing can have changed the tensor: all that reads it makes new ones."""
+    """Remove the mark if nothing can have changed the tensor: each reader makes a new one."""
     forward, (argument, *others) = facts.function.forward, item.call.args
     if forward is None or others or not isinstance(argument, ast.Name):
         return ()
@@ -67,7 +67,7 @@ def _unmarked(facts: Facts, item: ContextCall) -> tuple[Edit, ...]:
 
 
 def _only_read(facts: Facts, node: ast.AST) -> tuple[ast.AST, ...]:
-    """The operands of an expression that makes a new tensor."""
+    """Return the operands of an expression with a new tensor as its value."""
     if isinstance(node, ast.BinOp):
         return node.left, node.right
     if isinstance(node, ast.Compare):
@@ -82,7 +82,7 @@ def _only_read(facts: Facts, node: ast.AST) -> tuple[ast.AST, ...]:
 
 
 def _lacks(facts: Facts, name: str, item: Returned) -> bool:
-    """Whether a return holds, for sure, no such tensor."""
+    """Return whether a return surely does not hold the tensor."""
     forward = facts.function.forward
     if item.values is None or forward is None:
         return False

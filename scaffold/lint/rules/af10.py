@@ -7,7 +7,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """mark_dirty of an input with a gradient, in a Function of several outputs."""
+    """Yield mark_dirty of an input with a gradient, in a Function of several outputs."""
     if facts.output_count is None or facts.output_count < 2 or facts.is_trivial:
         return
     constant = facts.marked("mark_non_differentiable")
@@ -18,7 +18,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if method is None or method.ctx is None or method not in facts.function.own:
             continue
         for item in facts.context_calls(method, "mark_dirty"):
-            # without a gradient, as a counter has none, torch does not look whether it is a view
+            # for a tensor without a gradient, such as a counter, torch does not check for a view
             for name in sorted(item.names - constant - seen):
                 if facts.has_gradient(name):
                     message = f"input '{name}' is changed in place and there are {facts.output_count} outputs: RuntimeError where it is a view"

@@ -9,7 +9,7 @@ from scaffold.lint.questions import inserted_first
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Changes of what backward was given, under whatever name."""
+    """Yield changes in place of the incoming gradients, under any name."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return

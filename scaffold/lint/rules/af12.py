@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """The first change of each tensor that `ctx.saved_tensors` gave, and of what forward made and kept on ctx."""
+    """Yield the first change of each saved tensor, and of tensors made in forward and kept on ctx."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, attribute: str) -> bool:
-    """Whether an attribute of ctx is a tensor that forward made: nobody else's buffer."""
+    """Return whether an attribute of ctx is a tensor made in forward, not a shared buffer."""
     saver = facts.function.saver
     kept = [k for k in facts.kept(saver) if k.name == attribute] if saver else []
     roots = [facts.values(saver).root(k.value, k.step) for k in kept] if saver else []

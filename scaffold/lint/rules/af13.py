@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Outputs that have an input's memory, and are not marked dirty."""
+    """Yield outputs sharing memory with an input, not marked dirty."""
     forward, dirty = facts.function.forward, facts.marked("mark_dirty")
     if (
         forward is None
@@ -35,7 +35,7 @@ def find(facts: Facts) -> Iterator[Found]:
                 values.root(c.target, c.step) == root._replace(viewed=False)
                 for c in facts.changes(forward)
             ):
-                continue  # AF08 is about it
+                continue  # AF08 reports it
             what = "a view of an input" if root.viewed else "an input"
             text = ast.unparse(node)
             edit = Edit("replace", span(node), f"{text}.clone()")

@@ -12,7 +12,7 @@ from scaffold.primitives.calls import is_mask
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """What is a mask; of two calls that mark outputs the last one counts, so that a fix adds no second one."""
+    """Yield the masks; fix only a sole one, as a second marking call would replace the first."""
     masks = list(_masks(facts))
     sole = len(masks) == 1 and not facts.marked("mark_non_differentiable")
     for found in masks:
@@ -20,7 +20,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _masks(facts: Facts) -> Iterator[Found]:
-    """Outputs that are comparisons cast to float and whose gradient backward does not read."""
+    """Yield outputs that are comparisons cast to float and have an unread gradient."""
     function = facts.function
     forward, backward, marked = (
         function.forward,
@@ -51,7 +51,7 @@ def _masks(facts: Facts) -> Iterator[Found]:
 
 
 def _is_mask(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """A comparison under a cast to a floating type."""
+    """Return whether a value is a comparison cast to a floating type."""
     forward = facts.function.forward
     assert forward is not None
     if isinstance(node, ast.Name):

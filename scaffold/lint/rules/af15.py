@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Output gradients that are used as tensors and never compared with None."""
+    """Yield output gradients used as tensors and never compared with None."""
     backward = facts.function.backward
     if backward is None or facts.materializes or backward not in facts.function.own:
         return
@@ -16,7 +16,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if any(isinstance(node, ast.comprehension | ast.For) for node in nodes) and _asks(
         nodes, None
     ):
-        return  # it looks at all of them in a loop
+        return  # a loop tests all of them
     several = facts.output_count is not None and facts.output_count > 1
     for item in backward.positional:
         if _asks(nodes, item.name) or item.name in backward.flow.bindings:
@@ -31,7 +31,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _asks(nodes: list[ast.AST], name: str | None) -> bool:
-    """Whether a name, or any, is compared with None or tested."""
+    """Return whether a name, or any for None, is compared with None or tested."""
     for node in nodes:
         if isinstance(node, ast.Compare) and any(map(is_none, node.comparators)):
             left = node.left.id if isinstance(node.left, ast.Name) else ""
@@ -45,7 +45,7 @@ def _asks(nodes: list[ast.AST], name: str | None) -> bool:
 
 
 def _uses(node: ast.AST, name: str) -> bool:
-    """Whether a node fails for None."""
+    """Return whether a node fails if the name is None."""
     if isinstance(node, ast.BinOp):
         sides: list[ast.expr] = [node.left, node.right]
     elif isinstance(node, ast.Attribute | ast.Subscript):
@@ -56,7 +56,7 @@ def _uses(node: ast.AST, name: str) -> bool:
 
 
 def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
-    """No gradient comes in, none goes out."""
+    """Insert a guard: without an incoming gradient, return None for each input."""
     backward, wanted = facts.function.backward, len(facts.inputs)
     if backward is None or any(item.passing != "positional" for item in facts.inputs):
         return ()
@@ -68,7 +68,7 @@ def _guard(facts: Facts, name: str) -> tuple[Edit, ...]:
 
 
 def _materialized(facts: Facts) -> tuple[Edit, ...]:
-    """Zeros again for the outputs that nobody used: the call that does without them goes."""
+    """Remove the only set_materialize_grads call: unused outputs have zeros again."""
     calls = [
         item
         for method in (facts.function.forward, facts.function.setup_context)

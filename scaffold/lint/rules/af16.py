@@ -22,7 +22,7 @@ CONTAINERS = {
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Parameters that are annotated as containers of tensors, or given to torch.stack or torch.cat."""
+    """Yield parameters annotated as containers of tensors, or passed to torch.stack or torch.cat."""
     forward = facts.function.forward
     if forward is None or forward not in facts.function.own or facts.is_trivial:
         return

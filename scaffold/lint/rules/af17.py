@@ -10,7 +10,7 @@ LISTS = (ast.List, ast.ListComp)
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Returns that are a list or a dict for sure."""
+    """Yield returns that surely are a list or a dict."""
     forward = facts.function.forward
     if forward is None or facts.is_trivial or forward not in facts.function.own:
         return

@@ -12,7 +12,10 @@ CUTS = {"detach", "item", "numpy", "tolist", "detach_"}
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """The first place in backward that cuts the graph; where forward detaches, what backward computes again is a constant too."""
+    """Yield the first cut of the graph in backward.
+
+    If forward detaches too, detach in backward is accepted: it is a constant there as well.
+    """
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or facts.is_trivial:
@@ -46,7 +49,10 @@ def _cut(facts: Facts, node: ast.AST) -> str:
 
 
 def _detaches(facts: Facts) -> bool:
-    """Whether forward has constants of its own: of `x + (x.round() - x).detach()` the second derivative has them as well."""
+    """Return whether forward detaches, as in `x + (x.round() - x).detach()`.
+
+    The second derivative has the same constants then.
+    """
     forward = facts.function.forward
     calls = ast.walk(forward.node) if forward else ()
     return any(

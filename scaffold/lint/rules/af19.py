@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Functions of several gradients that never ask which are needed; one finding each."""
+    """Yield Functions of several gradients that never test which are needed; one finding each."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return

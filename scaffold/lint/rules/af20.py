@@ -1,4 +1,4 @@
-"""AF20: a forward that takes ctx and fills it, which no transform of torch.func takes."""
+"""AF20: a forward with ctx as a parameter, refused by all transforms of torch.func."""
 
 import ast
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
 
 PLAIN = {"forward", "backward"}
-CALLS = {"save_for_backward", "set_materialize_grads"}  # that can wait for the end
+CALLS = {"save_for_backward", "set_materialize_grads"}  # these can wait for the end
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Functions in the combined style."""
+    """Yield Functions whose forward takes ctx."""
     function = facts.function
     if (
         function.style == "combined"
@@ -27,7 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
-    """What is kept in a method of its own, where all of it is made of inputs and of the one output."""
+    """Move all uses of ctx to a setup_context, if they need only inputs and the one output."""
     backward = facts.function.methods.get("backward")
     called = f"{facts.function.name}.forward(" in facts.module.text
     kept = [
@@ -58,7 +58,7 @@ def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
 
 
 def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
-    """The method; '' where a statement reads a local of forward that is not what is returned."""
+    """Return the text of setup_context; "" if a statement reads another local of forward."""
     inputs = [item.name for item in forward.positional]
     (last,) = (item.node for item in facts.outputs)
     named = isinstance(last, ast.Name) and last.id not in inputs
@@ -83,7 +83,10 @@ def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
 
 
 def _is_plain(facts: Facts, forward: Method) -> bool:
-    """Whether a Function, no base of others, is a forward, static and of inputs alone, with one return, and a backward."""
+    """Return whether a Function is simple enough to split.
+
+    It has no base or subclass, a static forward with positional inputs and one return, and a backward.
+    """
     function, inputs = facts.function, len(forward.positional)
     related = any(function in other.parents for other in facts.module.functions)
     sole = set(function.methods) == PLAIN and not function.parents and not related
@@ -92,7 +95,7 @@ def _is_plain(facts: Facts, forward: Method) -> bool:
         return False
     if len(facts.outputs) != 1 or facts.changes(forward):
         return False
-    # Defaults that a call leaves out are inputs of setup_context, and of backward.
+    # Defaults that a call omits are inputs of setup_context, and of backward.
     return all(item.length == inputs for item in facts.gradients)
 
 
@@ -101,7 +104,7 @@ def _names(statement: ast.stmt) -> set[str]:
 
 
 def _can_wait(statement: ast.stmt, forward: Method) -> bool:
-    """Whether a statement only keeps something on ctx."""
+    """Return whether a statement only keeps something on ctx."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
         return isinstance(target, ast.Attribute) and _is_ctx(target.value, forward)

@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, EditKind, Found, Level, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """torch's custom_fwd where forward has no ctx."""
+    """Yield forwards without ctx that have torch's custom_fwd."""
     function = facts.function
     forward = function.forward
     if forward is None or function.setup_context is None or forward not in function.own:
@@ -29,7 +29,7 @@ def _is_bwd(name: str) -> bool:
 
 
 def _noted(facts: Facts, name: str, decorator: ast.expr) -> tuple[Edit, ...]:
-    """What custom_bwd reads, noted in setup_context; a decorator that also casts stays."""
+    """Set the attributes read by custom_bwd in setup_context; keep a decorator that also casts."""
     setup, backward = facts.function.setup_context, facts.function.backward
     if setup is None or setup not in facts.function.own or setup.ctx is None:
         return ()

@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Functions with a jvp and a backward of their own."""
+    """Yield Functions with both a jvp and a backward."""
     function = facts.function
     if "jvp" in function.methods and "backward" in function.methods:
         message = (
@@ -19,7 +19,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _moved(facts: Facts) -> tuple[Edit, ...]:
-    """The method in a subclass of its own, where nothing in the file differentiates forward."""
+    """Move jvp to a subclass, if nothing in the file uses forward-mode derivatives."""
     function, text = facts.function, facts.module.text
     node, name = function.methods["jvp"].node, f"{function.name}WithJvp"
     alone = function.node.body == [node] or function.node.decorator_list

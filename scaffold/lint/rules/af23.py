@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """The two calls in one block, over different arguments."""
+    """Yield the two calls if they stand in one block and have different arguments."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return

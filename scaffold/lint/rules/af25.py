@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """vjp beside backward; calls of an instance, or of the class."""
+    """Yield vjp beside backward; calls of an instance, or of the class."""
     function = facts.function
     if "vjp" in function.methods and "backward" in function.methods:
         yield Found(
@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _called(facts: Facts) -> Iterator[Found]:
-    """Calls of what has the name of the class, and of an attribute that holds an instance."""
+    """Yield calls of the class, of an instance, and of an attribute set to an instance."""
     function = facts.function
     for scope in facts.module.scopes:
         if isinstance(scope, ast.ClassDef):
@@ -43,12 +43,12 @@ def _called(facts: Facts) -> Iterator[Found]:
             yield _applied(call, message, function.name, made if bare else None)
         elif plain and _is_of(call, function.name) and call.args:
             message = f"{function.name}(...) makes an object and computes nothing"
-            bare = not call.keywords  # which apply does not take
+            bare = not call.keywords  # apply takes no keywords
             yield _applied(call, message, function.name, made if bare else None)
 
 
 def _held(scope: ast.ClassDef, name: str) -> Iterator[Found]:
-    """Calls of `self.op` in a class that says `self.op = Double()`."""
+    """Yield calls of `self.op` in a class with `self.op = Double()`."""
     nodes = list(ast.walk(scope))
     made = {
         ast.unparse(target): node.value
@@ -73,14 +73,14 @@ def _is_of(call: ast.Call, name: str) -> bool:
 
 
 def _applied(call: ast.AST, message: str, name: str, made: ast.expr | None) -> Found:
-    """The finding; with what makes the instance, the fix that calls apply instead."""
+    """Return the finding; given the code that makes the instance, with a fix to call apply."""
     text = f"{name}.apply"
     edits = (Edit("replace", span(made), text),) if made else ()
     return Found(call, f"{message}; use {text}", edits)
 
 
 def _defined_otherwise(facts: Facts) -> bool:
-    """Whether the name of the class is that of something else too, as in `Double = Double.apply`."""
+    """Return whether the class's name has another definition too, as in `Double = Double.apply`."""
     name, function = facts.function.name, ast.FunctionDef | ast.AsyncFunctionDef
     return name in facts.module.names.imported or any(
         isinstance(node, function)

@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """`x = inputs` where x is then used as a tensor."""
+    """Yield `x = inputs` if x is then used as a tensor."""
     setup, forward = facts.function.setup_context, facts.function.forward
     if (
         setup is None

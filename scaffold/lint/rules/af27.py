@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Tensor parameters with a default whose place in needs_input_grad the backward asks for."""
+    """Yield tensor parameters with a default and a needs_input_grad test in backward."""
     for operator in module.operators:
         if operator.autograd is None or operator.backward is None:
             continue
@@ -27,7 +27,7 @@ def find(module: Module) -> Iterator[Found]:
 
 
 def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
-    """The operator under another name and without defaults; a function of the old name has them."""
+    """Rename the operator and drop its defaults; add a function of the old name with them."""
     node, name, new = operator.node, operator.name, f"{operator.name}_op"
     nodes = list(ast.walk(module.tree))
     uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == name]
@@ -57,7 +57,7 @@ def _wrapped(module: Module, operator: Operator) -> tuple[Edit, ...]:
 
 
 def _declared(module: Module, item: Parameter) -> str:
-    """A parameter as it was written."""
+    """Return a parameter as written."""
     text = item.name
     if item.annotation is not None:
         text += f": {ast.get_source_segment(module.text, item.annotation)}"
@@ -68,7 +68,7 @@ def _declared(module: Module, item: Parameter) -> str:
 
 
 def _asked(backward: ast.FunctionDef) -> Iterator[int]:
-    """The positions of needs_input_grad that a backward reads."""
+    """Yield the positions of needs_input_grad read in a backward."""
     for node in ast.walk(backward):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             owner, index = node.value, node.slice.value

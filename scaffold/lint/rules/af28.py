@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(module: Module) -> Iterator[Found]:
-    """mutates_args that names something, beside register_autograd."""
+    """Yield operators with both mutates_args and register_autograd."""
     for operator in module.operators:
         mutates = operator.mutates
         some = isinstance(mutates, ast.Tuple | ast.List | ast.Set) and bool(

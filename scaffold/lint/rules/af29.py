@@ -9,7 +9,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Returns that have a parameter's memory."""
+    """Yield returned values that share memory with a parameter."""
     for operator in module.operators:
         flow = Flow(operator.node, [item.name for item in operator.parameters])
         values = Values(flow, module.names, None)

@@ -12,7 +12,7 @@ RANDOM = {"randn", "rand", "ones", "zeros", "tensor", "full", "linspace"}
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Inputs of gradcheck that are made without a dtype in the same function."""
+    """Yield inputs of gradcheck made without a dtype in the same function."""
     if "set_default_dtype" in module.text or "set_default_tensor_type" in module.text:
         return
     for scope in module.scopes:

@@ -9,7 +9,7 @@ from scaffold.lint.questions import is_kernel, once
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Calls of compiled code in backward."""
+    """Yield the first call of compiled code in backward."""
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or backward not in function.own:

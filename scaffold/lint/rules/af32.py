@@ -8,7 +8,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Parameters behind the output gradients that backward reads."""
+    """Yield read parameters of backward beyond the output gradients."""
     backward, outputs = facts.function.backward, facts.output_count
     if (
         backward is None

@@ -9,7 +9,7 @@ from scaffold.lint.questions import asked_alone
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Names that are bound under one input's branch alone and returned for another."""
+    """Yield names bound only under one input's branch and returned for another."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
         asked = [asked_alone(b.guards, backward.ctx) for b in bounds]
         if asked[0] is not None and all(a is not None and a != position for a in asked):
             statement = backward.flow.steps[bounds[0].order].statement
-            # under a condition of its own it may be made of the other input, and need what that needs
+            # under a further condition it may depend on the other input, and need its gradient too
             sure = any(len(bound.guards) == 1 for bound in bounds)
             wrong.setdefault((asked[0], sure), []).append((name, statement))
     for (branch, sure), found in wrong.items():
@@ -46,7 +46,7 @@ def find(facts: Facts) -> Iterator[Found]:
 def _asking(
     facts: Facts, branch: int, positions: dict[str, list[int]]
 ) -> tuple[Edit, ...]:
-    """The branch asks for each input whose gradient is computed in it."""
+    """Test in the branch for each input whose gradient is computed in it."""
     backward, edits = facts.function.backward, []
     assert backward is not None
     for step in backward.flow.steps:

@@ -10,12 +10,12 @@ from scaffold.lint.questions import asked_alone
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Saved names whose every use in backward stands under the branch of one input."""
+    """Yield saved names used in backward only under the branch of one input."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or saver not in facts.function.own:
         return
     if facts.context_calls(saver, "save_for_forward"):
-        return  # an input with a tangent is none that needs_input_grad tells of
+        return  # needs_input_grad does not cover an input with a tangent
     calls = facts.context_calls(saver, "save_for_backward")
     if len(calls) != 1 or calls[0].starred:
         return
@@ -24,7 +24,7 @@ def find(facts: Facts) -> Iterator[Found]:
         default=0,
     )
     if gradients < 2:
-        return  # backward runs only where the one gradient is needed
+        return  # backward runs only if the one gradient is needed
     for position, argument in enumerate(calls[0].call.args):
         if not isinstance(argument, ast.Name):
             continue
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
-    """The one input under whose branch a saved tensor is read."""
+    """Return the one input whose branch has all reads of a saved tensor, else None."""
     flow, values = backward.flow, facts.values(backward)
     for name, bounds in flow.bindings.items():
         bound = bounds[0]

@@ -10,7 +10,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(module: Module) -> Iterator[Found]:
-    """Calls of Variable; saved_variables; parameters made of torch.Tensor(sizes)."""
+    """Yield calls of Variable; saved_variables; parameters made of torch.Tensor(sizes)."""
     for method in (m for function in module.functions for m in function.own):
         for node in ast.walk(method.node):
             if isinstance(node, ast.Attribute) and node.attr == "saved_variables":
@@ -39,7 +39,7 @@ def find(module: Module) -> Iterator[Found]:
 
 
 def _bare(module: Module, call: ast.Call) -> tuple[Edit, ...]:
-    """The tensor itself where it is new; of another one Variable takes the history."""
+    """Replace Variable(x) by x if x is new; for other tensors, Variable drops the history."""
     made = call.args[0] if len(call.args) == 1 and not call.keywords else None
     if made is None or not creates(torch_call(made, module.names)):
         return ()
@@ -54,7 +54,7 @@ TYPES = {"torch.Tensor", "torch.FloatTensor"}
 
 
 def _is_sizes(call: ast.Call) -> bool:
-    """Sizes rather than data: numbers and names, no list."""
+    """Return whether arguments are sizes rather than data: numbers and names, no list."""
     data = (ast.List, ast.Tuple, ast.ListComp)
     return (
         bool(call.args)

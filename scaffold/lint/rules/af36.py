@@ -11,7 +11,7 @@ from scaffold.lint.questions import never_differentiable
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """What is returned as a gradient and is a number by its text; the fix writes None for 0."""
+    """Yield gradients that are numbers by their text; the fix writes None for 0."""
     backward = facts.function.backward
     if backward not in facts.function.own or never_differentiable(facts):
         return
@@ -25,7 +25,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _bound(node: ast.expr, facts: Facts, at: Step) -> ast.expr:
-    """The value of a name that is set once and never added to."""
+    """Return the value of a name that is bound once and never added to, else the node."""
     backward = facts.function.backward
     if backward is None or not isinstance(node, ast.Name):
         return node

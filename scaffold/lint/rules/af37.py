@@ -14,7 +14,7 @@ GRAD = "torch.autograd.grad"  # a tuple of tensors
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Output gradients that backward never reads, of outputs that have one."""
+    """Yield unread output gradients of differentiable outputs."""
     backward = facts.function.backward
     if backward is None or facts.is_trivial or backward not in facts.function.own:
         return
@@ -27,12 +27,15 @@ def find(facts: Facts) -> Iterator[Found]:
     unread = [(n, name) for n, name in enumerate(_names(facts)) if name not in read]
     dropped = [found for item in unread for found in _dropped(facts, *item)]
     sole = len(dropped) == 1 and not facts.marked("mark_non_differentiable")
-    for found in dropped:  # of two calls that mark outputs the last one counts
+    for found in dropped:  # a second marking call would replace the first
         yield found if sole else found._replace(edits=())
 
 
 def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
-    """A backward that makes a gradient of nothing that comes in; of a function with a derivative that is wrong for sure."""
+    """Yield a backward whose gradients use none of the incoming ones.
+
+    It is an error if an output surely depends on an input, else advice.
+    """
     named, meant = ", ".join(map(repr, given)), all(n.startswith("_") for n in given)
     forward, backward = facts.function.forward, facts.function.backward
     assert backward is not None
@@ -51,7 +54,7 @@ def _none_read(facts: Facts, given: list[str]) -> Iterator[Found]:
 
 
 def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Whether a gradient is a tensor, and not of zeros."""
+    """Return whether a gradient is a tensor, other than zeros."""
     backward = facts.function.backward
     assert backward is not None
     bound = backward.flow.definite(node.id, at) if isinstance(node, ast.Name) else None
@@ -64,7 +67,7 @@ def _is_made(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _names(facts: Facts) -> Iterator[str]:
-    """The parameter of backward that takes the gradient of each output."""
+    """Yield the parameter of backward for the gradient of each output."""
     backward, count = facts.function.backward, facts.output_count or 0
     assert backward is not None
     names = [item.name for item in backward.positional]
@@ -75,7 +78,7 @@ def _names(facts: Facts) -> Iterator[str]:
 
 
 def _dropped(facts: Facts, position: int, name: str) -> Iterator[Found]:
-    """The output at a position, if it has a gradient that nothing marks as none."""
+    """Yield the output at a position, if it is differentiable and not marked otherwise."""
     forward, setup = facts.function.forward, facts.function.setup_context
     marked = facts.marked("mark_non_differentiable")
     if forward is None or marked is None or setup is not None and marked:

@@ -10,11 +10,11 @@ from scaffold.inspect.imported_names import method_call
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.saved_values import has_graph, listed
 
-RETAINS = {"retain_graph", "create_graph", None}  # None: what `**options` says
+RETAINS = {"retain_graph", "create_graph", None}  # None: `**options`, which are unknown
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Attributes of ctx that backward takes away, and graphs of forward that it frees."""
+    """Yield attributes of ctx cleared by backward, and graphs of forward it frees."""
     backward, saver = facts.function.backward, facts.function.saver
     if backward is None or saver is None or backward not in facts.function.own:
         return
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _cleared(backward: Method, step: Step) -> Iterator[str]:
-    """The attributes of ctx that a statement deletes or sets to None, whichever branch is taken."""
+    """Yield attributes of ctx deleted or set to None, at most under needs_input_grad branches."""
     statement = step.statement
     asked = (getattr(guard.node, "test", None) for guard in step.guards)
     if not all(t is not None and "needs_input_grad" in ast.unparse(t) for t in asked):
@@ -58,7 +58,7 @@ def _is_ctx(node: ast.Attribute, backward: Method) -> bool:
 
 
 def _is_missed(backward: Method, attribute: str, at: Step) -> bool:
-    """Whether an attribute is read before it is taken away, and nobody asks whether it is there."""
+    """Return whether an attribute is read before it is cleared, without a test for None."""
     reads = [
         (step.order, node)
         for step in backward.flow.steps
@@ -79,7 +79,7 @@ def _is_missed(backward: Method, attribute: str, at: Step) -> bool:
 
 
 def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
-    """What a call differentiates and frees the graph of."""
+    """Return the tensor whose graph a call differentiates and frees."""
     if not isinstance(node, ast.Call) or RETAINS & {k.arg for k in node.keywords}:
         return None
     dotted = facts.names.resolve(node.func)
@@ -91,7 +91,7 @@ def _differentiated(facts: Facts, node: ast.AST) -> ast.expr | None:
 
 
 def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Whether a tensor was computed in forward, with its graph."""
+    """Return whether a tensor was computed in forward, with its graph."""
     backward, saver = facts.function.backward, facts.function.saver
     assert backward is not None and saver is not None
     element: object = 0
@@ -119,7 +119,7 @@ def _is_of_forward(facts: Facts, node: ast.expr, at: Step) -> bool:
 
 
 def _has_own_graph(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
-    """Whether forward records how the value is made."""
+    """Return whether forward records how the value is made."""
     if not isinstance(node, ast.Name) or not has_graph(facts, saver, at):
         return False
     bound = saver.flow.definite(node.id, at)

@@ -9,7 +9,7 @@ from scaffold.lint.questions import keeps_arguments
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Calls of view that join dims of what backward was given, whose strides nobody knows."""
+    """Yield calls of view to join dims of an incoming gradient: its strides are unknown."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _joins(node: ast.Call) -> bool:
-    """Whether a call is a view that makes one dim of several: of the first ones, or of as many as are multiplied."""
+    """Return whether a call is a view that joins dims: the first is -1, or sizes are multiplied."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "view":
         return False
     first, *others = map(ast.unparse, node.args or [node])

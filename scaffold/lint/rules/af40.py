@@ -10,14 +10,14 @@ from scaffold.inspect.flow import Step
 from scaffold.lint.model import Found, Rule
 
 DERIVATIVES = ("backward", "vjp", "jvp")
-# With symbolic it stands for an operator of ONNX, which nobody differentiates.
+# With symbolic it stands for an operator of ONNX, never differentiated.
 OTHER_USES = (*DERIVATIVES, "symbolic")
 
 WHOLE = re.compile(r"\b(Bool|Byte|Char|Int|Long|Short)Tensor\(")
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Functions that are no base of others, and whose outputs would require grad."""
+    """Yield Functions without a backward or subclass whose outputs would require grad."""
     function, forward = facts.function, facts.function.forward
     marked = facts.marked("mark_non_differentiable")
     if forward is None or forward not in function.own or not function.complete:
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _has_gradient(facts: Facts, node: ast.expr, at: Step) -> bool:
-    """Whether an output is a tensor, and not of integers or booleans by what makes it."""
+    """Return whether an output is a tensor, and not of integers or booleans by its creation."""
     forward = facts.function.forward
     assert forward is not None
     if isinstance(node, ast.Name):

@@ -9,7 +9,10 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Attributes of the class that each call sets, and backward reads; what one sets in a branch may be a cache."""
+    """Yield class attributes set in each call and read in backward.
+
+    An attribute set in a branch may be a cache, and is not reported.
+    """
     backward = facts.function.backward
     if backward is None:
         return
@@ -36,7 +39,7 @@ def find(facts: Facts) -> Iterator[Found]:
 def _of_class(
     facts: Facts, method: Method, use: type[ast.expr_context]
 ) -> Iterator[ast.Attribute]:
-    """The attributes of the class that a method reads or sets."""
+    """Yield the attributes of the class read or set in a method."""
     named = {facts.function.name}
     if method.binding == "class":
         named.add(method.node.args.args[0].arg)
@@ -48,7 +51,7 @@ def _of_class(
 
 
 def _depends(method: Method, value: ast.expr) -> bool:
-    """Whether a value may differ from call to call: it is made of names of the method."""
+    """Return whether a value may differ from call to call, as it uses names of the method."""
     known = method.flow.parameters | method.flow.bindings.keys()
     return any(isinstance(n, ast.Name) and n.id in known for n in ast.walk(value))
 

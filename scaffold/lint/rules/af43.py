@@ -9,7 +9,7 @@ from scaffold.lint.model import Found, Rule
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """The first call of .item() that each call of forward runs; that of a Function for ONNX is traced."""
+    """Yield the first unconditional call of .item() in forward; ONNX Functions are skipped, as they are traced."""
     forward = facts.function.forward
     if forward is None or forward not in facts.function.own:
         return

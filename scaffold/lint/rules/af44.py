@@ -9,7 +9,7 @@ from scaffold.lint.questions import inserted_first, is_kernel, keeps_arguments
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Launches `kernel[grid](grad_output, ...)` of what backward was given; one finding for each gradient."""
+    """Yield launches `kernel[grid](grad_output, ...)` of incoming gradients, one finding for each."""
     backward = facts.function.backward
     if backward is None or backward not in facts.function.own:
         return
