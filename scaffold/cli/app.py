@@ -1,6 +1,6 @@
-"""The application: its commands, and what becomes of an error.
+"""The application: its commands, and the handling of errors.
 
-Invariant: whatever a user gives us or does to us, the last words are a message and an exit code, never a traceback.
+Invariant: whatever a user or the system does, a run ends with a message and an exit code, never a traceback.
 """
 
 import atexit
@@ -35,8 +35,8 @@ from scaffold.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-TYPED = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")  # what a shell is about to run
-# The kind of all that Typer says of words; it has no public name.
+TYPED = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")  # set by a shell for completion
+# The base of Typer's errors about arguments; it has no public name.
 CLICK: type[Exception] = typer.BadParameter.__mro__[2]
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -61,22 +61,22 @@ def _scaffold(
     """Write custom PyTorch operators: Function, wrapper, Module and tests."""
 
 
-# --- Help, and what every command takes.
+# --- Help, and the options of every command.
 
 
 class Command(TyperCommand):
-    """A command whose help has panels, and that takes what every command takes."""
+    """A command with panels in its help, and the options of every command."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.params += _shared_options()
 
     def get_help(self, ctx: Any) -> str:
-        """Its page, with the common options."""
+        """Return the help page, with the common options."""
         return _help_of(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Its arguments; on a terminal those of `new-op` are asked for where there are none."""
+        """Parse the arguments; `new-op` without any asks for them on a terminal."""
         if not args and ctx.info_name == "new-op" and has_terminal():
             from scaffold.cli.dialogue import asked_arguments
 
@@ -88,7 +88,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it; with --verbose it is said what with."""
+        """Run the command; with --verbose, show versions and configuration first."""
         if SAYING.get() == "much":
             show_details(_circumstances())
         return super().invoke(ctx)
@@ -102,10 +102,10 @@ def _with_format(args: list[str]) -> list[str]:
 
 
 class _AsTyped:
-    """The words of a parameter, as they were typed."""
+    """A parameter parser to keep words as they were typed."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """One word, or those of a list; a number is left to Typer."""
+        """Return one word, or those of a list; leave numbers to Typer."""
         if value is None or param.type_descriptor.annotation in (bool, str, list[str]):
             return list(value or ()) if param.multiple or param.nargs == -1 else value
         param._runtime_param = None
@@ -115,7 +115,7 @@ class _AsTyped:
 def _take_as_typed(parameters: list[Any]) -> None:
     """Keep Typer 0.29 from importing pydantic, for 60 ms a run, to see that a word is a word."""
     for parameter in parameters:
-        parameter._runtime_param = _AsTyped()  # 0.26 to 0.28 do not look at it
+        parameter._runtime_param = _AsTyped()  # 0.26 to 0.28 ignore it
 
 
 class Group(TyperGroup):
@@ -126,19 +126,19 @@ class Group(TyperGroup):
         self.params += _shared_options()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """`help new-op` is `new-op --help`."""
+        """Parse the arguments; `help new-op` becomes `new-op --help`."""
         if args[:1] == ["help"] and ctx.parent is None:
             args = [*args[1:], "--help"]
         _take_as_typed(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
-        """Its page: the commands in groups, or those of `rules`."""
+        """Return the help page: the commands in groups, or those of `rules`."""
         return _help_of(self, ctx)
 
 
 def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
-    ctx.color = has_colours(sys.stdout) or None  # or Typer takes away what we painted
+    ctx.color = has_colours(sys.stdout) or None  # else Typer strips our colours
     if isinstance(command, Group) and ctx.parent is None:
         return first_page(every)
     shown = {
@@ -167,16 +167,16 @@ def _help_of(command: Command | Group, ctx: Any, every: bool = False) -> str:
 
 
 def _word(argument: TyperArgument) -> str:
-    """What stands for an argument: Typer adds its type from 0.29 on."""
+    """Return the word shown for an argument: from 0.29 on, Typer adds its type."""
     return argument.metavar or str(argument.name).upper()
 
 
 def _circumstances() -> "Iterator[str]":
-    """What a run goes by, besides what was typed."""
+    """Yield the versions and the configuration of a run."""
     from scaffold.project.configuration import configuration_here
 
     yield f"scaffold {__version__}, Python {sys.version.split()[0]}"
-    with suppress(ScaffoldError):  # the command tells of it
+    with suppress(ScaffoldError):  # the command reports it
         found = configuration_here()
         yield f"configuration: {found.root if found.project else 'none'}"
 
@@ -187,7 +187,7 @@ def _first_line(text: str | None) -> str:
 
 @cache
 def _shared_options() -> list[Any]:
-    """What every command takes, read off a function: how Typer's own class is called differs by version."""
+    """Return the options of every command, from a function: Typer's class differs by version."""
 
     def show_all(ctx: Any, asked: bool) -> None:
         if asked and not ctx.resilient_parsing:
@@ -223,7 +223,7 @@ def _switch(*names: str, callback: "Callable[..., None]") -> Any:
 
 
 def application(asked: str | None) -> typer.Typer:
-    """The commands: the one that is asked for, and of the others as much as help shows; None asks for all."""
+    """Return the application: one command imported, the others with a line of help; None imports all."""
     app = typer.Typer(
         name="scaffold",
         cls=Group,
@@ -247,7 +247,7 @@ def application(asked: str | None) -> typer.Typer:
 
 
 def _all_telling(group: typer.Typer) -> typer.Typer:
-    """A group whose commands print an error as JSON where JSON was asked for."""
+    """Return a group whose commands print errors as JSON if --format json is given."""
     told = typer.Typer(
         cls=Group, help=group.info.help, rich_markup_mode=None, no_args_is_help=True
     )
@@ -258,7 +258,7 @@ def _all_telling(group: typer.Typer) -> typer.Typer:
 
 
 def _command(name: str) -> "Callable[..., None] | typer.Typer":
-    """The function of a command; a run imports the one that it calls."""
+    """Return the function of a command; a run imports only the one it calls."""
     match name:
         case "new-op":
             from scaffold.cli.new_op import new_op as found
@@ -284,7 +284,7 @@ def _command(name: str) -> "Callable[..., None] | typer.Typer":
 
 
 def _other_command(name: str) -> "Callable[..., None] | typer.Typer":
-    """The function of a command that is about no project."""
+    """Return the function of a command without a project."""
     match name:
         case "derive":
             from scaffold.cli.derive import derive as found
@@ -322,11 +322,11 @@ def _help(
 
 
 def _not_asked() -> None:
-    """Stands for a command that this run does not call."""
+    """Do nothing: a placeholder for a command not called in this run."""
 
 
 def _asked() -> str:
-    """The command of this run, or that a shell completes words of."""
+    """Return the command of this run, or of the line to complete for a shell."""
     words = sys.argv[1:]
     if "_SCAFFOLD_COMPLETE" in os.environ:
         typed = (os.environ.get(name, "") for name in TYPED)
@@ -336,10 +336,10 @@ def _asked() -> str:
 
 
 def main() -> None:
-    """Run a command; an error of the user's is a message, never a traceback."""
-    gc.set_threshold(100_000)  # a run makes few cycles: looking for them costs more
-    atexit.register(gc.freeze)  # nor does the interpreter, on its way out, look
-    warnings.simplefilter("ignore")  # what Python thinks of a formula's style
+    """Run a command; a user's error is a message, never a traceback."""
+    gc.set_threshold(100_000)  # a run makes few cycles: searching for them costs more
+    atexit.register(gc.freeze)  # no search at exit, either
+    warnings.simplefilter("ignore")  # Python's warnings about the style of a formula
     SAYING.set("")
     begin = time.perf_counter()
     try:
@@ -362,14 +362,14 @@ def main() -> None:
 
 
 def _run() -> int:
-    """The exit code of the command; what Typer has against the words is one of our errors."""
+    """Return the exit code of the command; turn errors of Typer into ours."""
     try:
         found = application(_asked())(prog_name="scaffold", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except CLICK as error:
         refusal = _refusal(error)
-        if refusal is None:  # nothing was asked for: help is shown
+        if refusal is None:  # no command was given: help is shown
             error.show()  # type: ignore[attr-defined]
             return ScaffoldError.exit_code
         if {"json", "--json", "--format=json"} & set(sys.argv):
@@ -378,7 +378,7 @@ def _run() -> int:
     return found if isinstance(found, int) else 0
 
 
-# What options that say an op are also called, elsewhere or at a first guess.
+# Other names for options of an op, from other tools or a first guess.
 MEANT = {
     **dict.fromkeys(("--input", "--args", "--signature"), "--inputs 'x, weight'"),
     **dict.fromkeys(("--output", "--returns"), "--outputs 'y, indices[...; int]'"),
@@ -392,7 +392,7 @@ MEANT = {
     **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
     **dict.fromkeys(("--as-json", "--output-format"), "--format json"),
 }
-# Options that went, and what to do instead.
+# Removed options, and advice.
 GONE = {
     "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
     "--op": "leave it out, with --mutants: scaffold verify NAME runs the tests of one op",
@@ -402,7 +402,7 @@ GONE = {
     "--double-backward": "leave it out: every op can be differentiated again",
     "--configuration": "scaffold config shows the keys of [tool.scaffold]",
 }
-# What commands are called elsewhere, or at a first guess.
+# Other names for commands, from other tools or a first guess.
 MEANT_COMMANDS = {
     "version": "--version",
     **dict.fromkeys(("new", "add", "create", "gen", "generate"), "new-op NAME"),
@@ -412,12 +412,12 @@ MEANT_COMMANDS = {
     "update": "sync, or scaffold upgrade",
     "diff": "check --diff",
     "fix": "lint --fix",
-    "stats": "lint",  # it counted Functions, until it went
+    "stats": "lint",  # counted Functions until it was removed
 }
 
 
 def _refusal(error: Any) -> ScaffoldError | None:
-    """What is wrong with the words: which one, and what to type instead."""
+    """Return an error for wrong arguments, with a hint what to type instead."""
     said = error.format_message().rstrip(".")
     if said.startswith("Usage: "):
         return None
@@ -444,7 +444,7 @@ def _refusal(error: Any) -> ScaffoldError | None:
         hint = f"the name of the op comes first: {path} swish --inputs 'x'; or {hint}"
     elif "unexpected extra argument" in message and "--inputs" in known_here:
         hint = f"put what has spaces in quotes: {_in_quotes(context)}; or {hint}"
-        if "--surrogate" in sys.argv:  # which takes no value
+        if "--surrogate" in sys.argv:  # --surrogate takes no value
             hint = "write: --surrogate-forward 'TEXT'"
     elif closest := did_you_mean(
         message.rpartition(" ")[2], known.rstrip(")").split(", ")
@@ -456,24 +456,24 @@ def _refusal(error: Any) -> ScaffoldError | None:
 
 
 def _in_quotes(context: Any) -> str:
-    """What a shell cut at its spaces as it should have been typed: `--forward 'x * 2'`."""
+    """Quote an option's value that the shell split at its spaces: `--forward 'x * 2'`."""
     options = (one for one in context.command.params if isinstance(one, TyperOption))
     taking = {name for one in options for name in one.opts if not one.is_flag}
     for at, word in enumerate(sys.argv):
         value = [*takewhile(lambda other: other[:2] != "--", sys.argv[at + 1 :])]
         if word in taking and len(value) > 1:
-            globbed = any(map(os.path.exists, value))  # a bare * is every file here
+            globbed = any(map(os.path.exists, value))  # a bare * is every file
             return f"{word} {shlex.quote('x * 2' if globbed else ' '.join(value))}"
     return "--inputs 'x, y'"
 
 
 def _options(context: Any) -> frozenset[str]:
-    """The options of the command that the words were for."""
+    """Return the options of the command in a context."""
     known = context.command.params if context else ()
     return frozenset(name for one in known for name in (*one.opts, *one.secondary_opts))
 
 
 def _give_up_output() -> None:
-    """Let the interpreter not try again, on its way out, to write what could not be written."""
+    """Close stdout, so that the interpreter does not fail again to flush it at exit."""
     with suppress(OSError, AttributeError):
         sys.stdout.close()

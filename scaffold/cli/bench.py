@@ -1,8 +1,8 @@
-"""`scaffold bench`: time and memory of an op beside plain autograd, torch.compile and another operator.
+"""`scaffold bench`: time and memory of an op, plain autograd, torch.compile and another operator.
 
-In: an op of the manifest, or the options of `new-op` that are about the maths; sizes, dtypes, a device. Out: a table on stdout, or one
-JSON object; a picture.
-Invariant: a difference within the spread of the rounds is called noise; what cannot be measured is said, with the reason.
+In: an op of the manifest, or the options of `new-op` about the maths; sizes, dtypes, a device. Out: a table on stdout, or one JSON
+object; a picture.
+Invariant: a difference within the spread of the rounds is called noise; an impossible measurement is reported with the reason.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ Example: scaffold bench swish --inputs 'x' --forward 'x * torch.sigmoid(x)' --ag
 Example: scaffold bench rms_norm --sizes '...=512, D=1024' --sizes '...=8, D=64' --dtype float32 --dtype bfloat16
 """
 DEFAULTS = {"device": "cpu", "threads": 1, "rounds": ROUNDS, "create-graph": False}
-LEAST = {"threads": 1, "rounds": ROUNDS, "limit": LIMIT}  # 1, and what to write
+LEAST = {"threads": 1, "rounds": ROUNDS, "limit": LIMIT}  # 1, and a suggestion
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 HEAD = ("over plain", "peak", "saved")
 
@@ -70,7 +70,7 @@ def _run(name: str, given: "Values") -> None:
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:
-    """Check the options that are about the run."""
+    """Return the problems of the options about the run."""
     found = check_choice("--format", settings.get("format", "text"), FORMATS)
     for dtype in settings.get("dtype", ()):
         found += check_choice("--dtype", dtype, DTYPES)
@@ -113,7 +113,7 @@ def _measured(
 
 @contextmanager
 def _progress(steps: int) -> "Iterator[Callable[[], None]]":
-    """Show on a terminal how far the run is."""
+    """Show the progress of the run on a terminal."""
     done = count(1)
     with line(lambda now: bar(now, steps, f"measuring {now}/{steps}"), True) as update:
         yield lambda: update(next(done))
@@ -158,7 +158,7 @@ def _as_data(table: "Table") -> dict[str, Any]:
 
 
 def _over_plain(table: "Table", name: str) -> tuple[float, bool] | None:
-    """Return the time over plain autograd's, and whether the difference may be noise; None of itself."""
+    """Return the time over plain autograd's, and whether it may be noise; None for plain itself."""
     from scaffold.project.measuring import PLAIN
 
     measured = table.found.measured
@@ -167,7 +167,7 @@ def _over_plain(table: "Table", name: str) -> tuple[float, bool] | None:
 
 
 def _lines(table: "Table") -> "Iterator[str]":
-    """Write the table of one setting, for people."""
+    """Yield the table of one setting for people, line by line."""
     from scaffold.project.explanation import columns
 
     measured, refused = table.found

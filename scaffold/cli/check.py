@@ -1,7 +1,7 @@
-"""`scaffold check`: whether the files are what manifest, templates and configuration say.
+"""`scaffold check`: compare the files with manifest, templates and configuration.
 
-In: ops. Out: a line for each file that is not, with `--diff` what differs; hints on stderr; an exit code. How a file stands is
-told by `project/file_status.py`. Invariant: nothing is written.
+In: ops. Out: a line for each differing file, with `--diff` the difference; hints on stderr; an exit code. The status of a file
+is found by `project/file_status.py`. Invariant: nothing is written.
 """
 
 import sys
@@ -64,7 +64,7 @@ def check(
 
 
 def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
-    """What is no failure in this project."""
+    """Return the statuses that pass in this project."""
     from scaffold.project.file_status import PASSING, PROOF
     from scaffold.spec import requirements
 
@@ -100,7 +100,7 @@ def _shown(project: "Project", item: "Checked") -> str:
 
 
 def _difference(project: "Project", item: "Checked") -> str:
-    """From what was written last to what is there; of a stale file, from what is there to what it should be."""
+    """Return the diff from the last written text to the file; for a stale file, to the wanted text."""
     from scaffold.project.file_status import difference
 
     return difference(project, item)

@@ -1,6 +1,6 @@
-"""`scaffold config`: every key of the configuration, its value, and who says so.
+"""`scaffold config`: every key of the configuration, its value, and its origin.
 
-In: keys. Out: TOML on stdout, or one JSON object. Invariant: the values are those that other commands run with.
+In: keys. Out: TOML on stdout, or one JSON object. Invariant: other commands run with the same values.
 """
 
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _offer_keys() -> list[str]:
-    """What a shell offers for a key."""
+    """Return the keys offered by a shell's completion."""
     from scaffold.spec.config_keys import KEYS
 
     return list(KEYS)
@@ -76,7 +76,7 @@ def _unknown(keys: list[str]) -> list[ScaffoldError]:
 
 
 def _line(setting: "Setting", show_origin: bool) -> str:
-    """The key as a file would have it; a comment where it is not set."""
+    """Write the key as in a file; as a comment if it is not set."""
     from scaffold.spec.toml import toml_text
 
     if setting.value is None:

@@ -1,7 +1,7 @@
-"""`scaffold derive`: the Function of an op on stdout, and with --explain how it came about.
+"""`scaffold derive`: print the Function of an op, and with --explain its derivation.
 
-In: the options of `new-op` that are about the maths, sizes for its dims. Out: text, or one JSON object.
-Invariant: the disk is left as it is, and nothing is run.
+In: the options of `new-op` about the maths, sizes for its dims. Out: text, or one JSON object.
+Invariant: no file is changed, and nothing is run.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def _run(name: str, given: "Values") -> None:
 def _printed(
     name: str, values: "Values", settings: "Values"
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What is said of the op, and the notes."""
+    """Return the printed parts of an op, and the notes."""
     from scaffold.derive import derive
     from scaffold.project.rendering import function_shown, inferred_note, notes_of
     from scaffold.project.specification import specified
@@ -70,7 +70,7 @@ def _steps(spec: "OpSpec", derivation: "Derivation", settings: "Values") -> str:
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:
-    """What is wrong with the options that are about the run."""
+    """Return the problems of the options about the run."""
     found = check_choice("--format", settings.get("format", "text"), FORMATS)
     if settings.get("sizes"):
         from scaffold.project.explanation import read_sizes

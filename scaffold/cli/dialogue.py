@@ -1,7 +1,7 @@
-"""`scaffold new-op` without arguments, on a terminal: what the op is called, its forward, its inputs.
+"""`scaffold new-op` without arguments, on a terminal: ask for name, forward and inputs.
 
-In: answers, and what the forward tells of its inputs. Out: the arguments that say the same, after the Function was shown.
-Invariant: nothing is written here, and nothing is asked where nobody sits; an answer that cannot be is asked for again.
+In: answers, and inputs inferred from the forward. Out: the equivalent arguments, after the Function was shown.
+Invariant: nothing is written here, and nothing is asked without a terminal; an invalid answer is asked for again.
 """
 
 import shlex
@@ -24,7 +24,7 @@ WRITE = "Prove and write it? n asks for the forward again. [Y/n] "
 
 
 def asked_arguments() -> list[str]:
-    """The arguments of `new-op` that somebody would have typed; `ScaffoldError` where they leave."""
+    """Ask for the arguments of `new-op`; raise `ScaffoldError` if the user leaves."""
     typer.echo(GREETING, err=True)
     try:
         values = _asked()
@@ -40,7 +40,7 @@ def asked_arguments() -> list[str]:
 
 
 def _asked() -> "Values":
-    """The name, the inputs and the forward, which were derived and shown, and approved of."""
+    """Ask until the derived Function is approved; return name, inputs and forward."""
     name = _answer("What is the op called, such as rms_norm? ", _check_name)
     while True:
         forward = prompt(FORWARD).strip()
@@ -56,7 +56,7 @@ def _asked() -> "Values":
 
 
 def _answer(question: str, check: Callable[[str], None]) -> str:
-    """An answer that can be."""
+    """Ask until the answer is valid; return it."""
     while True:
         answer = prompt(question).strip()
         try:
@@ -78,7 +78,7 @@ def _check_name(name: str) -> None:
 
 
 def _inputs(name: str, values: "Values") -> "Values":
-    """The inputs, which the forward tells where an empty answer takes what is proposed."""
+    """Ask for the inputs; return none if the forward implies the accepted proposal."""
     found, default = None, ""
     if values:
         from scaffold.project.inferred_inputs import Unsaid
@@ -101,7 +101,7 @@ def _inputs(name: str, values: "Values") -> "Values":
 
 
 def _show(name: str, values: "Values") -> None:
-    """The Function that is derived, where there is a forward."""
+    """Show the derived Function, if there is a forward."""
     if "forward" not in values:
         return
     from scaffold.project.rendering import function_shown, generate

@@ -1,7 +1,7 @@
-"""`scaffold examples`: complete commands to copy, each of which makes an op that is proven.
+"""`scaffold examples`: complete commands to copy; each makes a proven op.
 
-In: a word. Out: a list of all examples, or the commands that the word finds, as a shell takes them: files first, then the command.
-Invariant: what is printed may be copied into an empty directory as it stands; a test runs every one.
+In: a word. Out: a list of all examples, or the matching commands, for a shell: files first, then the command.
+Invariant: the output can be copied into an empty directory and run; a test runs every one.
 """
 
 import sys
@@ -18,11 +18,11 @@ from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 
 PLACE = Path(__file__).with_name("examples.toml")
-END = "END"  # of a file that a shell writes
+END = "END"  # of a file in a shell's here-document
 
 
 class Example(NamedTuple):
-    """A command that makes an op, the files that it needs, and the words that find it."""
+    """A command to make an op, the files it needs, and the words to find it by."""
 
     name: str
     about: str
@@ -32,7 +32,7 @@ class Example(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a shell takes it."""
+        """Return the example as shell commands."""
         files = [
             f"cat > {name} <<'{END}'\n{text.lstrip()}{END}\n"
             for name, text in self.files.items()
@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 
 def read_examples() -> dict[str, Example]:
-    """All examples, by their names."""
+    """Return all examples, by their names."""
     tables = tomllib.loads(read_text(PLACE))
     return {name: _example(name, table) for name, table in tables.items()}
 
@@ -56,7 +56,7 @@ def _example(name: str, table: dict[str, str | dict[str, str]]) -> Example:
 
 
 def find_examples(asked: list[str], known: dict[str, Example]) -> list[Example]:
-    """The examples that all the words are about; where there is none, those whose words begin so."""
+    """Return the examples with all the words, or else with words beginning so."""
     words = [word.lower() for word in asked]
     if len(words) == 1 and words[0] in known:
         return [known[words[0]]]
@@ -69,7 +69,7 @@ def find_examples(asked: list[str], known: dict[str, Example]) -> list[Example]:
 
 
 def _words() -> list[str]:
-    """What a shell offers."""
+    """Return the words offered by a shell's completion."""
     return list(read_examples())
 
 

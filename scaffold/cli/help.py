@@ -1,8 +1,8 @@
-"""What help shows: the commands in groups, the options of a command in panels, the commonest ones first.
+"""Help pages: commands in groups, options in panels, the commonest ones first.
 
-In: rows of names and their meaning. Out: text of the terminal's width.
-Invariant: an option or a command that no panel names is shown all the same, in a panel of its own behind `--help-all`. Nothing is
-imported that takes time: the first page is shown without Typer.
+In: rows of names and their meanings. Out: text of the terminal's width.
+Invariant: an option or a command in no panel is shown too, in a panel of its own behind `--help-all`. Slow imports are avoided: the
+first page is shown without Typer.
 """
 
 import sys
@@ -18,7 +18,7 @@ SUMMARY = """Write custom PyTorch operators: Function, wrapper, Module and tests
 
 Say what an op computes; its backward is derived, and proven against PyTorch's autograd before anything is written.
 """
-# What the first page says of each command, in its groups.
+# The first page's line for each command, in its groups.
 GROUPS: dict[str, dict[str, str]] = {
     "Write an op": {
         "new-op": "Write an op: its Function, wrapper, Module and tests.",
@@ -51,7 +51,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-# Options that every command takes, and what they mean.
+# The options of every command, and their meanings.
 SHARED = {
     "-q, --quiet": "Say only what was asked for, and what is wrong.",
     "-v, --verbose": "Say more: the configuration, every file and note, the time.",
@@ -70,11 +70,11 @@ EXAMPLES = (
 
 
 class Panel(NamedTuple):
-    """Some options of a command under a heading."""
+    """Options of a command under a heading."""
 
     title: str
     options: tuple[str, ...]  # by their first long name
-    common: bool = True  # or shown by --help-all alone
+    common: bool = True  # or only with --help-all
 
 
 _SAID_OTHERWISE = Panel(
@@ -112,7 +112,7 @@ _OPERATION = (
         ("--dry-run", "--diff", "--on-conflict", "--verify", "--prove"),
     ),
 )
-# Commands of few options have none: theirs are shown together.
+# Commands with few options have no panels: theirs are shown together.
 PANELS: dict[str, tuple[Panel, ...]] = {
     "new-op": (
         *_MATHS,
@@ -172,7 +172,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
     "sync": _OPERATION,
     "upgrade": _OPERATION,
 }
-# How inputs are written: it stands in no other place that a newcomer sees.
+# How inputs are written: a newcomer sees it nowhere else.
 _INPUTS = {
     "x": "a tensor of any shape",
     "x[N, D]": "of this shape",
@@ -195,13 +195,13 @@ TABLES: dict[str, dict[str, dict[str, str]]] = {
 
 
 class Page(NamedTuple):
-    """What help shows of a command."""
+    """The contents of a command's help page."""
 
     path: str  # "scaffold new-op"
     usage: str
     text: str
     arguments: Rows
-    options: dict[str, tuple[str, str]]  # by the first long name: the row
+    options: dict[str, tuple[str, str]]  # by the first long name
     shared: Rows
     commands: Rows = ()
 
@@ -211,7 +211,7 @@ class Page(NamedTuple):
 
 
 def first_page(every: bool = False) -> str:
-    """The help of the tool itself."""
+    """Return the help of the tool itself."""
     lines = [*_usage("scaffold COMMAND [OPTIONS]"), *_text(SUMMARY)]
     for title, commands in GROUPS.items():
         lines += _section(title, list(commands.items()), cells=9)
@@ -225,7 +225,7 @@ def first_page(every: bool = False) -> str:
 
 
 def page(asked: Page, every: bool = False) -> str:
-    """The help of a command; `every` option, or the common ones."""
+    """Return the help of a command, with `every` option or the common ones."""
     text, examples = _split(asked.text)
     lines = [*_usage(f"{asked.path} {asked.usage}"), *_text(text)]
     lines += _section("Arguments", asked.arguments)
@@ -249,7 +249,7 @@ def page(asked: Page, every: bool = False) -> str:
 
 
 def _panels(asked: Page) -> Iterator[Panel]:
-    """The panels of a command; options that none of them has come in the last one."""
+    """Yield the panels of a command; options in none of them form the last one."""
     panels = PANELS.get(asked.name, ())
     yield from panels
     named = {name for panel in panels for name in panel.options}
@@ -258,7 +258,7 @@ def _panels(asked: Page) -> Iterator[Panel]:
 
 
 def _split(text: str) -> tuple[str, list[str]]:
-    """What a command says of itself, and its examples: the paragraphs `Example: scaffold ...`."""
+    """Split a command's text from its examples, the paragraphs `Example: scaffold ...`."""
     paragraphs = textwrap.dedent(text).strip().split("\n\n")
     begin = "Example: "
     examples = [item for item in paragraphs if item.startswith(begin)]
@@ -293,7 +293,7 @@ def _filled(text: str, indent: str) -> list[str]:
 
 
 def _section(title: str, rows: Rows, cells: int = 0) -> list[str]:
-    """A heading and its rows: the meanings stand in one column, below a name that is too long."""
+    """Return a heading and its rows; meanings share a column, or stand below a long name."""
     if not rows:
         return []
     widest = _width() // 3

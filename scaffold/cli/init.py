@@ -1,8 +1,8 @@
-"""`scaffold init`: make a directory a project, with its configuration, an empty manifest, the schema for editors, a job for CI.
+"""`scaffold init`: start a project: configuration, empty manifest, schema for editors, CI job.
 
 In: a directory and options. Out: files, through a plan.
-Invariant: what is there stays: a key is never changed, and the rest of a pyproject.toml stays as it is, comments too. With what is
-added it is a configuration that loads. A second run changes nothing. Of the tree nothing is read but the names of files.
+Invariant: existing content stays: a key is never changed, and the rest of a pyproject.toml keeps its text, comments too. With the
+addition the configuration loads. A second run changes nothing. Only names of files are read from the tree.
 """
 
 import os
@@ -181,17 +181,17 @@ UNPUBLISHED = (
 
 
 class Start(NamedTuple):
-    """The files that a project begins with."""
+    """The files to begin a project with."""
 
     files: dict[str, str]
-    changed: tuple[str, ...]  # files of the user's that get an addition
-    kept: tuple[str, ...]  # files that stay whatever they hold
+    changed: tuple[str, ...]  # the user's files to append to
+    kept: tuple[str, ...]  # files left as they are
     notes: tuple[str, ...]
-    reads: dict[str, bytes | None]  # the files that get an addition, as they were read
+    reads: dict[str, bytes | None]  # the files to append to, as read
 
 
 def start_project(directory: Path, given: Mapping[str, str], ci: str | None) -> Start:
-    """The files; `given` are keys of the configuration."""
+    """Return the files of a new project; `given` are keys of the configuration."""
     reads = {name: _read(directory / name) for name in (PROJECT, ATTRIBUTES)}
     before = _text(reads[PROJECT], PROJECT)
     tables = parse_toml(before.removeprefix(MARK), PROJECT)
@@ -249,14 +249,14 @@ def _in_git(directory: Path) -> bool:
 
 
 def _with_records(before: str) -> str:
-    """The attributes of the files in git, with those of the records at the end, unless they stand there."""
+    """Return .gitattributes with the line for the records at its end, unless present."""
     if RECORDS in before.splitlines():
         return before
     return f"{before.rstrip()}\n{RECORDS}\n".lstrip()
 
 
 def _check(said: Mapping[str, str], directory: Path) -> None:
-    """Refuse what the configuration would refuse, at the option that says it."""
+    """Raise the configuration's errors at the options that set the values."""
     stated = {key: Said(value, _option(key)) for key, value in said.items()}
     read_sources(Sources(str(directory), "", stated, Surroundings()))
 
@@ -269,7 +269,7 @@ def _option(name: str) -> Locate:
 
 
 def _with_table(before: str, said: Mapping[str, str]) -> str:
-    """The file with a [tool.scaffold] at its end."""
+    """Return the file with a [tool.scaffold] at its end."""
     lines = [f"{key} = {toml_text(value)}\n" for key, value in said.items()]
     table = f"[tool.scaffold]\n{''.join(lines)}"
     if not before.removeprefix(MARK).strip():
@@ -278,7 +278,7 @@ def _with_table(before: str, said: Mapping[str, str]) -> str:
 
 
 def _configuration(text: str, directory: Path) -> Configuration:
-    """What the file then says; a `tool` in one line takes no further table."""
+    """Read the new configuration; raise ScaffoldError if `tool` is written in one line."""
     plain = text.removeprefix(MARK)
     try:
         parse_toml(plain, PROJECT)
@@ -288,18 +288,18 @@ def _configuration(text: str, directory: Path) -> Configuration:
         hint = "write each of its tables as [tool.NAME]"
         raise ScaffoldError(message, place, hint) from None
     found = read_configuration(plain, PROJECT, str(directory))
-    assert found is not None  # the table is there
+    assert found is not None  # it has the table
     return found
 
 
 def _manifest(configuration: Configuration) -> str | None:
-    """The file that new ops go to; patterns name none."""
+    """Return the manifest for new ops: the first path other than a pattern."""
     plain = (path for path in configuration.manifest if not WILD & set(path))
     return next(plain, None)
 
 
 def _empty_manifest(path: str) -> str:
-    """A manifest without ops; its first line tells editors where the schema is."""
+    """Return a manifest without ops; its first line names the schema for editors."""
     schema = posixpath.relpath(SCHEMA, posixpath.dirname(path) or ".")
     schema = schema if schema.startswith(".") else f"./{schema}"
     return f"#:schema {schema}\n# An op is a table, [ops.NAME]; `scaffold new-op NAME` adds one.\n"
@@ -310,9 +310,9 @@ def _usual_ci(directory: Path) -> str:
 
 
 def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
-    """A note where a project above holds the directory too; an error unless it has a pyproject.toml of its `own`."""
+    """Return a note if a project above contains the directory; raise without an `own` pyproject.toml."""
     found = None
-    with suppress(ScaffoldError):  # a file above that is broken holds nothing
+    with suppress(ScaffoldError):  # a broken file above contains nothing
         found = find_sources(directory.parent)
     if found is None or not found.project or found.places is None:
         return ()
@@ -329,7 +329,7 @@ def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
 
 
 def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) -> None:
-    """Refuse options that a [tool.scaffold] which is there does not say."""
+    """Raise for options that contradict an existing [tool.scaffold]."""
     places = Places(text, PROJECT, ("tool", "scaffold"))
     raise_all(
         [
@@ -345,13 +345,13 @@ def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) 
 
 
 def _same(one: str, other: Any) -> bool:
-    """Whether two values of a key are one directory, or one package."""
+    """Return whether two values of a key are the same directory or package."""
     return isinstance(other, str) and posixpath.normpath(one) == posixpath.normpath(
         other
     )
 
 
-# Packages beside the one that is shipped.
+# Packages beside the shipped one.
 BESIDE = frozenset(
     {"benchmarks", "build", "dist", "docs", "examples", "scripts", "test", "tests"}
 )
@@ -360,7 +360,7 @@ BESIDE = frozenset(
 def guess_places(
     directory: Path, project: str | None, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is given, and for what is not the likely value; a key is left out where nothing tells."""
+    """Return the given keys, and likely values for the others; unknown ones are left out."""
     found = dict(given)
     package = _package(directory, project)
     if "source" not in found and package is not None:
@@ -376,7 +376,7 @@ def guess_places(
 
 
 def _package(directory: Path, project: str | None) -> PurePosixPath | None:
-    """The package of the project: that of its name, or the only one."""
+    """Return the package with the project's name, or the only one."""
     for top in ("src", "."):
         found = _packages(directory / top)
         named = re.sub(r"[-.]+", "_", project or "")
@@ -399,7 +399,7 @@ def _packages(directory: Path) -> list[str]:
 
 
 def _dotted(directory: Path, source: str | None) -> str | None:
-    """The import path of the source directory: below src, or below a package."""
+    """Return the import path of the source directory: below src, or below a package."""
     parts = PurePosixPath(source or ".").parts
     if parts[:1] == ("src",):
         parts = parts[1:]
@@ -409,6 +409,6 @@ def _dotted(directory: Path, source: str | None) -> str | None:
 
 
 def _tests(directory: Path, packaged: bool) -> str | None:
-    """The directory of tests that is there; a package gets one beside it."""
+    """Return the existing directory of tests, or "tests" for a package."""
     there = (name for name in ("tests", "test") if (directory / name).is_dir())
     return next(there, "tests" if packaged else None)

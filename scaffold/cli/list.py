@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """What is said of an op."""
+    """An op as listed."""
 
     op: str
     place: str
-    # Paths, and how each stands: "" as it was written.
+    # Paths and their condition: "" if as written.
     files: tuple[tuple[str, str], ...]
     status: tuple[str, ...]
 
@@ -58,7 +58,7 @@ def _show(rows: list[Row]) -> None:
 
 
 def _broken(project: "Project", ops: "list[Op]") -> Iterator[ScaffoldError]:
-    """What is wrong with the tables that changed since their files were written."""
+    """Yield the problems of tables changed since their files were written."""
     from scaffold.project.specification import specification
 
     for op in ops:
@@ -86,13 +86,13 @@ def _row(project: "Project", op: "Op") -> Row:
 
 
 def _words(condition: str) -> str:
-    """How a file stands, where that is worth a word."""
+    """Describe the condition of a file; "" for an unremarkable one."""
     said = {"untouched": "", "reformatted": "", "conflict-markers": "conflict markers"}
     return said.get(condition, condition)
 
 
 def _is_skeleton(project: "Project", op: "Op") -> bool:
-    """Whether the op's file still refuses to run somewhere."""
+    """Return whether the op's file still raises NotImplementedError for a missing part."""
     from scaffold.workspace.reconcile import present
 
     mark = f'NotImplementedError("{op.listed.name}: write '.encode()
@@ -101,7 +101,7 @@ def _is_skeleton(project: "Project", op: "Op") -> bool:
 
 
 def _orphans(project: "Project") -> Iterator[Row]:
-    """What is left of ops that no manifest lists any more."""
+    """Yield the remains of ops no longer in a manifest."""
     from scaffold.project.console import from_here
     from scaffold.workspace.reconcile import standing
 

@@ -1,8 +1,8 @@
 """`scaffold new-op`: one op, from its specification to its files.
 
-In: options, which are rows of `spec/keys.py`, or of `cli/op_options.py` where they are about the run. Out: files (`project/rendering.py`,
-`project/writing.py`; in a project `project/adding.py`), and what is said of them. Invariant: what is derived is proven before it is
-written, unless that is forbidden.
+In: options, which are rows of `spec/keys.py`, or of `cli/op_options.py` if they are about the run. Out: files (`project/rendering.py`,
+`project/writing.py`; in a project `project/adding.py`), and messages about them. Invariant: a derived op is proven before it is
+written, unless that is switched off.
 """
 
 import sys
@@ -32,7 +32,7 @@ Example: scaffold new-op linear --inputs 'input, weight, bias?'
 Example: scaffold examples norm
 """
 LOOKING = ("dry-run", "diff", "stdout")
-# The exit code where a forward was given, and a gradient is left to write.
+# The exit code if a forward was given, but a gradient is left to write.
 UNDERIVED = 1
 CHOICES = {
     "on-conflict": POLICIES,
@@ -52,9 +52,9 @@ def _run(name: str, values: "Values", settings: "Values") -> None:
 def _proven(
     name: str, values: "Values", settings: "Values"
 ) -> "tuple[Generated, Settled | None]":
-    """What was generated, verified if that is wished, or if gradients were derived and nobody forbids it.
+    """Generate the op, and verify it on request, or if gradients were derived and it is not forbidden.
 
-    Where it cannot be written it need not be proven: then why is told.
+    Files that cannot be written need no proof: then the reason is returned.
     """
     from scaffold.cli.output import TERMINAL
     from scaffold.project.interpreter import proving
@@ -67,7 +67,7 @@ def _proven(
 
 
 def will_be_proven(values: "Values", settings: "Values") -> bool:
-    """Whether the options alone tell that a proof is to be made, before anything is read or derived."""
+    """Return whether the options request a proof, before anything is read or derived."""
     if "verify" in settings:
         return bool(settings["verify"])
     return "forward" in values and values.get("derive", True)
@@ -95,7 +95,7 @@ def _generated(
 
 
 def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
-    """What keeps the files from being written, where that can be known before the proof."""
+    """Return the reason that will prevent writing, if it is known before the proof."""
     from scaffold.cli.output import has_terminal
     from scaffold.workspace import interrupted
 
@@ -111,7 +111,7 @@ def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
 def _for_people(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
-    """Write and say so; with --dry-run, --diff or --stdout only say."""
+    """Write the files and report it; with --dry-run, --diff or --stdout only report."""
     from scaffold.cli.output import (
         noting,
         show_notes,
@@ -135,7 +135,7 @@ def _for_people(
 def _for_programs(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
-    """The same, in one JSON object."""
+    """Write the files and report it in one JSON object."""
     from scaffold.cli.output import exit_on_conflict, leave, show_files, show_settled
 
     if settings.get("stdout"):
@@ -164,7 +164,7 @@ def _settle(generated: "Generated", settings: "Values") -> "Settled":
 
 
 def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
-    """How the project proves what is not the code that was proven; an op that was not, and could have been, stays so."""
+    """Return the run to prove other ops of the project; None if this op was left unproven."""
     from scaffold.project.interpreter import Run
     from scaffold.verify.prover import LIMIT
 
@@ -175,7 +175,7 @@ def _run_of(generated: "Generated", settings: "Values") -> "Run | None":
 
 
 def _problems(settings: "Values") -> list[ScaffoldError]:
-    """What is wrong with the options that are about the run rather than the op."""
+    """Return the problems of the options about the run."""
     found = []
     for key, choices in CHOICES.items():
         found += check_choice(f"--{key}", settings.get(key, choices[0]), choices)

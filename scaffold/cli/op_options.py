@@ -1,9 +1,9 @@
-"""The options of `new-op` as data, and a Typer command made of them.
+"""Options of an op: those of `new-op` as data, made into a Typer command.
 
-In: the keys of the specification (`spec/keys.py`: a new option is a row there), rows for what is about a run. Out: a signature that Typer
-reads.
-Invariant: an option of the specification is made of the key of its TOML form, so what the command line accepts is what a file
-accepts.
+In: the keys of the specification (`spec/keys.py`: a new option is a row there), rows for options about a run. Out: a signature for
+Typer.
+Invariant: an option of the specification is made from the key of its TOML form, so the command line accepts the same values as a
+file.
 """
 
 import inspect
@@ -27,24 +27,24 @@ class Option(NamedTuple):
 
     flags: str  # "--outputs", or "--materialize-grads/--no-materialize-grads"
     help: str
-    kind: type = str  # str, bool, or list: given several times
-    key: str = ""  # where it is not the flag's own name; "name=" rows fill a table
+    kind: type = str  # str, bool, or list: repeatable
+    key: str = ""  # if other than the flag's name; "name=" rows fill a table
     metavar: str = "TEXT"
-    choices: tuple[str, ...] = ()  # the words that it takes, where it takes only some
+    choices: tuple[str, ...] = ()  # the allowed words, if limited
 
     @property
     def name(self) -> str:
-        """The key of the specification, or of the command's own settings."""
+        """Return the key of the specification, or of the command's own settings."""
         return self.key or self.flags.split("/")[0].removeprefix("--")
 
 
 FORMAT = Option("--format", "text or json (--json).", metavar="FORMAT", choices=FORMATS)
-# What Typer takes for a kind of value; any other is a text. A list is an option that is given several times.
+# Typer's type for a kind of value; others are texts. A list is a repeatable option.
 TAKEN = ((SWITCH, bool), (EITHER, bool), (TEXTS, list), (NAMES, list), (TABLE, list))
 
 
 def _option(name: str, key: Key) -> Option:
-    """The option of a key: a switch, a text, or one that is given several times."""
+    """Make the option of a key: a switch, a text, or a repeatable one."""
     kind = key.kind
     taken = next((taken for known, taken in TAKEN if known is kind), str)
     flags = f"--{name}/--no-{name}" if taken is bool else f"--{name}"
@@ -55,7 +55,7 @@ def _option(name: str, key: Key) -> Option:
 
 
 def _specification() -> Iterator[Option]:
-    """An option for each key of the specification; what a surrogate is the derivative of has one of its own."""
+    """Yield an option for each key of the specification, and --surrogate-forward."""
     for name, key in KEYS.items():
         yield _option(name, key)
         if name == "surrogate":
@@ -163,7 +163,7 @@ BENCH = (
 
 
 def split_settings(given: "Values") -> "tuple[Values, Values]":
-    """The keys of the specification, and what is about the run."""
+    """Split the keys of the specification from the settings of the run."""
     keys = {option.name for option in SPECIFICATION}
     if given.get("amp") == "lower":  # a table of an older version is read
         hint = "write: --amp region, or leave it out: the backward runs under the autocast of the forward"
@@ -177,7 +177,7 @@ def split_settings(given: "Values") -> "tuple[Values, Values]":
 def command(
     run: "Callable[[str, Values, Values], None]", help_text: str
 ) -> Callable[..., None]:
-    """A Typer command `NAME [options]` that hands what was given to `run`, by key."""
+    """Make a Typer command `NAME [options]`; it passes the given values to `run`, by key."""
 
     def split(name: str, given: "Values") -> None:
         run(name, *split_settings(given))
@@ -191,7 +191,7 @@ def make_command(
     argument: Any,
     options: tuple[Option, ...],
 ) -> Callable[..., None]:
-    """A Typer command with one argument that hands the options that were given to `run`, by key."""
+    """Make a Typer command with one argument; it passes the given options to `run`, by key."""
     keys = {_identifier(option): option.name for option in options}
 
     def invoke(argument_: Any, **values: Any) -> None:

@@ -1,7 +1,7 @@
-"""The options that several commands share, and the words that an option takes, where it takes one of some.
+"""Shared options of commands, and checks of options with fixed words.
 
-In: the option, what was given and the words. Out: a problem at the option; what a shell completes.
-Invariant: every such option refuses another word in the same way; an option of one name means the same for every command.
+In: the option, the given value and the words. Out: a problem at the option; the completion for a shell.
+Invariant: every such option refuses other words in the same way; an option's name means the same in every command.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ FORMATS = ("text", "json")
 
 
 def check_choice(option: str, given: str, words: Iterable[str]) -> list[ScaffoldError]:
-    """The problem with a word that is none of those, if it is one."""
+    """Return a problem if the given word is not one of the known ones."""
     known = tuple(words)
     if given in known:
         return []
@@ -29,24 +29,24 @@ def check_choice(option: str, given: str, words: Iterable[str]) -> list[Scaffold
 
 
 def check_format(given: str, words: Iterable[str] = FORMATS) -> None:
-    """Refuse a value of --format that is none of those."""
+    """Raise unless the value of --format is known."""
     raise_all(check_choice("--format", given, words))
 
 
 def check_policy(policy: str) -> Policy:
-    """The policy of that name; a value of --on-conflict that is none is refused."""
+    """Return the policy; raise if the value of --on-conflict is unknown."""
     raise_all(check_choice("--on-conflict", policy, POLICIES))
     return policy  # type: ignore[return-value]
 
 
 def completing(words: Iterable[str]) -> Callable[[], list[str]]:
-    """What a shell offers; Typer keeps those that begin as what was typed."""
+    """Return the words for a shell's completion; Typer keeps the ones with the typed beginning."""
     known = list(words)
     return lambda: known
 
 
 def offer_ops() -> list[str]:
-    """What a shell offers for an op of the manifest; nothing where that cannot be read."""
+    """Return the ops of the manifest for a shell's completion; none if it cannot be read."""
     from scaffold.project.project import open_project
 
     with suppress(ScaffoldError):
@@ -126,7 +126,7 @@ VERIFY = Annotated[
 def proofs_wanted(
     python: str | None, limit: int | None, verify: bool | None, every: bool = False
 ) -> "Run | None":
-    """How proofs are run; None where there are to be none."""
+    """Return how to run proofs; None if there are to be none."""
     from scaffold.project.interpreter import Run, check_limit
     from scaffold.verify.prover import LIMIT
 

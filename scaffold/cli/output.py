@@ -1,9 +1,8 @@
-"""What commands say: one verb a file, notes, the difference, lines of progress, questions; or all of it as JSON.
+"""Output of commands: one verb a file, notes, the diff, progress, questions; or all as JSON.
 
-In: what was found, and what became of it. Out: stdout for what was asked for, stderr for what is said of it; an exit code.
+In: results and outcomes. Out: stdout for the requested result, stderr for messages about it; an exit code.
 Invariant: with `--format json` stdout is one JSON object, whatever happens. Every object has a `version`, and a problem looks the
-same in all of them. What a command raises goes on to whoever prints it for people, so stderr and the exit code are the same in
-every format.
+same in all of them. Errors propagate to the code that prints them for people, so stderr and the exit code are the same in every format.
 """
 
 import functools
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from scaffold.workspace import Answer, Ask, Change, Plan
 
 
-# How much a run says: "" as ever, "little" with --quiet, "much" with --verbose.
+# Verbosity of a run: "" by default, "little" with --quiet, "much" with --verbose.
 SAYING = ContextVar("SAYING", default="")
 
 
-# --- To programs.
+# --- For programs.
 
 
 JSON_VERSION = 1
@@ -39,14 +38,14 @@ NOTHING_MORE: Mapping[str, Any] = {}
 
 
 def show_object(content: Mapping[str, Any]) -> None:
-    """Print the object, with the version of its form."""
-    import json  # most runs speak to people
+    """Print the object, with the version of its format."""
+    import json  # most runs write text
 
     typer.echo(json.dumps({"version": JSON_VERSION, **content}, indent=2))
 
 
 def as_problem(problem: ScaffoldError) -> dict[str, Any]:
-    """A problem as a JSON object."""
+    """Return a problem as a JSON object."""
     place = problem.location
     return {
         "source": place.source if place else None,
@@ -58,7 +57,7 @@ def as_problem(problem: ScaffoldError) -> dict[str, Any]:
 
 
 def telling(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which tells programs of what it raises."""
+    """Wrap a command to print its errors as JSON if requested."""
 
     @functools.wraps(command)
     def told(*arguments: object, **options: object) -> None:
@@ -74,20 +73,20 @@ def telling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def leave(refusal: ScaffoldError) -> NoReturn:
-    """End with a refusal of which programs were told already: people are told, nothing is raised that would be told again."""
+    """Exit with a refusal already printed as JSON: print it for people only, and raise nothing."""
     say_error(refusal)
     sys.exit(refusal.exit_code)
 
 
 def say_error(error: ScaffoldError) -> None:
-    """Say what is wrong on stderr, then what is worth knowing beside it."""
+    """Print an error on stderr, then its notes."""
     _say(str(error))
     show_notes(error.details)
 
 
 @contextmanager
 def beside(notes: Sequence[str]) -> Iterator[None]:
-    """Give an error that is raised within the notes, which are said behind it."""
+    """Attach the notes to an error raised within; they are printed after it."""
     try:
         yield
     except ScaffoldError as error:
@@ -97,14 +96,14 @@ def beside(notes: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def noting(notes: Sequence[str]) -> Iterator[None]:
-    """Show notes behind an error that is raised within, or at the end."""
+    """Show notes after an error raised within, or at the end."""
     with beside(notes):
         yield
     show_notes(notes)
 
 
 def say_hint(text: str) -> None:
-    """What to do about what stdout tells, on stderr."""
+    """Print advice about the output, on stderr."""
     _say(f"hint: {text}")
 
 
@@ -114,7 +113,7 @@ def _say(text: str) -> None:
 
 
 def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
-    """An error of the system's as one of ours: what the system says, and of which file."""
+    """Convert a system error to one of ours, with its message and file."""
     if isinstance(error, ScaffoldError):
         return error
     about = "cannot write the output" if _of_output(error) else f"'{error.filename}'"
@@ -122,12 +121,12 @@ def as_ours(error: ScaffoldError | OSError) -> ScaffoldError:
 
 
 def _of_output(error: ScaffoldError | OSError) -> bool:
-    """Whether it is an output that cannot be written: nothing can be said there."""
+    """Return whether the error is about stdout or stderr: then nothing can be printed there."""
     return isinstance(error, OSError) and not error.filename
 
 
 def show_refusal(error: ScaffoldError) -> None:
-    """What is wrong, for programs."""
+    """Print an error as a JSON object."""
     told = {
         "written": False,
         "notes": list(error.details),
@@ -136,24 +135,24 @@ def show_refusal(error: ScaffoldError) -> None:
     show_object(told)
 
 
-# --- To a terminal, while a run goes on.
+# --- For a terminal, during a run.
 
 
-OFTEN = 16  # things between two updates of the progress line
+OFTEN = 16  # steps between two updates of the progress line
 
 
 class Terminal(Console):
-    """Whoever sits at the terminal, where there is one: lines of progress, questions; all of it on stderr."""
+    """A console on a terminal, if there is one: progress and questions on stderr."""
 
     @property
     def ask(self) -> "Ask | None":
-        """The dialogue about a conflict."""
+        """Return the dialogue about a conflict, or None without a terminal."""
         return _ask if has_terminal() else None
 
     def progress(
         self, total: int, things: str = "files"
     ) -> AbstractContextManager[Update]:
-        """A line that says how far a run is, where it has much to do."""
+        """Show the progress of a long run in a line."""
         if total <= OFTEN:
             return super().progress(total, things)
 
@@ -167,7 +166,7 @@ class Terminal(Console):
     def proving(
         self, names: Sequence[str], verb: str = "proving"
     ) -> AbstractContextManager[Update]:
-        """A line that says which op is being proven, or how many are."""
+        """Show the op being proven, or the number proven so far, in a line."""
 
         def words(done: int) -> str:
             total = len(names)
@@ -183,7 +182,7 @@ TERMINAL = Terminal()
 
 @contextmanager
 def line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
-    """A line on a terminal that is written over, and gone at the end."""
+    """Show a line on a terminal, overwritten by updates and removed at the end."""
     shown = is_terminal()
 
     def update(done: int) -> None:
@@ -201,57 +200,57 @@ def line(words: Callable[[int], str], begin: bool = False) -> Iterator[Update]:
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads what goes to stderr, and wants more than problems."""
+    """Return whether stderr is a terminal, and --quiet is not given."""
     return terminal.is_terminal(sys.stderr) and SAYING.get() != "little"
 
 
 def has_terminal() -> bool:
-    """Whether there is someone to ask; a stream that was closed is None."""
+    """Return whether questions can be asked; a closed stream is None."""
     return all(map(terminal.is_terminal, (sys.stdin, sys.stderr)))
 
 
 def _ask(change: "Change") -> "Answer":
-    """The dialogue on a terminal; its questions go to stderr."""
+    """Ask about a conflict on a terminal; the questions go to stderr."""
     from scaffold.workspace import converse
 
     return converse(change, prompt, lambda text: typer.echo(text, nl=False, err=True))
 
 
 def prompt(question: str) -> str:
-    """The line that somebody answers on a terminal; EOFError where they leave."""
+    """Ask a question and return the typed line; raise EOFError at its end."""
     typer.echo(question, nl=False, err=True)
     line = sys.stdin.readline()
     if not line:
-        typer.echo(err=True)  # the question ends its line without an answer
+        typer.echo(err=True)  # end the line of the unanswered question
         raise EOFError
     return line
 
 
-# --- Of what was written, or would be.
+# --- Reports on written files.
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Things worth knowing, on stderr."""
+    """Print notes on stderr, unless --quiet is given."""
     if SAYING.get() != "little":
         for note in notes:
             _say(f"note: {note}")
 
 
 def show_proven(said: str) -> None:
-    """What a proof ran."""
+    """Print the extent of a proof on stderr."""
     if said and SAYING.get() != "little":
         typer.echo(f"proven: {said}", err=True)
 
 
 def show_details(lines: Iterable[str]) -> None:
-    """What --verbose asks for, on stderr."""
+    """Print details on stderr, if --verbose is given."""
     if SAYING.get() == "much":
         for line in lines:
             typer.echo(f"scaffold: {line}", err=True)
 
 
 def show_plan(plan: "Plan") -> None:
-    """What happens to each file, one line a file."""
+    """Print one line for each file, with its verb."""
     _show_verbs(plan, plan.changes)
 
 
@@ -265,21 +264,21 @@ def _show_verbs(plan: "Plan", changes: Sequence["Change"]) -> None:
 
 
 def show_diff(plan: "Plan") -> None:
-    """The difference, as `git apply` takes it in the root."""
+    """Print the diff, for `git apply` in the root."""
     from scaffold.workspace import diff
 
     _print(terminal.difference(diff(plan), sys.stdout))
 
 
 def show_texts(generated: "Generated") -> None:
-    """The files themselves; a line names each where there are several."""
+    """Print the files themselves, each below its name if there are several."""
     for path, text in generated.files.items():
         header = f"# {from_here(generated.root, path)}\n"
         _print(header + text if len(generated.files) > 1 else text)
 
 
 def _print(text: str) -> None:
-    """Write to stdout as to a file: UTF-8 whatever the locale, odd bytes of a path as they are."""
+    """Write to stdout as to a file: UTF-8 in any locale, undecodable bytes of a path unchanged."""
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
@@ -290,7 +289,7 @@ def tell(
     format_: str = "text",
     notes: Iterable[str] = (),
 ) -> None:
-    """What became of each file; a refusal is raised, a conflict that is left ends with 1."""
+    """Report each file; raise a refusal, and exit with 1 if a conflict is left."""
     said = [*notes, *settled.notes]
     if format_ == "json":
         told = _changes(settled.plan, with_diff)
@@ -312,7 +311,7 @@ def show_next(commands: Sequence[str]) -> None:
 
 
 class Showing(NamedTuple):
-    """What is to be shown, and to whom: a run that only shows writes nothing."""
+    """The form of output: dry run, diff, stdout, format."""
 
     dry_run: bool = False
     diff: bool = False
@@ -327,7 +326,7 @@ def put(
     showing: Showing,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the files, or show them, or what would become of them."""
+    """Write the files, or print them, or show what would change."""
     from scaffold.project.writing import NOTHING, look, write
 
     if showing.stdout and showing.format_ == "json":
@@ -344,13 +343,13 @@ def put(
 
 
 def exit_on_conflict(plan: "Plan") -> None:
-    """End with 1 where a conflict is left."""
+    """Exit with 1 if a conflict is left."""
     if plan.conflicts:
         sys.exit(ConflictError.exit_code)
 
 
 def show_settled(generated: "Generated", settled: "Settled", with_diff: bool) -> None:
-    """What became of each file of an op, for programs."""
+    """Print the outcome for each file of an op as JSON."""
     told = _changes(settled.plan, with_diff)
     notes = (*generated.notes, *settled.notes)
     of_op = _of_op(generated)
@@ -358,13 +357,13 @@ def show_settled(generated: "Generated", settled: "Settled", with_diff: bool) ->
 
 
 def show_files(generated: "Generated") -> None:
-    """The files themselves, for programs."""
+    """Print the files themselves as JSON."""
     told = [_text(generated.root, path, text) for path, text in generated.files.items()]
     _show_json(told, False, generated.notes, of_op=_of_op(generated))
 
 
 def _of_op(generated: "Generated") -> dict[str, Any]:
-    """Which gradients an op lacks, and whether those that it has are proven."""
+    """Return the missing gradients of an op, and whether the others are proven."""
     proven = generated.proof is not None
     return {"missing": list(generated.missing), "proven": proven}
 
@@ -374,7 +373,7 @@ def _text(root: Path, path: str, text: str) -> dict[str, Any]:
 
 
 def _changes(plan: "Plan", with_diff: bool) -> list[dict[str, Any]]:
-    """What happens to each file."""
+    """Return the changes of the files as JSON objects."""
     from scaffold.workspace.changes import diff_change
 
     files: list[dict[str, Any]] = []
@@ -396,19 +395,19 @@ def _show_json(
     problems: Iterable[ScaffoldError] = (),
     of_op: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """What became of files; of an op also what it lacks."""
+    """Print the outcome for files as JSON; for an op, also its missing gradients."""
     told = {"written": written, "files": files, **of_op, "notes": list(notes)}
     show_object({**told, "problems": [as_problem(problem) for problem in problems]})
 
 
-# --- Of a run over the ops of a project.
+# --- A run over the ops of a project.
 
 
-SAID = 20  # notes that are shown one by one
+SAID = 20  # at most so many notes are shown
 
 
 def say_outcome(run: "Callable[[], Outcome]", format_: str, diff: bool) -> None:
-    """Say what became of a run that writes, and exit with 1 where a conflict is left."""
+    """Report the outcome of a writing run, and exit with 1 if a conflict is left."""
     from scaffold.project.writing import undisturbed
 
     outcome = undisturbed(run)
@@ -441,7 +440,7 @@ def _files(count: int) -> str:
 
 
 def _show_changes(plan: "Plan") -> None:
-    """The files that are not as they were, one line each; with --verbose all of them."""
+    """Print the changed files, one line each; with --verbose all of them."""
     every = SAYING.get() == "much"
     changes = [item for item in plan.changes if every or item.verb != "identical"]
     _show_verbs(plan, changes)

@@ -1,7 +1,7 @@
-"""`scaffold remove`: ops that leave a project: their files, their records, their tables in the manifest.
+"""`scaffold remove`: remove ops from a project: their files, records, and manifest tables.
 
-In: the names of ops that a manifest lists, or that only a record tells of. Out: an `Outcome`.
-Invariant: all of it goes or nothing; a file that somebody edited goes only by force, one that nobody here wrote never.
+In: the names of ops in a manifest, or only on record. Out: an `Outcome`.
+Invariant: everything is removed or nothing; an edited file only with --force, a file not written by scaffold never.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def remove(
 
 
 class _File(NamedTuple):
-    """A file that is to go, and why it should not."""
+    """A file to remove, and an objection, if any."""
 
     op: str
     path: str
@@ -66,7 +66,7 @@ class _File(NamedTuple):
 
 
 def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
-    """Remove the ops, or see what that would do."""
+    """Remove the ops, or plan it without `write`."""
     project = open_project(may_lack=True)
     undone = recover(project.root) if write else ()
     if undone:
@@ -114,7 +114,7 @@ def _check_names(project: Project, names: tuple[str, ...]) -> None:
 
 
 def _files(project: Project, name: str) -> Iterator[_File]:
-    """The files of an op that are there."""
+    """Yield the existing files of an op."""
     record = project.records.get(name)
     yield from _recorded(project, record) if record else _unrecorded(project, name)
 
@@ -128,7 +128,7 @@ def _recorded(project: Project, record: Record) -> Iterator[_File]:
 
 
 def _unrecorded(project: Project, name: str) -> Iterator[_File]:
-    """What would be written, where nobody remembers whether it was."""
+    """Yield the existing files of an op without a record, among the ones it would have."""
     for work in weigh(project, survey(project, [name])):
         for item in work.prospects:
             if item.need == "collide":
@@ -146,7 +146,7 @@ def _refusal(project: Project, file: _File) -> ScaffoldError:
 
 
 def _manifests(project: Project, names: tuple[str, ...]) -> dict[str, str]:
-    """The manifests without the ops."""
+    """Return the texts of the manifests without the ops."""
     texts: dict[str, str] = {}
     for name in names:
         listed = project.listed.get(name)

@@ -1,8 +1,8 @@
-"""`scaffold rename`: an op goes by another name: its files, the names in them, its record, its table in the manifest.
+"""`scaffold rename`: rename an op: its files, names in them, record, and manifest table.
 
 In: an op of the project and its new name. Out: an `Outcome`.
-Invariant: all of it moves or nothing; what was edited by hand is kept, with the op's names in it changed, and merged with what
-is generated under the new name. A `class-name` that the table states is the user's, and stays.
+Invariant: everything moves or nothing; edits by hand are kept, with the op's names changed in them, and merged with the code
+generated under the new name. A `class-name` in the table is the user's, and stays.
 """
 
 import ast
@@ -76,7 +76,7 @@ def rename(
 
 
 class _File(NamedTuple):
-    """A file of the op as it is: the text as written last, and that of now."""
+    """A file of the op: the last written text, and the present one."""
 
     path: str
     base: str
@@ -92,7 +92,7 @@ class _Moved(NamedTuple):
 
 
 def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
-    """Rename the op, or see what that would do."""
+    """Rename the op, or plan it without `write`."""
     project = open_project()
     undone = recover(project.root) if write else ()
     if undone:
@@ -135,7 +135,7 @@ def _without(project: Project, op: str) -> dict[str, Listed]:
 
 
 def _new_name(project: Project, listed: Listed, new: str) -> str:
-    """The op's name in code, which must be another one that is free."""
+    """Return the op's new name in code; raise unless it is a different and free one."""
     packaged = project.places.directories.package is not None
     name = op_names(new, PLACE, packaged, project.configuration.names)[0]
     if name == listed.name:
@@ -152,7 +152,7 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
 
 
 def _files(project: Project, op: str) -> dict[str, _File]:
-    """The files of the op that are there, by role."""
+    """Return the existing files of the op, by role; raise if one has no known base text."""
     found = {}
     problems: list[ScaffoldError] = []
     for role, path, base in _known(project, op):
@@ -171,7 +171,7 @@ def _files(project: Project, op: str) -> dict[str, _File]:
 
 
 def _known(project: Project, op: str) -> list[tuple[str, str, str | None]]:
-    """Role and path of each file, and the text as written last where that is known."""
+    """Return role and path of each file, and its last written text, or None if unknown."""
     record = project.records.get(op)
     if record is not None:
         _check_markers(project, record)
@@ -201,7 +201,7 @@ def _check_markers(project: Project, record: Record) -> None:
 def _check_free(
     project: Project, wanted: Iterable[Wanted], files: Iterable[_File]
 ) -> None:
-    """Refuse to write over a file that is not the op's."""
+    """Raise if a file of something else is in the way."""
     own = {file.path for file in files}
     raise_all(
         [
@@ -217,7 +217,7 @@ def _check_free(
 
 
 def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
-    """What the op is called in code, before and after."""
+    """Return the op's names in code, before and after."""
     return Renaming(
         _names(project, before),
         _names(project, after),
@@ -226,7 +226,7 @@ def _renaming(project: Project, before: Listed, after: Listed) -> Renaming:
 
 
 def _signature(listed: Listed) -> str:
-    """The text that names the arguments, and types and sizes with them."""
+    """Return the text with the names of arguments, types and sizes."""
     raw = listed.entry.raw
     schema = str(raw.get("schema", "")).partition("(")[2]
     return f"{raw.get('inputs', '')} {raw.get('outputs', '')} {schema}"
@@ -239,14 +239,14 @@ def _names(project: Project, listed: Listed) -> Names:
 
 
 def _moved(file: _File, wanted: Wanted, renaming: Renaming) -> _Moved:
-    """The text under the new name: the edits of the file, and what is generated now."""
+    """Merge the renamed edits of a file with the newly generated text."""
     base, mine = renamed(file.base, renaming), renamed(file.mine, renaming)
     merged = merge(base, mine, wanted.text)
     return _Moved(wanted, merged.text, merged.conflicts)
 
 
 def _marked(planned: Plan, moved: Iterable[_Moved]) -> Plan:
-    """The plan that says which files are left to be settled."""
+    """Return the plan with files in conflict marked."""
     conflicts = {item.wanted.path: item.conflicts for item in moved if item.conflicts}
     changes = (
         (
@@ -266,7 +266,7 @@ def _state(
     rendering: Rendering,
     proof: Proof | None,
 ) -> dict[str, str | None]:
-    """The record under the new name; that under the old one goes."""
+    """Return the record under the new name."""
     if not project.configuration.project:
         return {}
     name = op.listed.name
@@ -279,7 +279,7 @@ def _state(
 def _proof(
     proof: Proof, files: Mapping[str, _File], renaming: Renaming
 ) -> Proof | None:
-    """The proof of the same code under the new name; of code that nobody has any more there is none to keep."""
+    """Return the proof for the renamed code; None if no text is the proven one."""
     before, after = (
         definitions_of(names.op, names.classes[0])
         for names in (renaming.before, renaming.after)
@@ -293,7 +293,7 @@ def _proof(
 
 
 def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ...]:
-    """Where else the op is imported: that is for the user to change."""
+    """Describe other imports of the op, left for the user to change."""
     names = project.configuration.exports
     exporting = [exporting_path(project.places)] if names else []
     found = uses_of(project.root, renaming.before.module, [*own, *exporting])
@@ -303,7 +303,7 @@ def _uses(project: Project, renaming: Renaming, own: list[str]) -> tuple[str, ..
 
 
 def uses_of(root: Path, module: str, own: Collection[str]) -> Iterator[str]:
-    """The imports of a module below the root, but for those in some files."""
+    """Yield the places of a module's imports below the root, except in some files."""
     mine = {(root / path).resolve() for path in own}
     for path in find_sources([str(root)]):
         if Path(path).resolve() in mine:

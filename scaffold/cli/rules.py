@@ -1,7 +1,7 @@
-"""`scaffold rules`: the table that backwards are derived by, and the check of a team's own.
+"""`scaffold rules`: show the table of differentiation rules; check a team's own table.
 
-In: a rule's name, or files. Out: text on stdout, or one JSON object. Invariant: exit 0 of `check` means that every formula gives
-what autograd gives on every sample, or differences where it gives nothing; no file is changed.
+In: a rule's name, or files. Out: text on stdout, or one JSON object. Invariant: exit 0 of `check` means that every formula agrees with
+autograd on every sample, or with differences if autograd has no gradient; no file is changed.
 """
 
 import json
@@ -107,7 +107,7 @@ def _configured() -> "tuple[RuleFile, ...]":
 
 
 def _table() -> "Table":
-    """The rules that an op here is derived by."""
+    """Return the table of rules that applies here."""
     return _table_with(_configured())
 
 
@@ -118,7 +118,7 @@ def _table_with(files: "tuple[RuleFile, ...]") -> "Table":
 
 
 def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...]]":
-    """The tables below what is to be checked, and those to check."""
+    """Return the tables below the checked ones, and those to check."""
     from scaffold.spec import RuleFile
 
     configured = _configured()
@@ -142,14 +142,14 @@ def _files(file: str | None) -> "tuple[tuple[RuleFile, ...], tuple[RuleFile, ...
 
 
 def _heads(table: "Table", name: str) -> tuple[str, ...]:
-    """How a rule is spelled, as its table has it."""
+    """Return the spellings of a rule, as in its table."""
     if name in table.heads or table.base is None:
         return table.heads[name]
     return _heads(table.base, name)
 
 
 def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
-    """A rule as its table has it."""
+    """Return a rule as in its table, for JSON."""
     call, *also = _heads(table, rule.name)
     gradients = {
         name: (
@@ -179,7 +179,7 @@ def _as_data(table: "Table", rule: "Rule") -> dict[str, object]:
 
 
 def _show_key(key: str, value: object) -> None:
-    """One line of TOML; of a table a line each."""
+    """Print a key as a line of TOML; a table as one line an entry."""
     if isinstance(value, dict):
         for name, item in value.items():
             typer.echo(f"{key}.{name} = {json.dumps(item, ensure_ascii=False)}")

@@ -1,4 +1,4 @@
-"""`scaffold schema`: what an editor completes and checks a file of ops by.
+"""`scaffold schema`: the schema for editors to complete and check a file of ops.
 
 Out: JSON on stdout. Invariant: the same version prints the same bytes.
 """

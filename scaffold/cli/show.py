@@ -1,8 +1,8 @@
-"""`scaffold show`: a picture of an op: its forward and backward, what is saved in between and its bytes, which line reads which.
+"""`scaffold show`: draw an op: forward, backward, saved values with bytes, and data flow.
 
-In: an op of the manifest, or the options of `new-op` that are about the maths. Out: an SVG or Mermaid file, or the same on stdout; the
+In: an op of the manifest, or the options of `new-op` about the maths. Out: an SVG or Mermaid file, or the same on stdout; the
 graph as one JSON object.
-Invariant: nothing is loaded by the picture, nothing but its file is written, and a file that is there is asked for as others are.
+Invariant: the picture loads nothing, nothing but its file is written, and an existing file is a conflict as for other commands.
 """
 
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ def _run(name: str, given: "Values") -> None:
 def _drawn(
     name: str, values: "Values", settings: "Values"
 ) -> "tuple[Diagram, tuple[str, ...]]":
-    """The graph of the op, and the notes."""
+    """Return the graph of the op, and the notes."""
     from scaffold.derive import derive
     from scaffold.derive.diagram import diagram
     from scaffold.project.explanation import bytes_in, read_sizes

@@ -1,7 +1,7 @@
-"""`scaffold sync`: what is missing or out of date is written; files that were edited are left as they are.
+"""`scaffold sync`: write missing and outdated files; leave edited ones unchanged.
 
-In: manifests, options. Out: a line for each file. What is out of date is found by `project/survey.py`; what becomes of such a file, or of one
-that was edited, is decided in `workspace/reconcile.py`; `project/update.py` does it. Invariant: all of it is written, or nothing.
+In: manifests, options. Out: a line for each file. `project/survey.py` finds outdated files; `workspace/reconcile.py` decides what
+happens to them and to edited ones; `project/update.py` does it. Invariant: everything is written, or nothing.
 """
 
 from typing import Annotated

@@ -1,8 +1,8 @@
-"""`scaffold templates`: which templates apply, a start for one of your own, what yours change, whether they render.
+"""`scaffold templates`: list, start, compare and check templates.
 
 In: the configuration and `--template-dir`. Out: text on stdout, or one JSON object; `eject` writes one file.
-Invariant: exit 0 of `lint` means that the templates render the sample ops to Python. Each problem is told once, whichever op
-shows it.
+Invariant: exit 0 of `lint` means that the templates render the sample ops to Python. Each problem is reported once, not for each
+op.
 """
 
 from collections.abc import Iterator
@@ -117,7 +117,7 @@ def eject(
 
     def attempt() -> "Settled":
         found = ejected(known, tuple(block or ()), directory)
-        adds = found.added and policy == "ask"  # nothing of the file is lost
+        adds = found.added and policy == "ask"  # the file keeps its content
         reads = Known(reads={found.path: found.before})
         files = {found.path: found.text}
         chosen = "overwrite" if adds else policy
@@ -155,7 +155,7 @@ def _templates(given: list[str] | None) -> "Templates":
 
 
 def first_directory(given: list[str] | None) -> Path:
-    """Where a template of the user's goes: the option's directory, or the configuration's first."""
+    """Return the directory for a new template: the option's, or the configuration's first."""
     if given:
         return Path(given[0])
     configuration = configuration_here()
@@ -166,7 +166,7 @@ def first_directory(given: list[str] | None) -> Path:
 
 
 class Row(NamedTuple):
-    """A template that applies."""
+    """A template that applies, and the blocks it overrides."""
 
     name: str
     path: str
@@ -175,17 +175,17 @@ class Row(NamedTuple):
 
 
 class Ejected(NamedTuple):
-    """A template to write: below an existing directory, and whether it only adds to what is there."""
+    """A template to write below an existing directory, and whether it only adds to the file."""
 
     root: Path
     path: str
     text: str
     added: bool
-    before: bytes | None  # what is there, as it was read
+    before: bytes | None  # the existing content, as read
 
 
 def listed_templates(templates: Templates) -> tuple[Row, ...]:
-    """All templates, each name from the top layer down."""
+    """Return all templates, sorted by name, each from the top layer down."""
     sources = [*templates.sources, *map(built_in, WRITTEN)]
     names = sorted({source.name for source in sources}, key=_written_first)
     ordered = sorted(sources, key=lambda source: names.index(source.name))
@@ -204,7 +204,7 @@ def _row(source: Source, templates: Templates) -> Row:
 
 
 def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
-    """The template of that name to start from, in a directory that need not be there yet."""
+    """Return a template to start from, in a directory that need not exist yet."""
     target = directory / name
     before = read_bytes(target) if target.is_file() else None
     own = read_templates([(directory, Location("--template-dir"))] * directory.is_dir())
@@ -229,13 +229,13 @@ def ejected(name: str, blocks: tuple[str, ...], directory: Path) -> Ejected:
 
 
 def _below(directory: Path) -> Templates:
-    """The layers of the configuration below a directory; all of them if it is none of them."""
+    """Return the configured layers below a directory; all of them if it is not one."""
     listed = configured_directories(configuration_here())
     resolved = [path.resolve() for path in listed]
     own = directory.resolve()
     start = resolved.index(own) + 1 if own in resolved else 0
     place = Location("pyproject.toml")
-    # What is not there yet holds no templates: it may be the next to be begun.
+    # A missing directory holds no templates: it may be the next to be started.
     return read_templates([(path, place) for path in listed[start:] if path.is_dir()])
 
 
@@ -245,7 +245,7 @@ def _extends(parent: Source) -> str:
 
 
 def _text(block: str, source: Source, templates: Templates) -> str:
-    """The block as the nearest template has it."""
+    """Return the text of a block from the nearest template."""
     known: list[str] = []
     found: Source | None = source
     while found is not None:
@@ -260,7 +260,7 @@ def _text(block: str, source: Source, templates: Templates) -> str:
 
 
 def differences(templates: Templates) -> Iterator[str]:
-    """What each template changes in the one that it extends or, as a copy, replaces."""
+    """Yield the diff between each template and the one it extends or replaces as a copy."""
     for source in templates.sources:
         found = outline(source, templates)
         parent = parent_of(found, templates.layer_of(source), templates)
@@ -287,11 +287,11 @@ def _difference(before: str, after: str, source: Source, block: str) -> str:
 
 
 def problems_of(templates: Templates) -> list[ScaffoldError]:
-    """What does not render to Python, each problem once, whichever op shows it."""
+    """Return the errors of rendering sample ops, each problem once."""
     start_rendering()
     told: dict[tuple[Location | None, str], ScaffoldError] = {}
     found = within_limits(House(templates), lambda: _of_rendering(templates))
-    for problem in found:  # what follows a comma is of one op
+    for problem in found:  # the text after a comma is about one op
         told.setdefault((problem.location, problem.message.split(",")[0]), problem)
     return sorted(told.values(), key=lambda item: item.location or Location(""))
 
@@ -319,5 +319,5 @@ def _of_rendering(templates: Templates) -> list[ScaffoldError]:
 
 
 def _nowhere(path: KeyPath, *, key: bool = False) -> Location:
-    """The place of what a specimen says: nobody else wrote it."""
+    """Return the place of a sample op, whatever the key."""
     return Location(SOURCE)

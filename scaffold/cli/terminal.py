@@ -1,8 +1,8 @@
-"""What a terminal is shown otherwise than a pipe: colours, messages that fit its width, a bar of progress.
+"""Terminal output: colours, messages wrapped to the width, a progress bar.
 
-In: a text, and the stream that it goes to. Out: the text as it is shown there.
-Invariant: for what is no terminal a text stays as it is, byte for byte, unless FORCE_COLOR asks for colours. Nothing heavy is
-imported: help needs colours too.
+In: a text, and its stream. Out: the text to show there.
+Invariant: without a terminal a text stays the same, byte for byte, unless FORCE_COLOR asks for colours. Heavy imports are
+avoided: help needs colours too.
 """
 
 import os
@@ -20,7 +20,7 @@ STYLES = {
     "changed": "33",
     "removed": "31",
 }
-# What becomes of a file, as the first word of a line tells it; the other verbs change nothing.
+# The style of a line's verb; the other verbs change nothing.
 VERBS = {
     "create": "added",
     "update": "changed",
@@ -31,12 +31,12 @@ WIDE = 24  # the cells of a bar
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody reads the stream; one that was closed is None."""
+    """Return whether a stream is a terminal; a closed one is None."""
     return bool(stream and stream.isatty())
 
 
 def has_colours(stream: TextIO | None) -> bool:
-    """Whether colours are shown: on a terminal, unless NO_COLOR forbids or FORCE_COLOR demands them."""
+    """Return whether to show colours: on a terminal, or by FORCE_COLOR, and never with NO_COLOR."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -45,25 +45,25 @@ def has_colours(stream: TextIO | None) -> bool:
 
 
 def paint(text: str, style: str, stream: TextIO | None) -> str:
-    """The text in the style of that name, where colours are shown."""
+    """Return the text in a style, if colours are shown."""
     if not has_colours(stream):
         return text
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
 
 def width_of(stream: TextIO | None) -> int:
-    """The columns of a terminal."""
+    """Return the columns of a terminal."""
     if (said := os.environ.get("COLUMNS", "")[:9]).isdecimal() and int(said):
         return int(said)
     try:
         found = os.get_terminal_size(stream.fileno()).columns if stream else 0
     except (OSError, ValueError):
         return 80
-    return found or 80  # a terminal of no known size says 0
+    return found or 80  # 0: the size is unknown
 
 
 def message(text: str, stream: TextIO | None) -> str:
-    """Lines `place: what is wrong` and `hint: what to type`: on a terminal they fit its width, their first words in colour."""
+    """Format lines `place: error` and `hint: advice`: wrapped and coloured on a terminal."""
     lines = text.split("\n")
     if is_terminal(stream):
         lines = [wrapped(line, width_of(stream)) for line in lines]
@@ -79,7 +79,7 @@ def _coloured(line: str, stream: TextIO | None) -> str:
 
 
 def wrapped(line: str, width: int) -> str:
-    """The line in several, none longer than the width where words allow it; what is quoted, to be copied, is not broken."""
+    """Wrap a line to the width where words allow it; quotations, to be copied, are not broken."""
     if len(line) <= width:
         return line
     lines, indent = [""], "      " if line.startswith(("hint: ", "note: ")) else "  "
@@ -93,7 +93,7 @@ def wrapped(line: str, width: int) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line; a quotation that begins a word is part of it to its end."""
+    """Split a line into words; a quotation at the beginning of a word is part of it."""
     found, open_ = [""], ""
     for before, letter in zip(f" {line}", line, strict=False):
         if letter == " " and not open_:
@@ -104,13 +104,13 @@ def _words(line: str) -> list[str]:
             open_ = "" if letter == open_ else open_
         elif letter in "'\"`" and not before.isalnum():
             open_ = letter
-    if open_:  # an apostrophe, no quotation
+    if open_:  # an apostrophe, not a quotation
         return line.split(" ")
     return [word for word in found if word]
 
 
 def difference(text: str, stream: TextIO | None) -> str:
-    """A unified diff, with colours where they are shown."""
+    """Return a unified diff, coloured if colours are shown."""
     if not has_colours(stream):
         return text
     styles = {"+": "added", "-": "removed", "@": "hint"}
@@ -122,13 +122,13 @@ def difference(text: str, stream: TextIO | None) -> str:
 
 
 def verb(word: str, cells: int, stream: TextIO | None) -> str:
-    """The word for what becomes of a file, in its column."""
+    """Return the verb of a file, padded to its column."""
     padded = f"{word:{cells}}"
     return paint(padded, VERBS[word], stream) if word in VERBS else padded
 
 
 def bar(done: int, total: int, words: str) -> str:
-    """A line of progress: `[======      ] 12/48 files`."""
+    """Return a line of progress: `[======      ] 12/48 files`."""
     filled = WIDE * done // total if total else WIDE
     text = f"[{'=' * filled}{' ' * (WIDE - filled)}] {words}"
     return text[: width_of(sys.stderr) - 1]

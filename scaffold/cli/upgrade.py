@@ -1,7 +1,7 @@
-"""`scaffold upgrade`: ops brought up to date, with what was edited by hand.
+"""`scaffold upgrade`: bring ops up to date, and keep edits by hand.
 
-In: ops, options. Out: a line for each file. It is `sync` that merges (`workspace/merge.py`) where a file was edited, by the policy of
-`--on-conflict`. Invariant: all of it is written, or nothing.
+In: ops, options. Out: a line for each file. Like `sync`, but an edited file is merged (`workspace/merge.py`), by the policy of
+`--on-conflict`. Invariant: everything is written, or nothing.
 """
 
 from typing import Annotated

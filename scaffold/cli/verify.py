@@ -1,8 +1,8 @@
-"""`scaffold verify`: whether the generated tests pass.
+"""`scaffold verify`: run the generated tests.
 
-In: ops of the manifest, or test files; Functions, which `verify_functions` shows. Out: a table on stdout, one line a file, then the failures; an exit code.
-Invariant: whatever is named and is not there is an error, all of them together. What could not be run, failed or is not written yet
-is never said to have passed; exit 0 means that all passed. No file is changed; what passes goes on record.
+In: ops of the manifest, or test files; Functions, shown by `verify_functions`. Out: a table on stdout, one line a file, then the failures; an exit code.
+Invariant: all missing names are reported together as errors. A test that could not run, failed or is not written yet is never
+reported as passed; exit 0 means that all passed. No file is changed; passed tests go on record.
 """
 
 import re
@@ -31,7 +31,7 @@ from scaffold.verify.suites import Report, Suite, run_suites
 
 if (
     TYPE_CHECKING
-):  # what renders ops is imported by a run that needs it, not to show help
+):  # modules that render ops are imported only by a run, not to show help
     from scaffold.project.file_status import Checked
     from scaffold.project.project import Project
 
@@ -134,7 +134,7 @@ TEST_LIMIT, FUNCTION_LIMIT = 600, 60  # seconds
 
 
 def names_functions(name: str) -> bool:
-    """Whether an argument names Functions: of a class, a directory, or a file that holds some and is no test."""
+    """Return whether an argument names Functions: a class, a directory, or a file with some and no test."""
     path = name.rpartition(":")[0]
     if path.endswith(".py") or Path(name).is_dir():
         return True
@@ -149,7 +149,7 @@ def names_functions(name: str) -> bool:
 def _mixed(
     names: Sequence[str], functions: Sequence[str], said: Sequence[str]
 ) -> list[ScaffoldError]:
-    """The problems with arguments of two kinds, and with options that are not for theirs."""
+    """Return the problems of mixing tests with Functions, and of options for Functions without any."""
     if functions and len(functions) < len(names):
         other = next(name for name in names if name not in functions)
         message = f"'{other}' names no file of Functions, '{functions[0]}' does"
@@ -174,32 +174,32 @@ def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
 
 
 def _interpreter(python: str | None) -> Interpreter:
-    """The one that runs the tests; what one that is given lacks it says itself, once it is started."""
+    """Return the interpreter for the tests; a given one reports what it lacks once it is started."""
     if python is not None:
         return Interpreter(python, OPTION)
     return need_interpreter(None, "scaffold verify")
 
 
 APART = frozenset({"orphaned", "lost"})  # no test runs them
-# As written: proofs are what tests are for.
+# As written: tests provide the proofs.
 PLAIN = frozenset({"ok", "unproven", "unprovable"})
-QUIET = PLAIN | {"missing"}  # of the test file, what is missing is said anyway
+QUIET = PLAIN | {"missing"}  # for the test file, "missing" is reported anyway
 
 
 class Tested(NamedTuple):
-    """A test file, and what is known of the op that it is about."""
+    """A test file, and the known facts about its op."""
 
-    name: str  # of the op, or the path as it was typed
-    directory: Path  # that it is run from
+    name: str  # the op's, or the path as typed
+    directory: Path  # to run it from
     test: Path | None  # None: the op has no tests
     there: bool = True
-    project: "Project | None" = None  # that the op is of
-    # Paths of files that are not ok, and why.
+    project: "Project | None" = None  # of the op
+    # Paths and statuses of files other than ok.
     standing: tuple[tuple[str, str], ...] = ()
 
 
 def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
-    """What is to be tested."""
+    """Return the tests of the named ops and files; raise if some are missing."""
     files = [name for name in names if _is_path(name)]
     ops = tuple(name for name in names if not _is_path(name))
     absent = ("No such file or directory", "it is no regular file")
@@ -226,7 +226,7 @@ def _is_path(name: str) -> bool:
 
 
 def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
-    """The tests of ops, and how the files of these stand."""
+    """Yield the tests of ops, with the status of their files."""
     from scaffold.project.file_status import check_project
     from scaffold.project.project import open_project
 
@@ -236,13 +236,13 @@ def _of_project(names: tuple[str, ...]) -> Iterable[Tested]:
     by_op: dict[str, dict[str, Checked]] = {op: {} for op in project.chosen(names)}
     for item in check_project(project, tuple(by_op), TERMINAL):
         if item.op in by_op and item.status not in APART:
-            by_op[item.op].setdefault(item.role, item)  # after it may stand: unproven
+            by_op[item.op].setdefault(item.role, item)  # unproven may follow
     for op, roles in by_op.items():
         yield _tested(project, op, roles)
 
 
 def _unlisted(name: str) -> ScaffoldError:
-    """That an op is known by its name in a project alone."""
+    """Return an error: an op is known by name only in a project."""
     tests = f"test_{name}.py"
     place = Path(tests)
     if not place.is_file():
@@ -276,7 +276,7 @@ PASSING = frozenset({"passed", "untested"})
 
 
 class Asked(NamedTuple):
-    """How the tests are to be run, and what is said of it."""
+    """How to run the tests, and the form of the report."""
 
     python: str
     jobs: int | None
@@ -285,21 +285,21 @@ class Asked(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What became of the tests of an op."""
+    """The outcome of an op's tests."""
 
     tested: Tested
-    report: Report | None  # None: there was nothing to run
+    report: Report | None  # None: nothing to run
 
     @property
     def status(self) -> str:
-        """One of STATUSES."""
+        """Return one of STATUSES."""
         if self.report is not None:
             return self.report.status
         return "untested" if self.tested.test is None else "missing"
 
     @property
     def words(self) -> str:
-        """The same in words."""
+        """Return the status in words."""
         if self.report is not None:
             return self.report.words
         if self.tested.test is None:
@@ -308,7 +308,7 @@ class Proof(NamedTuple):
 
 
 def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
-    """Run the tests, say what became of them and record what they prove; exit with 1 unless all passed."""
+    """Run the tests, report and record the outcomes; exit with 1 unless all passed."""
     from scaffold.project.proofs import begin, record_passed
 
     stale = {
@@ -344,7 +344,7 @@ def show_proofs(found: Sequence[Tested], asked: Asked) -> None:
 
 
 def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
-    """In the order of what was asked for, each as soon as it is known."""
+    """Yield proofs in the requested order, each as soon as it is known."""
     suites = [
         Suite(item.test.resolve(), item.directory)
         for item in found
@@ -361,11 +361,11 @@ def _proofs(found: Sequence[Tested], asked: Asked) -> Iterator[Proof]:
             yield Proof(item, report)
     finally:
         line.clear()
-        reports.close()  # whatever still runs ends now
+        reports.close()  # end the tests still running
 
 
 class _Line:
-    """A line on the terminal that says how far a run is; nothing where there is no terminal."""
+    """A progress line on the terminal; nothing without a terminal."""
 
     def __init__(self, files: int) -> None:
         self.files, self.done, self.tests = files, 0, -1
@@ -380,7 +380,7 @@ class _Line:
             typer.echo(f"\r{text}", nl=False, err=True)
 
     def clear(self, done: bool = False) -> None:
-        """Make room for what is said of a file."""
+        """Clear the line, to print a result in its place."""
         self.done += done
         if self.shown:
             self.tests = -1
@@ -395,7 +395,7 @@ def _show(proof: Proof, width: int) -> None:
 
 
 def _show_failures(proofs: Sequence[Proof]) -> None:
-    """The tests that failed, each with the first line of why."""
+    """Print the failed tests, each with the first line of the reason."""
     for proof in proofs:
         report = proof.report
         if report is None or not (report.failures or report.said):
@@ -412,7 +412,7 @@ def _show_failures(proofs: Sequence[Proof]) -> None:
 
 
 def _hint_of_uninstalled(proofs: Sequence[Proof]) -> None:
-    """What to do where tests do not find the package of their project."""
+    """Print a hint to install the project's package if tests do not find it."""
     for proof in proofs:
         project = proof.tested.project
         package = project.configuration.package if project else None

@@ -1,8 +1,8 @@
-"""`scaffold verify FILE:CLASS`: the verdict on Functions that were written by hand.
+"""`scaffold verify FILE:CLASS`: judge hand-written Functions.
 
-In: files, classes of them, directories; what the user says of them. Out: a line for each Function, then what is wrong, each with the line
-that it is about; an exit code.
-Invariant: exit 0 means that every Function was called and that no check failed; one that no inputs were found for is told, with exit 2.
+In: files, their classes, directories; the user's declarations. Out: a line for each Function, then the failures, each with its
+line; an exit code.
+Invariant: exit 0 means that every Function was called and no check failed; a Function without accepted inputs is reported, with exit 2.
 """
 
 import sys
@@ -40,7 +40,7 @@ class Judged(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Its file and line."""
+        """Return its file and line."""
         meant, function, _ = self.question
         return f"{meant.path}:{function.node.lineno}"
 
@@ -54,14 +54,14 @@ class Judged(NamedTuple):
 
     @property
     def status(self) -> str:
-        """One of STATUSES."""
+        """Return one of STATUSES."""
         if self.verdict.failure is not None or not self.verdict.checks:
             return STATUSES[2]
         return STATUSES[bool(self.failed)]
 
     @property
     def words(self) -> str:
-        """The same in words."""
+        """Return the status in words."""
         failure = self.verdict.failure
         if failure is not None:
             subject = SUBJECTS.get(failure.subject, "")
@@ -74,7 +74,7 @@ class Judged(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How the processes are run."""
+    """How to run the processes."""
 
     python: str
     jobs: int | None
@@ -84,7 +84,7 @@ class Run(NamedTuple):
 def show_verdicts(
     names: Sequence[str], said: Mapping[str, Any], run: Run, format_: str
 ) -> None:
-    """Judge all that is named and say what came of it; exit with 1 where a check failed, with 2 where something could not be run."""
+    """Judge the named Functions and report; exit with 1 if a check failed, with 2 if one could not be run."""
     stated = Stated(**said)
     raise_all(unnamed(stated))
     found = find_functions(tuple(_target(name) for name in names))
@@ -112,7 +112,7 @@ def show_verdicts(
 
 
 def _target(name: str) -> str:
-    """`FILE.py:CLASS` as `find_functions` has it."""
+    """Return `FILE.py:CLASS` in the form for `find_functions`."""
     path, colon, last = name.rpartition(":")
     if colon and path.endswith(".py"):
         return f"{path}::{last}"
@@ -140,7 +140,7 @@ def _show(one: Judged, questions: Sequence[Question]) -> None:
 
 
 def _show_details(one: Judged) -> None:
-    """The checks that failed, then notes."""
+    """Print the failed checks, then notes."""
     path = one.question.meant.path
     width = max((len(item.name) for item in one.failed), default=0)
     for item in one.failed:
@@ -154,7 +154,7 @@ def _show_details(one: Judged) -> None:
 
 
 def _show_rest(judged: Sequence[Judged], notes: Sequence[str]) -> None:
-    """What failed of several Functions, and what they come to."""
+    """Print the failures of several Functions, and a summary."""
     for one in judged if len(judged) > 1 else ():
         if one.status != "passed" or one.verdict.notes:
             typer.echo(f"\n{one.place}  {one.name}")
