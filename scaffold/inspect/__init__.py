@@ -1,7 +1,7 @@
-"""Reads existing autograd.Functions by syntax alone; user code is never imported.
+"""Inspection: read existing autograd.Functions by syntax alone; user code is never imported.
 
-In: the text of a file. Out: a `Module`: its Functions and custom operators, and questions that can be asked of them.
-Invariant: no file makes it fail; one that cannot be parsed is a `NotReadable` with the place.
+In: the text of a file. Out: a `Module`: its Functions and custom operators, and questions about them.
+Invariant: no file makes it fail; an unparsable one raises `NotReadable` with the place.
 """
 
 import ast
@@ -38,7 +38,7 @@ NAME = re.compile(r"\w+")
 CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
 
 
-LONG = 60  # characters of a line that a hint shows
+LONG = 60  # characters of a line in a hint
 MARKER = re.compile(r"^(<{7}|\|{7}|>{7})( .*)?$", re.MULTILINE)  # as git writes them
 UNMERGED = "cannot be parsed: it holds conflict markers"
 UNMERGED_HINT = "settle the conflict of the merge, and take its markers out"
@@ -47,11 +47,11 @@ TOO_DEEP = "cannot be parsed: it is nested too deeply"
 
 
 class NotReadable(ScaffoldError):
-    """A file that this interpreter cannot parse; it is reported, and no failure."""
+    """A file unreadable for this interpreter; callers report it."""
 
 
 def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
-    """Whether a text can hold anything of interest: cheap, and never wrongly no."""
+    """Return whether a text may hold anything of interest: cheap, and never wrongly no."""
     if any(hint in text for hint in HINTS):
         return True
     if "Tensor(" in text and "Parameter(" in text:
@@ -64,14 +64,14 @@ def may_matter(text: str, known: frozenset[str] = frozenset()) -> bool:
 
 
 def function_names(text: str) -> set[str]:
-    """Names of classes with a base called Function: classes of other files may inherit from them."""
+    """Return the names of classes with a base called Function; other files may inherit from them."""
     if "Function" not in text or "torch" not in text:
         return set()
     return {found[1] for found in CLASS.finditer(text) if BASE.search(found[2])}
 
 
 def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> Module:
-    """What a file holds."""
+    """Return the Functions and operators of a file."""
     tree = parsed(text, path)
     found = scan(tree)
     names = Names(tree, found.imports)
@@ -89,7 +89,7 @@ def inspect_text(text: str, path: str, known: frozenset[str] = frozenset()) -> M
 
 
 def parsed(text: str, path: str) -> ast.Module:
-    """A file as a tree; a `NotReadable` where it is no Python, or newer than this one."""
+    """Parse a file; raise `NotReadable` if it is no Python, or newer than this one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,8 +1,8 @@
-"""The forward and the backward of a Function as functions of a file: the author's lines, with values in place of ctx.
+"""Bodies: a Function's forward and backward as functions of a file, with values instead of ctx.
 
-In: the facts of a Function and what ctx hands over. Out: the text of a file of two functions, with the imports that they need.
-Invariant: the statements are those of the Function, in their order, comments included; what they say to ctx is said by parameters and
-results. A name that the top level of the Function's file does not have is a reason.
+In: the facts of a Function and the values passed by ctx. Out: the text of a file of two functions, with the imports they need.
+Invariant: the statements are those of the Function, in their order, comments included; uses of ctx become parameters and
+results. A name missing at the top level of the Function's file raises `Unfit`.
 """
 
 import ast
@@ -27,17 +27,17 @@ CALLS = {
 
 
 class Body(NamedTuple):
-    """A function of the file, and what the op calls it with beside the inputs and gradients."""
+    """A function of the file, and the op's arguments for it beside inputs and gradients."""
 
     text: str
     given: tuple[str, ...] = ()
-    leading: bool = False  # the gradients come last, any number of them
+    leading: bool = False  # the gradients come last, in any number
 
 
 def forward_body(
     facts: Facts, name: str, passed: Sequence[Handed], outputs: int
 ) -> Body:
-    """The forward, which also returns the locals that backward reads."""
+    """Return the forward; it also returns the locals read by backward."""
     forward = facts.function.forward
     assert forward is not None
     text = _Text(facts, forward)
@@ -58,7 +58,7 @@ def forward_body(
 def backward_body(
     facts: Facts, name: str, passed: Sequence[Handed], outputs: int
 ) -> Body:
-    """The backward: its parameters are the gradients, what was saved, and what was set on ctx, as far as it reads them."""
+    """Return the backward; its parameters are gradients, saved values and attributes of ctx it reads."""
     backward = facts.function.backward
     assert backward is not None
     text = _Text(facts, backward)
@@ -104,7 +104,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
-    """The parameters of backward for the outputs that have a gradient."""
+    """Return the parameters of backward for the differentiable outputs."""
     positional = [item.name for item in backward.positional]
     if backward.variadic is not None:
         positional = positional[:outputs]
@@ -125,7 +125,7 @@ def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
 
 
 def _reads_nothing(facts: Facts, given: str) -> bool:
-    """Whether an expression reads names of the module alone."""
+    """Return whether an expression reads only names of the module."""
     names = {n.id for n in ast.walk(ast.parse(given)) if isinstance(n, ast.Name)}
     known = names <= module_names(facts) | set(dir(builtins))
     return known and not names & {NEEDS, *(item.name for item in facts.inputs)}
@@ -134,7 +134,10 @@ def _reads_nothing(facts: Facts, given: str) -> bool:
 def _parameter(
     text: "_Text", method: Method, attribute: str, usual: str, taken: set[str]
 ) -> str:
-    """The parameter for what ctx holds: the name that one statement gives it (`eps = ctx.eps`), which then goes, else the usual one."""
+    """Return the parameter for a value on ctx.
+
+    It is the name bound by a sole statement (`eps = ctx.eps`), which is removed, else the usual one.
+    """
     for name, bounds in method.flow.bindings.items():
         statement = method.flow.steps[bounds[0].order].statement
         given = f"{name} = {method.ctx}.{attribute}"
@@ -150,7 +153,7 @@ def _parameter(
 
 
 def _unpacked(text: "_Text", backward: Method, count: int) -> list[str] | None:
-    """The names that the saved tensors are unpacked to, where one statement alone reads them; it goes."""
+    """Return the names bound by the only statement to unpack the saved tensors; remove it."""
     reads = [n for n in text.attributes() if n.attr == "saved_tensors"]
     for step in backward.flow.steps:
         statement = step.statement
@@ -168,7 +171,7 @@ def _unpacked(text: "_Text", backward: Method, count: int) -> list[str] | None:
 
 
 def _parameters(method: Method) -> str:
-    """The parameters of a method without ctx, annotations, and defaults that the op has."""
+    """Return the parameters of a method without ctx, annotations or defaults; the op has the defaults."""
     arguments = copy.deepcopy(method.node.args)
     for item in ast.walk(arguments):
         if isinstance(item, ast.arg):
@@ -181,7 +184,7 @@ def _parameters(method: Method) -> str:
 
 
 def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
-    """The lines that say of locals that some branches do not set that they are None."""
+    """Return lines that set locals to None if some branches do not set them."""
     given = {item.name for item in facts.inputs}
     return [
         f"{item.local} = None"
@@ -193,7 +196,7 @@ def _unset(facts: Facts, passed: Sequence[Handed]) -> list[str]:
 def _rewrite_context(
     facts: Facts, text: "_Text", passed: Sequence[Handed], locals_: dict[str, str]
 ) -> None:
-    """Take out what is said to ctx; a value that has no name that stays gets one."""
+    """Remove the statements on ctx; give a local name to values without a lasting one."""
     method = text.method
     captured = [
         f"{item.local} = {text.source(item.kept)}"
@@ -227,14 +230,14 @@ def _rewrite_context(
             locals_.setdefault(node.attr, fresh(node.attr, text.names))
 
 
-Place = tuple[int, int]  # a line and a column in bytes, from 1 and 0
+Place = tuple[int, int]  # line from 1, column in bytes from 0
 
 
 Kind = TypeVar("Kind", bound=ast.AST)
 
 
 class _Text:
-    """The lines of a method, and what takes the place of parts of them."""
+    """The lines of a method, and the edits to them."""
 
     def __init__(self, facts: Facts, method: Method) -> None:
         self.facts, self.method = facts, method
@@ -247,7 +250,7 @@ class _Text:
         self.lines = facts.module.text.split("\n")
         self.edits: list[tuple[Place, Place, str]] = []
         self.removed: list[ast.stmt] = []
-        self.replaced: set[int] = set()  # attributes of ctx
+        self.replaced: set[int] = set()  # ids of attributes of ctx
 
     @property
     def names(self) -> set[str]:
@@ -263,7 +266,7 @@ class _Text:
         return isinstance(node.value, ast.Name) and node.value.id == self.method.ctx
 
     def attributes(self) -> list[ast.Attribute]:
-        """The attributes of ctx, where they stand."""
+        """Return the attributes of ctx."""
         found = (
             node
             for node in self.nodes(ast.Attribute)
@@ -276,12 +279,12 @@ class _Text:
         return f"({segment})" if "\n" in segment else segment
 
     def remove(self, statement: ast.stmt, instead: Iterable[str] = ()) -> None:
-        """Take a statement out, or put others in its place."""
+        """Remove a statement, or put others in its place."""
         self.removed.append(statement)
         self._edit(statement, "; ".join(instead))
 
     def remove_if_empty(self, statement: ast.stmt) -> None:
-        """Take out an `if` of which nothing is left."""
+        """Remove an `if` whose statements are all removed, unless its test calls something."""
         if not isinstance(statement, ast.If):
             return
         inner = [*statement.body, *statement.orelse]
@@ -292,7 +295,7 @@ class _Text:
             self.remove(statement)
 
     def replace_attributes(self, known: dict[str, str]) -> None:
-        """Put values in the place of attributes of ctx; ctx may not be read otherwise."""
+        """Replace attributes of ctx by values; raise Unfit for other uses of ctx."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         owners = set()
         for node in self.attributes():
@@ -316,7 +319,7 @@ class _Text:
                     self._edit(name, self.facts.function.qualname)
 
     def replace_elements(self, names: Sequence[str]) -> None:
-        """Put names in the place of `ctx.saved_tensors[0]`."""
+        """Replace `ctx.saved_tensors[0]` and the like by names."""
         gone = {id(node) for item in self.removed for node in ast.walk(item)}
         for node in self.nodes(ast.Subscript):
             index, value = node.slice, node.value
@@ -329,7 +332,7 @@ class _Text:
                 self._edit(node, names[at])
 
     def return_more(self, statement: ast.Return, more: list[str], outputs: int) -> None:
-        """Return further values behind the outputs."""
+        """Return further values after the outputs."""
         value = statement.value
         if value is None:
             raise Unfit(statement, "forward returns nothing")
@@ -342,7 +345,7 @@ class _Text:
             self.edits.append((end, end, f", {', '.join(more)}"))
 
     def _is_bare(self, value: ast.Tuple) -> bool:
-        """Whether no parentheses stand around a tuple."""
+        """Return whether a tuple has no parentheses."""
         segment = self.source(value)
         if not segment.startswith("("):
             return True
@@ -356,7 +359,7 @@ class _Text:
         self.edits.append((_place(node), _end(node), text))
 
     def function(self, name: str, parameters: str, before: Sequence[str] = ()) -> str:
-        """The method as a function of a file."""
+        """Return the method as a function of a file."""
         first, last = self.body[0], self.body[-1]
         start, stop = first.lineno, last.end_lineno or last.lineno
         while self.lines[start - 2].strip().startswith("#"):
@@ -390,7 +393,7 @@ class _Text:
         return "\n".join([f"def {name}({parameters}):", *unset, *lines])
 
     def _needed(self) -> set[int]:
-        """The lines of removed statements with which a block would lose its last one."""
+        """Return the lines of removed statements without which their block is empty."""
         blocks = (
             block
             for node in ast.walk(self.method.node)
@@ -404,7 +407,7 @@ class _Text:
         }
 
     def _string_lines(self) -> set[int]:
-        """The lines that begin within a string."""
+        """Return the lines that begin inside a string."""
         return {
             line
             for node in self.nodes(ast.Constant | ast.JoinedStr)  # type: ignore[arg-type]
@@ -423,12 +426,12 @@ def _end(node: ast.AST) -> Place:
 
 
 def _dedented(text: str, indent: int) -> str:
-    """A line without the indentation of the method; one that has less begins at the margin."""
+    """Remove the method's indentation from a line; a line with less begins at the margin."""
     return text[indent:] if not text[:indent].strip() else text.lstrip()
 
 
 def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> str:
-    """The file of the functions, with what they import."""
+    """Return the file of the functions, with their imports."""
     body = "\n\n\n".join(functions)
     head = f'"""The forward and backward of {op}, as they stood in {module}."""'
     imports = "\n".join(imports_of(facts, body, module))
@@ -437,7 +440,7 @@ def file_text(facts: Facts, op: str, module: str, functions: Sequence[str]) -> s
 
 
 def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
-    """What the bodies use of other modules, and of the file that they stood in."""
+    """Yield the imports of the bodies, from other modules and their old file; or raise Unfit."""
     own = module_names(facts, own=True)
     free = _free_names(facts, text) - (set(dir(builtins)) - own)
     whole = {
@@ -474,7 +477,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
 
 
 def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
-    """What the calls name of the module's own, and of other modules, as the key `import` has it."""
+    """Return the names used by calls, from the module or its imports, as for the key `import`."""
     tree = ast.parse("\n".join(given))
     read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     read -= {"torch", "math", *(item.name for item in facts.inputs)}
@@ -492,10 +495,10 @@ def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
 
 
 def _free_names(facts: Facts, text: str) -> set[str]:
-    """The names that functions of a text read and nothing in it binds, each by the scope that it stands in."""
+    """Return the names read by functions of a text and bound nowhere in it, by scope."""
     try:
         pending = [symtable.symtable(text, "bodies", "exec")]
-    except SyntaxError:  # what is said to ctx stood where only ctx can
+    except SyntaxError:  # a use of ctx is replaced by something that cannot stand there
         raise Unfit(facts.function.node, "backward sets what ctx keeps") from None
     bound = {symbol.get_name() for symbol in pending[0].get_symbols()}
     found: set[str] = set()
@@ -508,7 +511,7 @@ def _free_names(facts: Facts, text: str) -> set[str]:
 
 
 def module_names(facts: Facts, own: bool = False) -> set[str]:
-    """The names that the top level of a file binds; with `own`, those that are no imports alone."""
+    """Return the names bound at the top level of a file; with `own`, without mere imports."""
     found = set() if own else set(facts.names.imported)
     pending: list[ast.AST] = list(facts.module.tree.body)
     while pending:

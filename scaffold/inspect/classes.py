@@ -1,10 +1,10 @@
-"""Finds the Functions of a file, by their bases, through aliases, inheritance, factories; its custom operators; and the calls of `Name.apply`.
+"""Classes: find Functions by their bases, aliases and factories; custom operators; `Name.apply` calls.
 
-In: the tree of a file, and the names of Functions that other files of the tree define. Out: a `Scan`, all that one walk over the file
-finds, in the order in which it stands; of that `Function`s, with their applications and aliases, and the `Operator`s: functions under
-`torch.library.custom_op`, with what is registered for them.
-Invariant: a class is a Function only where a base says so, or where its methods are those of no other kind of class; a registration
-belongs to an operator only where it is called on its very name.
+In: the tree of a file, and the names of Functions defined in other files. Out: a `Scan`, the results of one walk over the file
+in the order of the text; from it `Function`s, with their applications and aliases, and the `Operator`s: functions under
+`torch.library.custom_op`, with their registrations.
+Invariant: a class is a Function only by its base, or if its methods fit no other kind of class; a registration belongs to an
+operator only if it is called on its very name.
 """
 
 import ast
@@ -24,7 +24,7 @@ from scaffold.inspect.imported_names import Names, decorators, unsubscripted
 
 
 class Scan(NamedTuple):
-    """Nodes of a file by what they are, from one walk, with the definitions around each."""
+    """Nodes of a file by kind, from one walk, with the definitions around each."""
 
     classes: list[tuple[ast.ClassDef, tuple[ast.AST, ...]]]
     calls: list[tuple[ast.Call, tuple[ast.AST, ...]]]
@@ -34,7 +34,7 @@ class Scan(NamedTuple):
 
 
 def scan(tree: ast.Module) -> Scan:
-    """Every class, call, assignment, function and import of a file, in the order in which they stand."""
+    """Return the classes, calls, assignments, functions and imports of a file, in order."""
     found = Scan([], [], [], [], [])
     pending: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
     while pending:
@@ -58,7 +58,7 @@ def scan(tree: ast.Module) -> Scan:
 
 
 def applications(found: Scan) -> dict[str, list[tuple[str, Application]]]:
-    """Calls of `Name.apply(...)`, and of names that are bound to `Name.apply`."""
+    """Return calls of `Name.apply(...)`, and of names bound to `Name.apply`."""
     aliases = {
         target.id: node.value.value.id
         for node, _ in found.assignments
@@ -83,7 +83,7 @@ def applications(found: Scan) -> dict[str, list[tuple[str, Application]]]:
 
 
 def aliases(found: Scan) -> dict[str, list[str]]:
-    """The module's names for `Name.apply`."""
+    """Return the module's names for each `Name.apply`."""
     aliases: dict[str, list[str]] = {}
     for node, within in found.assignments:
         value = node.value
@@ -97,7 +97,7 @@ def aliases(found: Scan) -> dict[str, list[str]]:
 
 
 def local_names(found: Scan, names: Names) -> dict[str, str]:
-    """`Base = torch.autograd.Function` at the top of a file."""
+    """Return top-level aliases, such as `Base = torch.autograd.Function`."""
     return {
         target.id: names.resolve(node.value)
         for node, within in found.assignments
@@ -115,7 +115,7 @@ BASES = {
         *("function._SingleLevelFunction", "function.BackwardCFunction"),
     )
 }
-# Their Functions have other rules than torch's.
+# Libraries whose Functions have other rules than torch's.
 FOREIGN = {
     *("chainer", "chainerx", "jittor", "megengine", "mindspore", "mxnet", "oneflow"),
     *("paddle", "sympy", "tensorflow"),
@@ -129,12 +129,12 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def find_functions(
     found: Scan, names: Names, known: Iterable[str] = ()
 ) -> tuple[Function, ...]:
-    """Every Function of a file; `known` are those of other files, by their last name."""
+    """Return every Function of a file; `known` are last names of those in other files."""
     return _Finder(found, names, frozenset(known)).functions()
 
 
 class _Finder:
-    """Classes become Functions base first."""
+    """A builder of Functions from classes, base first."""
 
     def __init__(self, found: Scan, names: Names, known: frozenset[str]) -> None:
         self.scan, self.names, self.known = found, names, known
@@ -154,7 +154,7 @@ class _Finder:
 
     def _function(self, node: ast.ClassDef) -> Function | None:
         if id(node) not in self.made:
-            self.made[id(node)] = None  # a class that is its own base is none
+            self.made[id(node)] = None  # a class that is its own base is no Function
             self.made[id(node)] = self._make(node)
         return self.made[id(node)]
 
@@ -187,7 +187,7 @@ class _Finder:
         )
 
     def _parent(self, base: ast.expr, node: ast.ClassDef) -> Function | None:
-        """The Function of this file that a base is, the nearest above where there are several."""
+        """Return a base's Function in this file, the nearest above if there are several."""
         if isinstance(base, ast.Name):
             candidates = [
                 c for c in self.by_name.get(base.id, ()) if c.lineno < node.lineno
@@ -199,14 +199,14 @@ class _Finder:
     def _is_torch(self, name: str) -> bool:
         if name in BASES:
             return True
-        if name == "Function":  # what `from torch.autograd import *` brings
+        if name == "Function":  # from `from torch.autograd import *`
             return any("autograd" in source for source in self.names.starred)
         parts = name.split(".")
         last = parts[-1] in ("Function", "InplaceFunction")
         return last and "autograd" in parts[:-1]
 
     def _looks_like_one(self, node: ast.ClassDef, bases: list[str]) -> bool:
-        """A base that is not in this file, and a static backward over a context."""
+        """Return whether a class has an unknown base and a method over a context, like a Function."""
         outside = [b for b in bases if b and b.split(".")[0] not in self.by_name]
         if not outside or any("Module" in base for base in outside):
             return False
@@ -259,7 +259,7 @@ def _defines(node: ast.ClassDef, name: str) -> bool:
 
 
 def read_method(node: ast.FunctionDef, names: Names, separate: bool = False) -> Method:
-    """A method; with `separate`, setup_context has the context and forward has none."""
+    """Read a method; with `separate`, setup_context has the context and forward has none."""
     found = tuple(decorators(node, names))
     binding: Binding = "plain"
     if "staticmethod" in found:
@@ -294,7 +294,7 @@ def _parameters(node: ast.FunctionDef) -> Iterator[Parameter]:
 
 
 def parameters_of(node: ast.FunctionDef) -> tuple[Parameter, ...]:
-    """The parameters of a function as they stand."""
+    """Return the parameters of a function, in order."""
     return tuple(_parameters(node))
 
 
@@ -308,7 +308,7 @@ def _generates_vmap_rule(node: ast.ClassDef) -> bool:
 
 
 def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
-    """Every custom operator of a file."""
+    """Return every custom operator of a file."""
     registered = _registrations(found, names)
     functions = {node.name: node for node, _ in found.functions}
     operators = []
@@ -340,7 +340,7 @@ def find_operators(found: Scan, names: Names) -> tuple[Operator, ...]:
 
 
 def _registrations(found: Scan, names: Names) -> dict[str, ast.Call]:
-    """Calls of register_autograd by the function's or the operator's name."""
+    """Return calls of register_autograd by the function's or the operator's name."""
     registered: dict[str, ast.Call] = {}
     for call, _ in found.calls:
         if names.resolve(call.func) == "torch.library.register_autograd":

@@ -1,8 +1,8 @@
-"""What ctx carries from forward to backward: the saved tensors, and the attributes that are set on it.
+"""Context: the values ctx carries from forward to backward, saved tensors and attributes.
 
 In: the facts of a Function and the names of its outputs. Out: a `Handed` for each, in the order of `ctx.saved_tensors`, then by attribute.
-Invariant: a value is what it was where it was kept, also if its name got another one later; what is neither an input, an output nor a
-tensor of forward, and may differ when it is computed again, is a reason.
+Invariant: a value is the one at the time of keeping, even if its name is rebound later; a value that is neither an input, an output nor a
+tensor of forward, and may differ when recomputed, raises `Unfit`.
 """
 
 import ast
@@ -22,35 +22,35 @@ from scaffold.inspect.values import is_shapely
 from scaffold.inspect.vocabulary import is_steady as is_steady_call
 from scaffold.inspect.vocabulary import is_tensor_call
 
-DEPTH = 10  # a chain of names longer than this is not followed
+DEPTH = 10  # longer chains of names are not followed
 PURE = BUILTINS | {"reversed", "sorted", "str"}
 NEEDS = "needs_input_grad"
 
 
 class Handed(NamedTuple):
-    """One thing that backward reads."""
+    """A value read in backward."""
 
     attribute: str  # of ctx; "" for a saved tensor
-    given: str  # what the op calls backward with
-    local: str = ""  # of forward, which returns it beside its outputs
-    kept: ast.expr | None = None  # the value that the local gets where it is kept
-    guarded: bool = False  # it is kept in some calls
+    given: str  # the op's argument for backward
+    local: str = ""  # of forward, returned beside the outputs
+    kept: ast.expr | None = None  # the value to assign to the local
+    guarded: bool = False  # it is kept only in some calls
 
 
 def handed(facts: Facts, outputs: tuple[str, ...]) -> tuple[Handed, ...]:
-    """The saved tensors in their order, then the attributes."""
+    """Return the saved tensors in their order, then the attributes."""
     saver = facts.function.saver
     return tuple(_Keeper(facts, saver, outputs).handed()) if saver else ()
 
 
 class _Keeper:
-    """The method that keeps things: a combined forward, or setup_context."""
+    """The method to keep values: a combined forward, or setup_context."""
 
     def __init__(self, facts: Facts, saver: Method, outputs: tuple[str, ...]) -> None:
         self.facts, self.saver, self.flow = facts, saver, saver.flow
         plain = (item for item in facts.inputs if item.passing == "positional")
         self.inputs = tuple(item.name for item in plain)
-        # Of a parameter that no call can give.
+        # For parameters out of reach of calls.
         self.defaults = {
             item.name: item.default
             for item in facts.inputs
@@ -120,7 +120,7 @@ class _Keeper:
         raise Unfit(value, f"{what} is neither an input nor a tensor of forward")
 
     def _where_kept(self, value: ast.expr, step: Step) -> str:
-        """An expression under the tests that it is kept under; '' where they are not told."""
+        """Return an expression under the tests of its guards; "" if they are unknown."""
         text = ast.unparse(value)
         for guard in reversed(step.guards):
             if not isinstance(guard.node, ast.If):
@@ -137,19 +137,19 @@ class _Keeper:
         return text
 
     def _again(self, node: ast.expr, step: Step, what: str) -> str:
-        """An expression that has the same value in backward."""
+        """Return an expression for the same value in backward; raise Unfit if there is none."""
         found = self._resolved(copy.deepcopy(node), step, DEPTH)
         if found is None or not _is_steady(self.facts, found):
             raise Unfit(node, f"{what} is neither an input nor an output")
         return ast.unparse(found)
 
     def _named(self, local: str) -> str:
-        """What the op calls a local of forward."""
+        """Return the op's name for a local of forward."""
         name = local if is_free(local) else f"{local.strip('_')}_kept"
         return _new(f"{name}_kept" if name in self.taken else name, self.taken)
 
     def _as_it_is(self, node: ast.expr, step: Step) -> str:
-        """The input or the output that an expression is, if it is one."""
+        """Return the input or output that an expression equals, else ""."""
         if not self.combined:
             found = self._resolved(copy.deepcopy(node), step, DEPTH)
             known = isinstance(found, ast.Name) and found.id
@@ -162,7 +162,7 @@ class _Keeper:
         return self._returned(node.id, step)
 
     def _returned(self, name: str, step: Step) -> str:
-        """The output that forward returns under a name, if it has the value of this step."""
+        """Return the output that has a name's value at this step, else ""."""
         found = {self._position(name, item.values) for item in self.facts.outputs}
         position = found.pop() if len(found) == 1 else None
         before = self.flow.reaching(name, step)
@@ -175,12 +175,12 @@ class _Keeper:
         return names.index(name) if known else None
 
     def _changes_after(self, name: str, step: Step) -> bool:
-        """Whether a name may get another value once it is saved."""
+        """Return whether a name may be rebound after a step."""
         bounds = self.flow.bindings.get(name, ())
         return any(bound.order > step.order for bound in bounds)
 
     def _resolved(self, node: ast.expr, step: Step, depth: int) -> ast.expr | None:
-        """An expression in terms of inputs and outputs; None where there is none."""
+        """Rewrite an expression in terms of inputs and outputs; None if that is impossible."""
         if depth == 0:
             return None
         if known := self._element(node, step):
@@ -228,7 +228,7 @@ class _Keeper:
         return ast.Name(known, ast.Load()) if known else None
 
     def _element(self, node: ast.expr, step: Step) -> str:
-        """`inputs[0]` and `output[1]` of setup_context, and an output alone; '' for anything else."""
+        """Return the input or output for `inputs[0]`, `output[1]` or a sole output, else ""."""
         if isinstance(node, ast.Name) and len(self.outputs) == 1:
             return self.outputs[0] if self._is(node, 1, step) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -238,14 +238,14 @@ class _Keeper:
         return ""
 
     def _several(self, node: ast.expr, step: Step) -> tuple[str, ...]:
-        """The names of the inputs, or of the outputs, where an expression is the tuple of them."""
+        """Return the names of all inputs, or outputs, if an expression is that tuple."""
         for position, names in enumerate((self.inputs, self.outputs)):
             if self._is(node, position, step):
                 return names
         return ()
 
     def _is(self, node: ast.expr, position: int, step: Step) -> bool:
-        """Whether an expression is that parameter of setup_context."""
+        """Return whether an expression is a given parameter of setup_context."""
         parameters = () if self.combined else self.saver.positional
         return (
             isinstance(node, ast.Name)
@@ -261,7 +261,7 @@ def _new(name: str, taken: set[str]) -> str:
 
 
 def _attributes(method: Method, kind: type) -> list[str]:
-    """The attributes of ctx that a method reads or sets."""
+    """Return the attributes of ctx read or set in a method."""
     nodes = (n for n in ast.walk(method.node) if isinstance(n, ast.Attribute))
     return [
         node.attr
@@ -271,7 +271,7 @@ def _attributes(method: Method, kind: type) -> list[str]:
 
 
 def _present(node: ast.expr) -> ast.expr:
-    """What is read where it is there: `x` of `x if ctx.needs_input_grad[0] else None`."""
+    """Return the value if present: `x` for `x if ctx.needs_input_grad[0] else None`."""
     if isinstance(node, ast.IfExp) and is_none(node.orelse):
         test = node.test
         present = (
@@ -290,7 +290,7 @@ def _asks_need(test: ast.expr) -> bool:
 
 
 def _is_steady(facts: Facts, value: ast.expr) -> bool:
-    """Whether an expression has the same value when it is computed again."""
+    """Return whether an expression has the same value when recomputed."""
     for node in ast.walk(value):
         if isinstance(node, ast.Lambda | ast.Await | ast.NamedExpr | ast.Yield):
             return False

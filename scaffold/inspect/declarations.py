@@ -1,7 +1,7 @@
-"""How a specification declares the inputs and the outputs of a hand-written Function.
+"""Declarations of the inputs and outputs of a hand-written Function.
 
-In: its facts. Out: the entries of the keys `inputs` and `outputs`. Invariant: what cannot be told is a
-reason, never guessed.
+In: its facts. Out: the entries of the keys `inputs` and `outputs`. Invariant: an undecidable question raises `Unfit`, and is never
+guessed.
 """
 
 import ast
@@ -20,7 +20,7 @@ TYPES = {"int", "float", "bool", "str"}
 
 
 class Unfit(Exception):
-    """What keeps a Function from being adopted, and where it stands."""
+    """The reason why a Function cannot be adopted, and its place."""
 
     def __init__(self, node: ast.AST, reason: str) -> None:
         super().__init__(reason)
@@ -30,7 +30,7 @@ class Unfit(Exception):
 def declared_input(
     facts: Facts, item: Parameter, default: str, known: Mapping[str, str]
 ) -> str:
-    """One entry of the inputs; `known` is what tensors without a gradient hold."""
+    """Return an entry of the inputs; `known` gives the kinds of tensors without a gradient."""
     if item.passing != "positional":
         raise Unfit(facts.function.node, f"it takes '*{item.name}'")
     annotation = facts.names.resolve(item.annotation) if item.annotation else ""
@@ -51,7 +51,7 @@ def declared_input(
 
 
 def has_gradient(facts: Facts, item: Parameter) -> bool:
-    """Whether an input gets a gradient: by what backward returns for it, else as a tensor."""
+    """Return whether an input gets a gradient: by the returns of backward, else as a tensor."""
     known = facts.has_gradient(item.name)
     if known is not None:
         return known
@@ -63,23 +63,23 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
 
 
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
-    """Each choice of what the tensors without a gradient hold, the likeliest first."""
+    """Yield the combinations of kinds for tensors without a gradient, likeliest first."""
     items = [item for item in facts.inputs if is_constant(facts, item)]
     for chosen in itertools.product(*(kinds_of(facts, item) for item in items)):
         yield dict(zip((item.name for item in items), chosen, strict=True))
 
 
 def is_constant(facts: Facts, item: Parameter) -> bool:
-    """Whether an input is a tensor that gets no gradient."""
+    """Return whether an input is a tensor without a gradient."""
     if item.passing != "positional" or has_gradient(facts, item):
         return False
     if facts.is_trivial:
-        return False  # so gets none
+        return False  # no input has a gradient then
     return _is_tensor(facts, item)
 
 
 def _is_tensor(facts: Facts, item: Parameter) -> bool:
-    """Whether an input is a tensor: by its annotation, its uses, or its name where it is an index or a mask."""
+    """Return whether an input is a tensor, by its annotation, its uses, or an index or mask name."""
     if item.annotation is not None and "Tensor" in ast.unparse(item.annotation):
         return True
     forward = facts.function.forward
@@ -91,7 +91,7 @@ def _is_tensor(facts: Facts, item: Parameter) -> bool:
 
 
 def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
-    """What a tensor without a gradient may hold, as its uses and its name suggest, the likeliest first."""
+    """Return the kinds of values in a tensor without a gradient, by its uses and name, likeliest first."""
     forward = facts.function.forward
     annotation = ast.unparse(item.annotation) if item.annotation else ""
     uses = set(_uses(forward.node, item.name)) if forward else set()
@@ -107,7 +107,7 @@ def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
 
 
 def _uses(node: ast.AST, name: str) -> Iterator[str]:
-    """`int` for an index, `bool` for a mask."""
+    """Yield `int` for each use as an index, `bool` for each as a mask."""
 
     def is_it(part: ast.expr) -> bool:
         return isinstance(part, ast.Name) and part.id == name
@@ -130,7 +130,7 @@ def _uses(node: ast.AST, name: str) -> Iterator[str]:
 
 
 def named_kind(name: str) -> str:
-    """The type of a parameter whose name has one meaning."""
+    """Return the type of a parameter whose name has a fixed meaning, else "object"."""
     if name in NAMED:
         return type(ast.literal_eval(NAMED[name])).__name__
     return "float" if NUMERIC.fullmatch(name) else "object"
@@ -160,7 +160,7 @@ def _kind(default: str) -> str:
 
 
 def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
-    """The outputs by name, where they are not the one called output."""
+    """Declare the outputs by name; "" for a single one called output."""
     if names == ("output",) and not facts.is_trivial:
         return ""
     return ", ".join(
@@ -170,7 +170,7 @@ def declared_outputs(facts: Facts, names: tuple[str, ...]) -> str:
 
 
 def output_kinds(facts: Facts, count: int) -> tuple[str, ...]:
-    """Of each output '' where it has a gradient, else what it holds."""
+    """Return for each output "" if it has a gradient, else its kind."""
     marked = facts.marked("mark_non_differentiable")
     if marked is None:
         raise Unfit(
@@ -193,7 +193,7 @@ def _name(values: tuple[ast.expr, ...] | None, position: int) -> str:
 
 
 def _is_index(facts: Facts, name: str) -> bool:
-    """Whether an output holds positions, by its name or by what makes it."""
+    """Return whether an output holds positions, by its name or the call that makes it."""
     if re.search(r"ind(ex|ices)|idx|arg(min|max|sort)", name):
         return True
     return any(
@@ -206,7 +206,7 @@ def _is_index(facts: Facts, name: str) -> bool:
 
 
 def output_names(facts: Facts) -> tuple[str, ...]:
-    """A name for each output: its own where it has one that no input has."""
+    """Return a name for each output: its own if it is free, else a number."""
     count, backward = facts.output_count, facts.function.backward
     forward = facts.function.forward
     annotated = facts.names.resolve(forward.node.returns) if forward else ""
@@ -226,5 +226,5 @@ def output_names(facts: Facts) -> tuple[str, ...]:
 
 
 def is_free(name: str) -> bool:
-    """Whether an op may call an input or an output so."""
+    """Return whether an op may use the name for an input or an output."""
     return check_name(name, Location("", 1), "") is None

@@ -1,7 +1,7 @@
-"""How the inputs of a Function may be declared for a trial: what is a tensor, what it holds, which value an argument has.
+"""Trial declarations: the possible ways to declare a Function's inputs.
 
 In: the facts of a Function. Out: `Entry`s, in the order of forward, in one or more ways, the likeliest first.
-Invariant: what the text states is in every way; only what it does not tell is tried in several.
+Invariant: every way has the facts stated in the text; only unknown ones vary.
 """
 
 import ast
@@ -15,29 +15,29 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.trial_inputs import Argument, guessed
 
-MOST = 12  # ways
-# Of an argument of which nothing, or the type alone, is known.
+MOST = 12  # ways at most
+# For an argument without any known type, or with only a type.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
 CALLABLE = ": collections.abc.Callable"
-VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # of data with one more dim
+VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # if the data have one more dim
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
 
 
 class Entry(NamedTuple):
-    """One input, as `--inputs` has it."""
+    """An input, as for `--inputs`."""
 
     name: str
-    trait: str = ""  # of a tensor without a gradient: const, int or bool
+    trait: str = ""  # for a tensor without a gradient: const, int or bool
     optional: bool = False
-    value: str = ""  # of one that is no tensor
-    called: bool = False  # it is a function
+    value: str = ""  # of an argument other than a tensor
+    called: bool = False  # the argument is a function
     variadic: bool = False
     dims: str | None = None
 
     def text(self, dims: str | None = None) -> str:
-        """The entry, with dims of its shape, if some are known."""
+        """Write the entry, with the dims of its shape, if given."""
         if self.value or self.called:
             return f"{self.name}{f' = {self.value}' if self.value else CALLABLE}"
         dims = self.dims if dims is None else dims
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 
 def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
-    """The inputs of a Function, in each way that its text allows."""
+    """Return the ways to declare the inputs of a Function, likeliest first."""
     stated = {item.name: item for item in guessed(facts)}
     items = [
         item for item in facts.inputs if item.passing in ("positional", "variadic")
@@ -58,7 +58,7 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
 
 
 def _with_vectors(way: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """The way in which parameters, by their names, are vectors and data are matrices; nothing where it has not both."""
+    """Return a way with vectors for parameters, by name, and matrices for data; () unless it has both."""
     tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
     plain = not any(one.trait or one.variadic for one in tensors)
@@ -103,7 +103,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
 
 
 def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
-    """Whether an input has no gradient; nothing is known of that where there is no backward."""
+    """Return whether an input has no gradient; False if there is no backward to tell."""
     known = facts.function.backward is not None and not facts.is_trivial
     return known and (
         stated.kind == "constant" or facts.has_gradient(item.name) is False
@@ -135,7 +135,7 @@ BRANCHES: dict[str, list[Any]] = {
 
 
 def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
-    """Other values of arguments that choose a branch: of a bool, a dim, a string that the text compares with another one."""
+    """Return other values of branch-choosing arguments: a bool, a dim, a compared string."""
     found: dict[str, list[Any]] = {}
     for one in way:
         if one.value and one.name in BRANCHES:
@@ -148,7 +148,7 @@ def other_arguments(facts: Facts, way: Sequence[Entry]) -> dict[str, list[Any]]:
 
 
 def _compared(facts: Facts, name: str) -> Iterator[str]:
-    """The strings that an argument is compared with."""
+    """Yield the strings compared with an argument."""
     forward = facts.function.forward
     for node in ast.walk(forward.node) if forward else ():
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
@@ -159,7 +159,7 @@ def _compared(facts: Facts, name: str) -> Iterator[str]:
 
 
 def numbers_in(facts: Facts) -> tuple[float, ...]:
-    """The numbers that forward and backward name, and those beyond them: where a gradient may be another one."""
+    """Return numbers in and around those of the text, at which a gradient may change."""
     nodes = [inner for method in facts.function.own for inner in ast.walk(method.node)]
     values = {
         abs(float(node.value))

@@ -1,8 +1,8 @@
-"""What follows from a Function's text: its outputs, its gradients, what is saved, what is on ctx, what its methods change in place.
+"""Facts of a Function: outputs, gradients, saved values, values on ctx, changes in place.
 
-In: a `Function` and the `Module` that it stands in. Out: `Facts`, each worked out once, when it is asked for.
-Invariant: a fact holds on every run; where the text does not settle it, it is None or not listed. A change of something that may be
-no tensor, such as `n += 1`, says so.
+In: a `Function` and its `Module`. Out: `Facts`, each computed once, on request.
+Invariant: a fact holds on every run; if the text does not settle it, it is None or not listed. A change of a possible non-tensor,
+such as `n += 1`, is marked as not sure.
 """
 
 import ast
@@ -23,17 +23,17 @@ from scaffold.inspect.values import Values, how_many
 
 
 class Change(NamedTuple):
-    """A tensor is changed in place."""
+    """A change of a tensor in place."""
 
     node: ast.AST
     target: ast.expr
     step: Step
     how: str
-    sure: bool  # the target is a tensor for sure
+    sure: bool  # the target is surely a tensor
 
 
 def changes(values: Values) -> Iterator[Change]:
-    """Every tensor that is changed in place, in the order of the text."""
+    """Yield every change of a tensor in place, in the order of the text."""
     for step in values.flow.steps:
         yield from _changed_by(values, step)
         for node in step.expressions():
@@ -76,7 +76,7 @@ def _changed_by_call(values: Values, node: ast.Call, step: Step) -> Iterator[Cha
 
 
 def _is_own_copy(node: ast.Call, target: ast.expr) -> bool:
-    """Whether `x.copy_(x)` gives a tensor the values that it has."""
+    """Return whether it is `x.copy_(x)`, which changes nothing."""
     return [ast.dump(item) for item in node.args] == [ast.dump(target)]
 
 
@@ -113,17 +113,17 @@ class ContextCall(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A return statement, or one branch of it where it returns a conditional expression."""
+    """A return statement, or one branch of a returned conditional expression."""
 
     step: Step
-    # None: how many is not known, or an empty return.
+    # None: the number is unknown, or the return is empty.
     values: tuple[ast.expr, ...] | None
     length: int | None
     node: ast.expr | None
 
 
 class Facts:
-    """Everything that rules and stubs ask about one Function."""
+    """The facts of one Function, for rules and stubs."""
 
     def __init__(self, function: Function, module: Module) -> None:
         self.function, self.module = function, module
@@ -132,7 +132,7 @@ class Facts:
         self._changes: dict[int, tuple[Change, ...]] = {}
 
     def values(self, method: Method) -> Values:
-        """The questions that can be asked of a method's expressions."""
+        """Return the answers about a method's expressions."""
         if id(method) not in self._values:
             tensors = frozenset(self._tensors(method))
             values = Values(
@@ -147,7 +147,7 @@ class Facts:
         return self._values[id(method)]
 
     def _tensors(self, method: Method) -> Iterator[str]:
-        """What the engine hands over: output gradients to backward, to forward the inputs that get one."""
+        """Yield tensor parameters: output gradients of backward, inputs with a gradient of forward."""
         if method is self.function.backward:
             yield from (item.name for item in method.positional)
         elif method is self.function.forward:
@@ -158,7 +158,7 @@ class Facts:
             yield from (item.name for item in method.positional[1:2])
 
     def _attributes(self, method: Method) -> Iterator[str]:
-        """The attributes of ctx that are tensors in backward, by what alone is said of them where they are kept."""
+        """Yield the attributes of ctx that are surely tensors in backward, by each of their values."""
         saver, tensors = self.function.saver, dict[str, bool]()
         if method is self.function.backward and saver is not None:
             values = Values(saver.flow, self.names, saver.ctx)
@@ -168,20 +168,20 @@ class Facts:
         yield from (name for name, sure in tensors.items() if sure)
 
     def _elements(self, method: Method) -> Iterator[tuple[str, int]]:
-        """What setup_context finds in its tuple of inputs that gets a gradient."""
+        """Yield (parameter, position) of inputs with a gradient in setup_context's tuple."""
         if method is self.function.setup_context and method.positional:
             for position, item in enumerate(self.inputs):
                 if self.has_gradient(item.name):
                     yield method.positional[0].name, position
 
     def changes(self, method: Method) -> tuple[Change, ...]:
-        """What a method changes in place."""
+        """Return the changes in place by a method."""
         if id(method) not in self._changes:
             self._changes[id(method)] = tuple(changes(self.values(method)))
         return self._changes[id(method)]
 
     def context_calls(self, method: Method, name: str) -> tuple[ContextCall, ...]:
-        """The calls of a method of ctx."""
+        """Return the calls of a method of ctx."""
         return tuple(
             ContextCall(node, step)
             for step in method.flow.steps
@@ -191,11 +191,11 @@ class Facts:
         )
 
     def kept(self, method: Method) -> tuple[Kept, ...]:
-        """What a method puts on ctx."""
+        """Return the attributes of ctx set by a method."""
         return tuple(_kept(method))
 
     def returned(self, method: Method) -> tuple[Returned, ...]:
-        """What a method returns."""
+        """Return the values returned by a method."""
         found = []
         for step in method.flow.returns:
             assert isinstance(step.statement, ast.Return)
@@ -227,25 +227,25 @@ class Facts:
 
     @cached_property
     def gradients(self) -> tuple[Returned, ...]:
-        """The returns of backward."""
+        """Return the returns of backward."""
         backward = self.function.backward
         return self.returned(backward) if backward else ()
 
     @cached_property
     def outputs(self) -> tuple[Returned, ...]:
-        """The returns of forward."""
+        """Return the returns of forward."""
         forward = self.function.forward
         return self.returned(forward) if forward else ()
 
     @cached_property
     def output_count(self) -> int | None:
-        """How many outputs every return of forward has."""
+        """Return the number of outputs, if all returns of forward agree, else None."""
         counts = {item.length for item in self.outputs}
         return counts.pop() if len(counts) == 1 else None
 
     @cached_property
     def is_trivial(self) -> bool:
-        """Whether backward gives no gradient: it raises, or all it returns is None."""
+        """Return whether backward gives no gradient: it raises, or returns only None."""
         if self.function.backward is None:
             return True
         return not any(
@@ -254,7 +254,7 @@ class Facts:
         )
 
     def gradient_of(self, name: str) -> tuple[ast.expr, ...] | None:
-        """The expressions that are returned for an input; None where one is not known."""
+        """Return the expressions returned for an input's gradient; None if one is unknown."""
         forward = self.function.forward
         if forward is None:
             return None
@@ -269,7 +269,7 @@ class Facts:
         return tuple(found)
 
     def _if_none(self, node: ast.expr, at: Step) -> ast.expr:
-        """None for a name that is surely None, as `grad_x = None`."""
+        """Return None's node for a name that is surely None, as `grad_x = None`, else the node."""
         backward = self.function.backward
         if isinstance(node, ast.Name) and backward is not None:
             bound = backward.flow.definite(node.id, at)
@@ -278,14 +278,14 @@ class Facts:
         return node
 
     def has_gradient(self, name: str) -> bool | None:
-        """Whether an input gets a gradient on some path; None where that is not known."""
+        """Return whether an input gets a gradient on some path; None if unknown."""
         found = self.gradient_of(name)
         if found is None:
             return None
         return any(not is_none(node) for node in found)
 
     def marked(self, name: str) -> frozenset[str] | None:
-        """The names given to mark_dirty or the like; None if they cannot be told."""
+        """Return the names given to mark_dirty or the like; None if they are unknown."""
         found: set[str] = set()
         for method in (self.function.forward, self.function.setup_context):
             if method is None or method.ctx is None:
@@ -302,7 +302,7 @@ class Facts:
 
     @cached_property
     def materializes(self) -> bool:
-        """Whether output gradients that are absent arrive as zeros."""
+        """Return whether absent output gradients arrive as zeros."""
         for method in (self.function.forward, self.function.setup_context):
             if method is None or method.ctx is None:
                 continue
@@ -346,7 +346,7 @@ def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:
 
 
 def is_none(node: ast.AST | None) -> bool:
-    """Whether an expression is None, or zeros in its place."""
+    """Return whether an expression is absent or None."""
     return node is None or (isinstance(node, ast.Constant) and node.value is None)
 
 

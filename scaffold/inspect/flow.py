@@ -1,7 +1,7 @@
-"""The body of a function as a list of statements, each with the branches it stands under, and what names are bound to.
+"""Control flow: a function's statements with their branches, and the bindings of names.
 
-In: a function's node. Out: a `Flow`: steps in order, the bindings that can reach a place.
-Invariant: where a name may have more than one meaning all of them are given; a definite answer is one of one.
+In: a function's node. Out: a `Flow`: steps in order, the bindings that reach a place.
+Invariant: all possible bindings of a name are given; a definite answer is the only one.
 """
 
 import ast
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Guard(NamedTuple):
-    """A branch of a statement: of an if, a loop's body, a handler."""
+    """A branch of a statement: of an if, a loop, a handler."""
 
     node: ast.AST
     branch: str
@@ -24,43 +24,43 @@ Guards = tuple[Guard, ...]
 
 
 class Step(NamedTuple):
-    """A statement, without the statements inside of it."""
+    """A statement, without the statements inside it."""
 
     order: int
     statement: ast.stmt
     guards: Guards
 
     def expressions(self) -> Iterator[ast.AST]:
-        """Every node of the statement itself, lambdas and comprehensions included."""
+        """Yield every node of the statement itself, lambdas and comprehensions included."""
         for child in ast.iter_child_nodes(self.statement):
             if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
                 yield from ast.walk(child)
 
 
 class Bound(NamedTuple):
-    """A name gets a value; None where it is not an expression of the text."""
+    """A binding of a name to a value; None if that is not an expression of the text."""
 
     order: int
     value: ast.expr | None
     guards: Guards
     element: int | None = None  # the position in an unpacked value
-    starred: bool = False  # an unpacking that another star makes unsure
+    starred: bool = False  # another star makes the position unsure
 
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-EXITS = (ast.Return, ast.Raise)  # a break reaches what follows the loop
+EXITS = (ast.Return, ast.Raise)  # a break reaches the code after the loop
 
 
 class Flow:
-    """One function's statements and bindings."""
+    """The statements and bindings of one function."""
 
     def __init__(self, node: ast.FunctionDef, parameters: Sequence[str]) -> None:
         self.node = node
         self.parameters = frozenset(parameters)
         self.steps: list[Step] = []
         self.bindings: dict[str, list[Bound]] = {}
-        self.outer: set[str] = set()  # names that a nested function may bind
+        self.outer: set[str] = set()  # names bound by nested functions
         self._exits: dict[tuple[int, str], bool] = {}
         self._add(node.body, ())
 
@@ -149,7 +149,7 @@ class Flow:
         self.bindings.setdefault(name, []).append(bound)
 
     def reaching(self, name: str, at: Step) -> list[Bound | None]:
-        """What a name can be bound to before a step; None stands for the parameter or an outer name."""
+        """Return a name's possible bindings before a step; None is the parameter or an outer name."""
         found: list[Bound | None] = [
             later
             for later in self.bindings.get(name, ())
@@ -165,7 +165,7 @@ class Flow:
         return [*found, None]
 
     def _loops_back(self, bound: Bound, at: Step) -> bool:
-        """Whether a binding that stands later is reached by going round a loop."""
+        """Return whether a later binding reaches the step by going round a loop."""
         if bound.order < at.order:
             return False
         shared = set(_loops(bound.guards)) & set(_loops(at.guards))
@@ -182,7 +182,7 @@ class Flow:
         return any(self._exits[id(guard.node), guard.branch] for guard in left)
 
     def may_follow(self, first: Step, second: Step) -> bool:
-        """Whether the second step surely runs on some path after the first did."""
+        """Return whether the second step surely runs on some path after the first."""
         if first.order >= second.order or self._cannot_reach(
             Bound(first.order, None, first.guards), second
         ):
@@ -191,12 +191,12 @@ class Flow:
         return first.guards[:shorter] == second.guards[:shorter]
 
     def definite(self, name: str, at: Step) -> Bound | None:
-        """The one binding that reaches a step, if it is one."""
+        """Return the only binding reaching a step, else None."""
         found = self.reaching(name, at)
         return found[0] if len(found) == 1 and name not in self.outer else None
 
     def is_parameter(self, name: str, at: Step) -> bool:
-        """Whether a name is for sure still the parameter of the function."""
+        """Return whether a name surely is still the parameter of the function."""
         known = name in self.parameters and name not in self.outer
         return known and self.reaching(name, at) == [None]
 
@@ -213,7 +213,7 @@ def _loops(guards: Guards) -> Iterator[ast.AST]:
 
 
 def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """The blocks of statements in a statement; those of a definition are another scope."""
+    """Yield the blocks of statements in a statement; a definition has its own scope."""
     if isinstance(statement, DEFINITIONS):
         return
     for name in ("body", "orelse", "finalbody"):
@@ -227,7 +227,7 @@ def blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def always_exits(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block never reaches the statement after it."""
+    """Return whether a block never reaches the statement after it."""
     for statement in body:
         if isinstance(statement, EXITS):
             return True

@@ -1,7 +1,7 @@
-"""What was found in a file: `Function`s, their methods, and the calls of them.
+"""Functions of a file, their methods, and their calls.
 
-In: `inspect.classes` and its siblings fill it. Out: the rules of `lint` and test stubs read it.
-Invariant: every field is a fact of the syntax; what the syntax does not tell is None or absent, never assumed.
+In: `inspect.classes` and its siblings fill it. Out: the data of lint rules and test stubs.
+Invariant: every field is a fact of the syntax; unknowns are None or absent, never assumed.
 """
 
 import ast
@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 from scaffold.inspect.flow import Flow
 from scaffold.inspect.imported_names import Names
 
-Binding = Literal["static", "class", "plain"]  # how a method is decorated
+Binding = Literal["static", "class", "plain"]  # by the decorator
 Passing = Literal["positional", "variadic", "keyword", "keywords"]
 
 
 class Parameter(NamedTuple):
-    """One parameter of a method, without ctx."""
+    """A parameter of a method, without ctx."""
 
     name: str
     passing: Passing
@@ -28,7 +28,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """A method of a Function; `ctx` is the name of its first parameter where that is the context."""
+    """A method of a Function; `ctx` is the name of its context parameter, if any."""
 
     node: ast.FunctionDef
     binding: Binding
@@ -49,7 +49,7 @@ class Method:
 
     @property
     def required(self) -> int:
-        """How many positional arguments a call cannot leave out."""
+        """Return the number of required positional arguments."""
         return sum(item.default is None for item in self.positional)
 
     @cached_property
@@ -59,7 +59,10 @@ class Method:
 
     @cached_property
     def asks_for_grad_mode(self) -> bool:
-        """Whether a branch depends on `torch.is_grad_enabled()`: in a backward, on whether it will be differentiated."""
+        """Return whether a branch tests `torch.is_grad_enabled()`.
+
+        In a backward this tests whether the gradient will be differentiated.
+        """
         return any(
             isinstance(call, ast.Call)
             and ast.unparse(call.func).endswith("is_grad_enabled")
@@ -69,12 +72,12 @@ class Method:
         )
 
     def has(self, decorator: str) -> bool:
-        """Whether a decorator of that name, from wherever, is on it."""
+        """Return whether the method has a decorator of that name, from any module."""
         return any(name.split(".")[-1] == decorator for name in self.decorators)
 
 
 class Application(NamedTuple):
-    """A call `Name.apply(...)`, and the function or method that it stands in."""
+    """A call `Name.apply(...)`, and the definitions around it."""
 
     call: ast.Call
     within: tuple[ast.AST, ...]  # definitions around it, outermost first
@@ -89,8 +92,8 @@ class Function:
     node: ast.ClassDef
     bases: tuple[str, ...]
     methods: dict[str, Method]  # its own
-    parents: tuple["Function", ...]  # those of the same file
-    complete: bool  # all bases but torch's are in this file, and theirs
+    parents: tuple["Function", ...]  # of the same file
+    complete: bool  # all bases, and theirs, are in this file or torch's
     generate_vmap_rule: bool
     applications: tuple[Application, ...]
     aliases: tuple[str, ...]  # names bound to `Name.apply`
@@ -98,7 +101,7 @@ class Function:
     unique: bool  # no other class of the file has its name
 
     def method(self, name: str) -> Method | None:
-        """A method, its own or that of a parent in the file."""
+        """Return a method, its own or a parent's in the file."""
         if name in self.methods:
             return self.methods[name]
         for parent in self.parents:
@@ -125,7 +128,7 @@ class Function:
 
     @property
     def once_differentiable(self) -> bool:
-        """Whether its backward is decorated so, or sees to it itself that its gradients are not differentiated."""
+        """Return whether its gradients cannot be differentiated, by a decorator or a grad mode test."""
         backward = self.backward
         return backward is not None and (
             backward.has("once_differentiable") or backward.asks_for_grad_mode
@@ -133,7 +136,7 @@ class Function:
 
     @property
     def saver(self) -> Method | None:
-        """The method that has both ctx and the inputs: setup_context or the combined forward."""
+        """Return the method with both ctx and the inputs: setup_context or the combined forward."""
         return self.setup_context or self.forward
 
     @property
@@ -141,7 +144,7 @@ class Function:
         return tuple(self.methods.values())
 
     def inputs(self) -> tuple[Parameter, ...]:
-        """What `apply` takes."""
+        """Return the inputs of `apply`."""
         return self.forward.parameters if self.forward else ()
 
 
@@ -159,7 +162,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Module:
-    """A file: its Functions and custom operators, in the order in which they stand."""
+    """A file: its Functions and custom operators, in the order of the text."""
 
     path: str
     text: str
@@ -167,8 +170,8 @@ class Module:
     names: Names
     functions: tuple[Function, ...]
     operators: tuple[Operator, ...]
-    calls: tuple[ast.Call, ...]  # every call in the file
-    scopes: tuple[ast.AST, ...]  # every class, and function, in the file
+    calls: tuple[ast.Call, ...]  # in the whole file
+    scopes: tuple[ast.AST, ...]  # every class and function in the file
 
     def walk(self) -> Iterator[Function]:
         yield from self.functions

@@ -1,7 +1,7 @@
-"""What the names of a file stand for, by its imports.
+"""Imported names: resolve the names of a file by its imports.
 
-In: the tree of a file. Out: `Names`, which gives an expression its dotted name: `F.relu` is `torch.nn.functional.relu`.
-Invariant: a name that the file binds to anything but an import is itself; nothing is guessed.
+In: the tree of a file. Out: `Names`, to resolve an expression to its dotted name: `F.relu` is `torch.nn.functional.relu`.
+Invariant: a name bound by anything but an import resolves to itself; nothing is guessed.
 """
 
 import ast
@@ -12,14 +12,14 @@ from scaffold.inspect.vocabulary import NAMESPACES
 
 
 def unsubscripted(node: ast.expr) -> ast.expr:
-    """What a subscript, however deep, is taken of: `Function` of `Function[T]`."""
+    """Return the expression under all subscripts: `Function` for `Function[T]`."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node
 
 
 class Names:
-    """The imports of a file, wherever in it they stand."""
+    """The imports of a file, at any level."""
 
     def __init__(self, tree: ast.Module, found: list[ast.AST] | None = None) -> None:
         self.imported: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Names:
             self.imported[alias.asname or alias.name] = f"{module}{dot}{alias.name}"
 
     def resolve(self, node: ast.AST | None) -> str:
-        """The dotted name of an expression; '' if it is none."""
+        """Return the dotted name of an expression; "" if it is none."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -57,14 +57,14 @@ class Names:
 def decorators(
     node: ast.FunctionDef | ast.AsyncFunctionDef, names: Names
 ) -> Iterator[str]:
-    """The dotted name of each decorator, called or not."""
+    """Yield the dotted name of each decorator, called or not."""
     for decorator in node.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         yield names.resolve(target)
 
 
 def torch_call(node: ast.AST, names: Names) -> str:
-    """`exp` for a call of torch.exp, F.exp or the like, else ''."""
+    """Return `exp` for a call of torch.exp, F.exp or the like, else ""."""
     if isinstance(node, ast.Call):
         dotted = names.resolve(node.func)
         for namespace in NAMESPACES:
@@ -75,7 +75,7 @@ def torch_call(node: ast.AST, names: Names) -> str:
 
 
 def method_call(node: ast.AST, names: Names) -> str:
-    """`exp` for a call of x.exp(), else ''; a call of a module's function is none."""
+    """Return `exp` for a call of x.exp(), else ""; functions of modules do not count."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         first = node.func.value
         while isinstance(first, ast.Attribute):
@@ -87,6 +87,6 @@ def method_call(node: ast.AST, names: Names) -> str:
 
 
 def snake_case(name: str) -> str:
-    """A name in the style of functions: `GradReverse` is `grad_reverse`."""
+    """Convert a name to the style of functions: `GradReverse` to `grad_reverse`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return re.sub(r"_+", "_", words).strip("_").lower()

@@ -1,8 +1,8 @@
-"""Whether a Function is torch and Python alone, so that it runs wherever torch does.
+"""Pure torch: decide whether a Function uses only torch and Python, so it runs wherever torch does.
 
-In: the facts of a Function. Out: yes or no.
-Invariant: yes only where every call in it, and in the functions of the file that it calls, is one of torch, of a tensor or
-of Python itself; what is called by a name that the file does not explain makes it no.
+In: the facts of a Function. Out: a bool.
+Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor or of Python
+itself; a call by a name that the file does not explain makes it no.
 """
 
 import ast
@@ -38,7 +38,7 @@ PYTHON = BUILTINS | frozenset(
         "ValueError",
     ]
 )
-# Methods of Python's values, and those of tensors that the table of primitives has nothing of.
+# Methods of Python's values, and of tensors outside the table of primitives.
 METHODS = frozenset(
     [
         "append",
@@ -61,7 +61,7 @@ ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
 def is_torch(facts: Facts) -> bool:
-    """Whether nothing but torch and Python is called, however deep in the file."""
+    """Return whether only torch and Python are called, at any depth in the file."""
     function = facts.function
     methods = (function.forward, function.setup_context, function.backward)
     contexts = {m.ctx for m in methods if m is not None}
@@ -75,7 +75,7 @@ def is_torch(facts: Facts) -> bool:
 
 
 def reached(facts: Facts, starts: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """Some functions, and those of the file and of the class that they call."""
+    """Return the functions, and all those of the file and of the class they call."""
     known, pending = _functions(facts), list(starts)
     found: dict[int, ast.FunctionDef] = {}
     while pending:
@@ -93,7 +93,7 @@ def _functions(facts: Facts) -> dict[str, ast.FunctionDef]:
 
 
 def _calls(node: ast.FunctionDef) -> list[ast.Call]:
-    """The calls in a function, those of its decorators aside."""
+    """Return the calls in a function, without its decorators."""
     nodes = [inner for statement in node.body for inner in ast.walk(statement)]
     return [inner for inner in nodes if isinstance(inner, ast.Call)]
 
@@ -101,7 +101,7 @@ def _calls(node: ast.FunctionDef) -> list[ast.Call]:
 def _own(
     call: ast.Call, facts: Facts, known: dict[str, ast.FunctionDef]
 ) -> ast.FunctionDef | None:
-    """The function of the file, or the method of the class, that is called."""
+    """Return the called function of the file, or method of the class, else None."""
     function = call.func
     if isinstance(function, ast.Name):
         found = known.get(function.id)
@@ -115,7 +115,7 @@ def _own(
 
 
 def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
-    """Whether its decorators, if any, are torch's: those of kernels are not."""
+    """Return whether its decorators, if any, are torch's: those of kernels are not."""
     targets = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
     return all(facts.names.resolve(target).startswith("torch.") for target in targets)
 

@@ -1,7 +1,7 @@
-"""The names of an op in a Python file, replaced by those that it has from now on.
+"""Renaming: replace the names of an op in a Python file.
 
-In: the text of a file that was generated, edited or not, and the names before and after. Out: the text with the new names.
-Invariant: a word changes only where it is the op's: not behind a dot, not as the name of an argument, not in prose.
+In: the text of a generated file, edited or not, and the names before and after. Out: the text with the new names.
+Invariant: a word changes only if it is the op's: not after a dot, not as the name of an argument, not in prose.
 """
 
 import io
@@ -17,7 +17,7 @@ _BLANK = frozenset({tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DED
 
 
 class Names(NamedTuple):
-    """What an op is called in code."""
+    """The names of an op in code."""
 
     op: str
     module: str  # of its file
@@ -29,18 +29,18 @@ class Renaming(NamedTuple):
 
     before: Names
     after: Names
-    # Of the op: a word of these is the op only where it is called.
+    # Of the op: one of these words is the op only if it is called.
     arguments: frozenset[str]
 
     @property
     def words(self) -> dict[str, str]:
-        """Each name and the one in its place."""
+        """Map each old name to the new one."""
         pairs = zip(self.before.classes, self.after.classes, strict=True)
         return {self.before.op: self.after.op, **dict(pairs)}
 
 
 def renamed(text: str, renaming: Renaming) -> str:
-    """The text with the new names; what is not Python stays as it is."""
+    """Return the text with the new names; text that is not Python stays the same."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
@@ -94,14 +94,14 @@ def _replacements(
 
 
 def _imports_op(line: list[tokenize.TokenInfo], module: str) -> bool:
-    """Whether an import names the op's file."""
+    """Return whether an import names the op's file."""
     words = [token.string for token in line]
     end = words.index("import") if words[0] == "from" else len(words)
     return module in words[1:end] or words[0] == "from" and module in words[end:]
 
 
 def _is_op(line: list[tokenize.TokenInfo], position: int, renaming: Renaming) -> bool:
-    """Whether a word is the op's name rather than somebody's attribute or an argument's name."""
+    """Return whether a word is the op's name, not an attribute's or an argument's."""
     before = line[position - 1].string if position else ""
     after = line[position + 1].string if position + 1 < len(line) else ""
     if before == "." or after == "=" and before in ("(", ","):
@@ -118,10 +118,10 @@ def _in_test_name(word: str, renaming: Renaming) -> str:
 
 
 def _in_string(text: str, renaming: Renaming) -> str:
-    """References and messages; the rest is prose."""
+    """Rename references and messages in a string; the rest is prose."""
     old, new = re.escape(renaming.before.op), renaming.after.op
     text = re.sub(rf"\b{old}(?=: write )", new, text)
-    text = re.sub(rf"(?<=::){old}(?=[\"'])", new, text)  # where it is registered
+    text = re.sub(rf"(?<=::){old}(?=[\"'])", new, text)  # its registered name
     for before, after in renaming.words.items():
         text = re.sub(rf"(?<=`){re.escape(before)}(?=`)", after, text)
     return text

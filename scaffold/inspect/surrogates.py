@@ -1,7 +1,7 @@
-"""Whether the gradient of a Function is meant to be another one than the derivative.
+"""Surrogates: decide whether a Function's gradient is meant to differ from the derivative.
 
-In: the facts of a Function. Out: yes or no.
-Invariant: yes where forward is piecewise constant, random or hands its input on, or where the code says so in words.
+In: the facts of a Function. Out: a bool.
+Invariant: yes if forward is piecewise constant, random or returns its input, or if the text says so.
 """
 
 import ast
@@ -13,7 +13,7 @@ from scaffold.inspect.pure_torch import reached
 from scaffold.inspect.vocabulary import creates
 from scaffold.primitives.calls import draws_random, has_memory, is_constant
 
-# By which an author hands a tensor on as a new one, whose gradient is then changed.
+# Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
 SAID = re.compile(
     r"\bste\b|straight.?through|surrogate|pseudo|grad(ient)?.?(rev|mul|scal|clip)"
@@ -24,7 +24,7 @@ WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 
 
 def is_rough(facts: Facts) -> bool:
-    """Whether the gradient is a surrogate, by intention."""
+    """Return whether the gradient is a surrogate by intention."""
     forward = facts.function.forward
     if forward is None:
         return False
@@ -46,7 +46,7 @@ def _is_step(facts: Facts, node: ast.AST) -> bool:
 
 
 def says_so(facts: Facts) -> bool:
-    """Whether the name of the class, of the file, or a docstring says it."""
+    """Return whether the name of the class, of the file, or a docstring says so."""
     node = facts.function.node
     path = facts.module.path.replace("\\", "/").rsplit("/", 1)[-1]
     texts = [WORD.sub(" ", facts.function.name), path, ast.get_docstring(node) or ""]
@@ -54,7 +54,7 @@ def says_so(facts: Facts) -> bool:
 
 
 def _hands_on(facts: Facts) -> bool:
-    """Whether the forward returns its inputs unchanged, so that only the gradient is another one."""
+    """Return whether the forward returns its inputs unchanged, so that only the gradient differs."""
     forward = facts.function.forward
     given = {item.name for item in facts.inputs}
     nodes = [_stripped(item.node) for item in facts.outputs]

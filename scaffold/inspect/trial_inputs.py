@@ -1,9 +1,9 @@
-"""What a test can call a Function with: samples as far as its text tells, and shapes to try where the text states none.
+"""Trial inputs: arguments to call a Function with, and shapes to try if none are stated.
 
-In: the facts of a Function. Out: an `Argument` for each parameter: a tensor, a value as it stands in code, or what is missing; then arguments
-with nothing missing, and shapes, which a test tries in their order. Invariant: a sample is a value that the code itself states, as a
-default, in a call or for a name whose meaning is fixed. What is guessed is a number or a floating tensor; an index, a label, a length
-or an object is never made up.
+In: the facts of a Function. Out: an `Argument` for each parameter: a tensor, a value as in code, or a description of the missing one; then
+arguments with nothing missing, and shapes, to be tried in order by a test. Invariant: a sample is a value stated in the code itself, as a
+default, in a call or by a name with a fixed meaning. Only numbers and floating tensors are guessed; an index, a label, a length or an
+object is never made up.
 """
 
 import ast
@@ -18,7 +18,7 @@ from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
 
 Kind = Literal["tensor", "optional", "constant", "value", "missing"]
-# Parameters that mean the same wherever they stand.
+# Parameters with the same meaning everywhere.
 NAMED = {
     "eps": "1e-5",
     "epsilon": "1e-5",
@@ -32,15 +32,15 @@ SIMPLE = {"float", "int", "bool", "len", "isinstance", "range", "tuple", "max", 
 
 
 class Argument(NamedTuple):
-    """One parameter in a call."""
+    """A parameter in a call."""
 
     name: str
     kind: Kind
-    text: str = ""  # the value as it stands in code, or what is missing
+    text: str = ""  # the value as in code, or a description of the missing one
 
 
 def arguments(facts: Facts) -> tuple[Argument, ...]:
-    """The arguments of a call, in the order of forward."""
+    """Return the arguments of a call, in the order of forward."""
     return tuple(
         _argument(facts, item)
         for item in facts.inputs
@@ -71,7 +71,7 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
 
 
 def _as_seen_from_a_test(default: ast.expr) -> str:
-    """A default in another file: a name of its module is loaded from there; '' where that is not enough."""
+    """Write a default for another file: a name is loaded from its module; "" if that is not enough."""
     names = {node.id for node in ast.walk(default) if isinstance(node, ast.Name)}
     text = ast.unparse(default)
     if names <= {"torch", *dir(builtins)}:
@@ -97,7 +97,7 @@ def _missing(facts: Facts, item: Parameter) -> str:
 
 
 def _stated(facts: Facts, name: str) -> Iterator[str]:
-    """Constants that calls in the file pass, or that their functions have as defaults."""
+    """Yield constants passed by calls in the file, or defaults of the functions around them."""
     forward = facts.function.forward
     order = [item.name for item in forward.positional] if forward else []
     position = order.index(name) if name in order else -1
@@ -114,7 +114,7 @@ def _stated(facts: Facts, name: str) -> Iterator[str]:
 
 
 def _default(name: str, within: tuple[ast.AST, ...]) -> Iterator[str]:
-    """The default of a parameter of the functions around a call, innermost first."""
+    """Yield the default of a parameter of the functions around a call, innermost first."""
     for node in reversed(within):
         if isinstance(node, ast.FunctionDef):
             arguments_ = [*node.args.posonlyargs, *node.args.args]
@@ -136,7 +136,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def is_plain(facts: Facts) -> bool:
-    """Whether forward is torch of one tensor in any shape, or of several in one shape, by its words alone."""
+    """Return whether forward surely works on one tensor of any shape, or several of one shape."""
     forward, setup = facts.function.forward, facts.function.setup_context
     tensors = [a for a in arguments(facts) if a.kind in ("tensor", "optional")]
     if forward is None or not tensors:
@@ -169,7 +169,7 @@ def _is_simple(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
 Shape = tuple[int, ...]
 
 NUMBERS = {"float": "0.5", "int": "2", "bool": "False"}
-# Parameters that are numbers wherever they are no tensors.
+# Parameters with numbers as values, unless they are tensors.
 NUMERIC = re.compile(
     r"(neg\w*_)?(slope|alpha|beta|gamma|sigma|tau|scale|factor|temperature|threshold|width)"
     r"|lam(bda|bd|da)?_?|margin|delta|rho|\w+_(scale|factor|slope|threshold|width|alpha|beta)|alpha_"
@@ -199,7 +199,7 @@ LEADING: tuple[tuple[Shape, Shape], ...] = (
 
 
 def guessed(facts: Facts) -> tuple[Argument, ...]:
-    """The arguments of a call, with numbers and constant tensors for what is not stated."""
+    """Return the arguments of a call, with guessed numbers and constant tensors for missing ones."""
     parameters = {item.name: item for item in facts.inputs}
     return tuple(
         _guess(facts, parameters[item.name], item) if item.kind == "missing" else item
@@ -232,7 +232,7 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
 
 
 def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
-    """The shapes to try for some tensors, those that their names suggest first."""
+    """Return the shapes to try for some tensors, likeliest by their names first."""
     found: list[tuple[Shape, ...]] = []
     roles = [_role(name) for name in names]
     if "weight" in roles:

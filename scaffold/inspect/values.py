@@ -1,7 +1,7 @@
-"""What an expression in a method is: whose memory it has, how many values, whether it is a tensor; and which parameters are tensors.
+"""Values: for an expression, the memory it shares, its length, whether it is a tensor.
 
-In: a `Flow`, an expression and the step it stands in. Out: a `Root`, a count, a kind; None where the text does not tell.
-Invariant: an answer holds for every run that reaches the step; a use tells that a parameter is a tensor only if anything else would
+In: a `Flow`, an expression and its step. Out: a `Root`, a count, a kind; None if unknown.
+Invariant: an answer holds for every run that reaches the step; a use shows that a parameter is a tensor only if anything else would
 fail there.
 """
 
@@ -29,7 +29,7 @@ from scaffold.primitives.calls import (
     may_share_memory,
 )
 
-# Methods of tensors that other things have as well: `queue.put`, `rng.normal`, `items.index`.
+# Methods that tensors share with other objects: `queue.put`, `rng.normal`, `items.index`.
 OF_OTHERS = frozenset(
     [
         "copy",
@@ -54,7 +54,7 @@ OF_OTHERS = frozenset(
 
 
 def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
-    """Parameters that only a tensor can be."""
+    """Yield parameters evidently used as tensors."""
     arguments = flow.node.args
     for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if names.resolve(item.annotation) in ("torch.Tensor", "Tensor"):
@@ -72,7 +72,7 @@ def evident_tensors(flow: Flow, names: Names) -> Iterator[str]:
 
 
 def _evident_by_attributes(nodes: list[ast.AST]) -> Iterator[str]:
-    """Names of which `x.dtype` or the like is read and nothing that no tensor has, and that are sliced as `x[:, None]`."""
+    """Yield names used as tensors: by `x.dtype` and only tensor attributes, or sliced as `x[:, None]`."""
     read: dict[str, set[str]] = {}
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -101,36 +101,36 @@ def _evident_in_call(node: ast.Call, names: Names) -> Iterator[str]:
 
 
 def _is_of_tensors(method: str) -> bool:
-    """Whether only a tensor has a method."""
+    """Return whether only a tensor has a method."""
     if method in ("size", "dim", "numel", "stride"):
         return True
     return method not in OF_OTHERS and (is_tensor_call(method) or changes(method))
 
 
 def _takes_tensor_first(function: str) -> bool:
-    """Whether the first argument of a function that returns a tensor is one, and neither a number, a size nor several."""
+    """Return whether the first argument of a function is one tensor, not a number, size or sequence."""
     if function in ("as_tensor", "einsum", "normal", "where"):
         return False
     return not is_made_of_numbers(function) and not may_be(function, "joins")
 
 
 Origin = Literal["parameter", "saved", "kept", "fresh"]
-DEPTH = 20  # a chain of names longer than this is not followed
+DEPTH = 20  # longer chains of names are not followed
 
 
 class Root(NamedTuple):
-    """Whose memory a tensor has."""
+    """The origin of a tensor's memory."""
 
     origin: Origin
     name: str = ""  # of the parameter, or of the attribute of ctx
     element: int = -1
     detached: bool = False  # through .data: autograd does not see a change
     viewed: bool = False
-    sure: bool = True  # False: a copy for some inputs, as of `.float()`
+    sure: bool = True  # False: a copy for some inputs, as with `.float()`
 
 
 class Values:
-    """Questions about the expressions of one method."""
+    """Answers about the expressions of one method."""
 
     def __init__(
         self,
@@ -142,20 +142,20 @@ class Values:
         attributes: Iterable[str] = (),
     ) -> None:
         self.flow, self.names, self.ctx = flow, names, ctx
-        self.tensors = frozenset(tensors)  # parameters that are known to be tensors
-        self.elements = frozenset(elements)  # of parameters that are tuples
+        self.tensors = frozenset(tensors)  # parameters known to be tensors
+        self.elements = frozenset(elements)  # of tuple parameters
         self.attributes = frozenset(attributes)  # of ctx
         self._tensor: dict[tuple[int, int], bool] = {}
 
     def root(self, node: ast.expr, at: Step) -> Root | None:
-        """Whose memory an expression has."""
+        """Return the origin of an expression's memory, if it is sure."""
         found = self.possible_root(node, at)
         return found if found and found.sure else None
 
     def possible_root(
         self, node: ast.expr, at: Step, depth: int = DEPTH
     ) -> Root | None:
-        """Whose memory an expression has, perhaps for some inputs alone."""
+        """Return the origin of an expression's memory, perhaps only for some inputs."""
         if depth == 0:
             return None
         if isinstance(node, ast.Name):
@@ -238,7 +238,7 @@ class Values:
         return found._replace(detached=found.detached or data, viewed=True)
 
     def is_saved(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Whether an expression is `ctx.saved_tensors`."""
+        """Return whether an expression is `ctx.saved_tensors`."""
         if isinstance(node, ast.Name) and depth:
             bound = self.flow.definite(node.id, at)
             if bound and bound.value is not None and bound.element is None:
@@ -250,7 +250,7 @@ class Values:
         )
 
     def is_ctx(self, node: ast.AST, attribute: str) -> bool:
-        """Whether a node is that attribute of the context."""
+        """Return whether a node is that attribute of the context."""
         return (
             isinstance(node, ast.Attribute)
             and node.attr == attribute
@@ -259,10 +259,10 @@ class Values:
         )
 
     def is_tensor(self, node: ast.expr, at: Step, depth: int = DEPTH) -> bool:
-        """Whether an expression is one tensor for sure."""
+        """Return whether an expression is surely one tensor."""
         key = (id(node), at.order)
         if key not in self._tensor:
-            self._tensor[key] = False  # a name that is made of itself is not known
+            self._tensor[key] = False  # a name defined by itself is unknown
             self._tensor[key] = depth > 0 and self._is_tensor(node, at, depth)
         return self._tensor[key]
 
@@ -329,7 +329,7 @@ class Values:
         return self.is_element(bound, step) or self._are_tensors(bound.value, step)
 
     def is_element(self, taken: Bound | ast.Subscript, at: Step) -> bool:
-        """Whether a tensor is taken of a parameter that is a tuple: `x, y = inputs`, `inputs[0]`."""
+        """Return whether a tensor is taken from a tuple parameter: `x, y = inputs`, `inputs[0]`."""
         if not isinstance(taken.value, ast.Name):
             return False
         index = taken.element if isinstance(taken, Bound) else _number(taken.slice)
@@ -337,7 +337,10 @@ class Values:
         return known and self.flow.is_parameter(taken.value.id, at)
 
     def _are_tensors(self, node: ast.expr, at: Step) -> bool:
-        """Whether an expression is a tuple of tensors: what was saved, `x.topk(2)`, `torch.autograd.grad(y, x, grad_output)`."""
+        """Return whether an expression is a tuple of tensors.
+
+        Examples: `ctx.saved_tensors`, `x.topk(2)`, `torch.autograd.grad(y, x, grad_output)`.
+        """
         if not isinstance(node, ast.Call):
             return self.is_saved(node, at)
         if is_several_tensors(torch_call(node, self.names)):
@@ -351,7 +354,7 @@ class Values:
 
     @cached_property
     def evident(self) -> frozenset[str]:
-        """Parameters that are known to be tensors, are used as only tensors are, or annotated as one."""
+        """Return the parameters known to be tensors, by their source, use or annotation."""
         return self.tensors.union(evident_tensors(self.flow, self.names))
 
 
@@ -369,7 +372,7 @@ def _has_out(node: ast.Call) -> bool:
 
 
 def _is_basic(node: ast.expr) -> bool:
-    """Whether an index gives a view: slices, numbers, None, `...`."""
+    """Return whether an index gives a view: slices, numbers, None, `...`."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     for part in parts:
         if isinstance(part, ast.Slice):
@@ -382,7 +385,7 @@ def _is_basic(node: ast.expr) -> bool:
 
 
 def is_shapely(node: ast.AST) -> bool:
-    """Whether an expression is a size or the like of a tensor."""
+    """Return whether an expression is a size or the like of a tensor."""
     if isinstance(node, ast.Subscript):
         return is_shapely(node.value)
     if isinstance(node, ast.Call):
@@ -393,7 +396,7 @@ def is_shapely(node: ast.AST) -> bool:
 def how_many(
     values: Values, node: ast.expr | None, at: Step, depth: int = DEPTH
 ) -> int | None:
-    """How many values a return gives; None where that is not known."""
+    """Return the number of values in a return; None if unknown."""
     if node is None:
         return 1
     if depth == 0:
@@ -403,7 +406,7 @@ def how_many(
     if isinstance(node, ast.Tuple):
         return _displayed(values, node, at, depth)
     if isinstance(node, ast.List):
-        return None  # to autograd it is one value, and no tensor
+        return None  # for autograd it is one value, and no tensor
     if isinstance(node, ast.Name):
         bound = values.flow.definite(node.id, at)
         if bound and bound.value is not None and bound.element is None:
@@ -436,7 +439,7 @@ def _displayed(
 
 
 def _sequence(values: Values, node: ast.expr, at: Step, depth: int) -> int | None:
-    """The length of a tuple or list."""
+    """Return the length of a tuple or list; None if unknown."""
     if isinstance(node, ast.Tuple | ast.List):
         return _displayed(values, node, at, depth)
     if isinstance(node, ast.BinOp):
@@ -451,7 +454,7 @@ def _sequence(values: Values, node: ast.expr, at: Step, depth: int) -> int | Non
 
 
 def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
-    """Whether a list may have become longer between two steps: it is used as more than a value."""
+    """Return whether a list may grow between two steps, as it is used as more than a value."""
     for step in values.flow.steps[since.order + 1 : until.order]:
         for node in step.expressions():
             if isinstance(node, ast.Attribute | ast.Subscript | ast.AugAssign):
@@ -466,7 +469,7 @@ def _grows(values: Values, name: str, since: Step, until: Step) -> bool:
 
 
 def _combined(values: Values, node: ast.BinOp, at: Step, depth: int) -> int | None:
-    """The length of `(None,) * 3` and of `grads + (None, None)`."""
+    """Return the length of `(None,) * 3` or `grads + (None, None)`; None if unknown."""
     if isinstance(node.op, ast.Mult):
         for one, times in ((node.left, node.right), (node.right, node.left)):
             if isinstance(one, ast.Tuple | ast.List):
