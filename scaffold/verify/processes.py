@@ -145,7 +145,7 @@ def work_through(
     worker: Callable[[], Worker[Request, Result]],
     processes: int,
 ) -> Generator[Result, None, None]:
-    """Yield the results in the order of the requests, each as soon as possible.
+    """Yield the results in the order of the requests, each once it and all before it are there.
 
     A request is taken only when a worker is free for it, and a worker is made only when needed.
     """

@@ -8,7 +8,7 @@ from scaffold.lint.model import Edit, Found, Rule, span
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield a call after another one with different saved values."""
+    """Yield a call that drops values saved by an earlier one."""
     saver = facts.function.saver
     if saver is None or saver not in facts.function.own:
         return

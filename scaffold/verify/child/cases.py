@@ -89,7 +89,7 @@ def _with_values(
 
 
 def _of_attributes(checks: Any) -> Iterator[Case]:
-    """Yield each other value of each attribute; the last ones together; and each last one with all optional inputs absent."""
+    """Yield cases with other values of attributes: each alone, combinations, and with inputs absent."""
     for position, values in checks.ATTRIBUTES.items():
         for value in values:
             yield _with_values(checks, {}, {position: value})

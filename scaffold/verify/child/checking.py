@@ -56,7 +56,10 @@ from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
 def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
-    """Return a failure for the first name of something other than a PyTorch operator."""
+    """Return a failure for the first name of something other than a PyTorch operator.
+
+    A missing name is passed over: the forward raises an error of its own.
+    """
     for name in names:
         space, _, last = name.rpartition(".")
         try:
@@ -300,7 +303,7 @@ ORIGINAL_OWN = "its own backward"  # of an op's reference Function
 def _is_aside(checks: Any, case: Case, found: Found) -> bool:
     """Return whether an error is no fault of the op.
 
-    The shape was never declared, the reference raises too, a matrix has no inverse, or a size is 1 by accident.
+    The shape was never declared, the reference raises too, a matrix has no inverse, or a dim of fixed size is 1.
     """
     singular = case.further and found.words.startswith(SINGULAR)
     if case.guessed or singular or found.subject in (OWN, ORIGINAL_OWN):

@@ -2,7 +2,7 @@
 
 In: the gradient that backward returned, the expected one, and the `Scene`: inputs, outputs, the other gradients.
 Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a right gradient; for a surrogate notes, one for each
-gradient that is not the derivative; these are no failures.
+gradient: whether it is the derivative; these are no failures.
 Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest
 difference is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a
 set of elements holds for those and for no other one.
@@ -310,7 +310,7 @@ def _named(dims: tuple[int, ...]) -> str:
 
 
 def notes_on(checks: Any) -> list[str]:
-    """Return notes on gradients of the base case that differ from the forward's."""
+    """Return a note for each gradient of the base case: whether it is the forward's derivative."""
     if checks.FORWARD is None:
         return []
     case = Case("base", {})

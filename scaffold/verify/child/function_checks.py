@@ -796,7 +796,7 @@ def check_compile(subject: Subject) -> None:
 
 
 CHECKS: dict[str, Check] = {
-    # These two come first: if they fail, the other checks run on copies of the inputs.
+    # These two come first: if inputs are changed, the other checks run on copies of them.
     "inputs stay as they are": check_inputs_stay,
     "grad_output stays as it is": check_grad_output_stays,
     "outputs": check_outputs,

@@ -185,7 +185,7 @@ def _is_finite(checks: Any, inputs: list[Any]) -> bool:
 
 
 def is_bound(checks: Any, case: Case) -> bool:
-    """Return whether a size of 1 in the case is forced: the forward refuses 2, and 1 only broadcasts."""
+    """Return whether a 1 broadcasts in a dim of fixed size: the forward refuses one above its default."""
     if {*case.arguments.values()} != {1} or case.change is not None:
         return False
     parameters = signature(checks.make).parameters

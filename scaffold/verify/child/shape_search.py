@@ -349,7 +349,7 @@ def _beside_declared(forward: _Forward) -> Shapes | None:
 
 
 def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:
-    """Yield dims of the open inputs: first one's, and for the others the same, fewer, or mask-like."""
+    """Yield dims of the open inputs: the first's, and for the others the same, fewer, or mask-like."""
     for first in _near(sizes):
         some = [pair for rank in (1, 2) for pair in product(first, repeat=rank)]
         rows = product((first[0], "1"), ("1",), ("1", *first), first)

@@ -1,7 +1,7 @@
 """Start-up of every process of `scaffold.verify`.
 
 In: as its argument a module of this package, "scaffold.verify.child.runner", or the path of a standalone file.
-Out: the output of that. Invariant: it ends when the process that started it ends, however that ends, and so do all processes it has
+Out: its output. Invariant: it ends when the process that started it ends, however that ends, and so do all processes it has
 started. The interpreter need not have the package, nor its dependencies: only `scaffold` is made importable from its folder, and
 nothing else of the tool's environment.
 """
