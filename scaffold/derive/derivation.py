@@ -212,7 +212,8 @@ class Derivation:
     saved: tuple[Saved, ...] = ()
     kept: tuple[Kept, ...] = ()
     filled: tuple[Filled, ...] = ()
-    watched: tuple[str, ...] = ()  # output gradients; if all are None, so are the results
+    # Output gradients: if all of them are None, so are the results.
+    watched: tuple[str, ...] = ()
     style: Style = "setup-context"
     once_differentiable: bool = False
     opaque: bool = False  # leaves PyTorch: NumPy, or a kernel of the user's

@@ -69,7 +69,7 @@ from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
 REAL, COMPLEX = PLAIN  # kinds of numbers with a tangent
-OF_PARTS = frozenset({"slice", "index"})  # the engine's own, linear in the indexed tensor
+OF_PARTS = frozenset({"slice", "index"})  # the engine's own, linear in the tensor
 RESTORING = frozenset({"expanded", "reshaped", "unless_scalar", "same"})
 Pairs = list[tuple[str, Op, Op]]  # a parameter, its argument and its tangent
 
@@ -271,7 +271,7 @@ class TangentWalk:
             return None
         reduction = env.get("reduction")
         known = reduction is None or isinstance(literal(reduction), str)
-        return () if known else None  # `reduction="none"` is elementwise, handled before
+        return () if known else None  # "none": elementwise, handled before
 
     def _sum(self, op: Op, pairs: Pairs, term: Callable[[str, Op], Op]) -> Op:
         """Add up the contributions of all arguments; an optional input contributes only if present."""
@@ -344,7 +344,8 @@ class TangentWalk:
         """Return a tangent by autograd of the one call, as the gradient of its gradient, a linear function."""
         source = op.args[0] if op.rule == "item" else op
         rule = self.table.of_op(source.rule)
-        if rule is not None:  # arguments without a gradient have no tangent: PyTorch raises
+        # An argument without a gradient has no tangent: PyTorch raises.
+        if rule is not None:
             pairs = zip(rule.parameters, source.args, strict=True)
             known = [x for item, x in pairs if item.name not in rule.facts.nondiff]
         else:

@@ -58,7 +58,7 @@ def apart(
     after = rewritten(graph, rest, change)
     ends = read_after is not None and name not in read_after | read_names(*rest)
     ends = ends and name not in written(*rest)
-    start = Assign(graph.name(new), graph.name(name))  # the outer value may remain, or be read first
+    start = Assign(graph.name(new), graph.name(name))  # it may stay, or be read first
     asked = isinstance(head, If) and name in head.test.names()
     if isinstance(head, If) and (ends or asked or name in surely_written(head)):
         inner = read_after if ends else None

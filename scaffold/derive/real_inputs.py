@@ -13,7 +13,7 @@ from scaffold.derive.graph.op import Op, Program
 from scaffold.primitives import Facts
 from scaffold.spec import OpSpec
 
-REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds independent of the inputs
+REAL = frozenset({"real", "magnitude", "int", "bool"})  # kinds fixed for any inputs
 
 
 def real_inputs(spec: OpSpec, found: Differentiated | None) -> RealInputs | None:

@@ -136,7 +136,7 @@ class Reverse:
         # is differentiated.
         self.handed = handed
         self.composed = Composer(make.applier)
-        self.waiting: dict[Op, list[Op]] = {}  # cotangents that have reached each op so far
+        self.waiting: dict[Op, list[Op]] = {}  # cotangents received so far
         self.parts: dict[Op, dict[int, Op]] = {}  # ... and each of several results
         self.of: dict[Op, Op] = {}
         self.via: dict[Op, tuple[Op, Op]] = {}
@@ -214,7 +214,8 @@ class Reverse:
     def _with_handed(self, op: Op, g: Op | None) -> Op:
         """Add the gradient handed in by autograd to the cotangent of a value returned to be saved.
 
-        Raise if nothing else reaches the value. A zero must not pass through a singular step: 0 times infinity is NaN.
+        Raise `HandedAloneError` if nothing else reaches the value, or if a zero would pass through a singular step: 0
+        times infinity is NaN.
         """
         if g is None or may_be_zero(g) and any(map(is_singular, op.walk())):
             raise HandedAloneError(op)
@@ -304,7 +305,7 @@ class Reverse:
             if arg.active and not is_number(gradient, 0):
                 known = sums.get(arg)
                 if known is not None and known.shape != gradient.shape:
-                    known = sum_to(self.make, known, arg)  # otherwise one would be broadcast
+                    known = sum_to(self.make, known, arg)  # else one is broadcast
                     gradient = sum_to(self.make, gradient, arg)
                 sums[arg] = (
                     gradient if known is None else self.make.add(known, gradient)

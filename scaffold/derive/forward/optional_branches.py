@@ -1,7 +1,7 @@
 """Optional inputs: turning `a if bias is not None else b` in the forward into a more readable `if` statement.
 
 In: statements with `x @ w + bias if bias is not None else x @ w`. Out: `out = x @ w`, then `if bias is not None: ...`.
-Invariant: the same values, and no branch's computation runs outside its branch.
+Invariant: the same values, and no computation that the chosen branch would have left out.
 
 Few forwards spell such a choice out (3 of 661 known ops); `x @ w + bias` with an optional `bias` becomes one, as in
 each example of a linear layer.
@@ -66,7 +66,8 @@ class Unfolder:
                 target = self.graph.name(take(self.taken, STEMS[choice[1].label]))
                 before.extend(self._assign(target, node, ()))
                 return target
-            if node.kind in ("conditional", "boolean"):  # only the first operand is always evaluated
+            # Only the first operand is always evaluated.
+            if node.kind in ("conditional", "boolean"):
                 first, *rest = node.args
                 args = (self.graph.rewrite(first, lift), *rest)
                 return self.graph.node(node.kind, node.label, args)

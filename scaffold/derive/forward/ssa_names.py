@@ -33,7 +33,7 @@ from scaffold.spec import OpSpec
 WIDTH = (
     LINE - METHOD - 2 * STEP
 )  # width of a line below `with` and `if ctx.needs_input_grad[0]:`
-SUMS = frozenset({"net_grad", "total_grad"})  # partial sums, before more terms are added
+SUMS = frozenset({"net_grad", "total_grad"})  # partial sums, to be added to
 DISCARDED = "_"
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
@@ -219,8 +219,8 @@ def under_one_name(
 ) -> dict[str, str]:
     """Map names to the user's: `scores` for `first_scores`, if last read where `scores` is assigned.
 
-    For straight-line statements. A `taken` name without a value yet is not reused, except for a value `given` before
-    the first line, whose gradient leaves under that gradient's own name.
+    For straight-line statements. A `taken` name without a value in them is not reused, unless its value is `given`
+    before the first line; the gradient of a given value keeps its own name.
     """
     change, origin = dict[str, str](), [*origin]
     for new, old in origin:

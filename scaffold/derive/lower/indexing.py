@@ -340,7 +340,7 @@ def count_of(applier: Applier, op: Op) -> int | None:
     whole = x.shape.dims[at] if at is not None and x.shape.dims else None
     if are_single(op):
         return whole if isinstance(whole, int) else None
-    sized = "sized" in op.facts.flags  # the argument gives sizes, not the number of parts
+    sized = "sized" in op.facts.flags  # the argument gives sizes, not a count
     if sized and isinstance(said, tuple):
         return len(said)
     if type(said) is not int or said < 1 or not isinstance(whole, int) or whole < 1:

@@ -219,7 +219,7 @@ def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> se
         values = list(filter(changes_memory, values))
     for node in (inner for value in values for inner in value.walk()):
         if node.kind != "name" and names & sharing(node):
-            found.add(node)  # `h[1:]` in `h[1:] = h[1:] * y` is a view of the changed tensor
+            found.add(node)  # `h[1:]` in `h[1:] = h[1:] * y` is a view of `h`
         for changed in written_to(node):
             found.update(same_memory(changed))
     return found

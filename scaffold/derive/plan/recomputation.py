@@ -124,7 +124,7 @@ def _walk(
         if forward.repeatable(item) and not spoils and not saves:
             repeated.append((position, item))
             earlier |= written(item) & forward.results
-            there = forward.results - later - own  # an output is available without saving
+            there = forward.results - later - own  # outputs need no saving
             read = read_names(item) & locals_
             if read & first & (later | own):  # reads another value than the saved one
                 raise _SavedTooEarlyError

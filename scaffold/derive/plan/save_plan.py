@@ -38,7 +38,7 @@ class BackwardGraph(NamedTuple):
     of: Mapping[Op, Op]
     via: Mapping[Op, tuple[Op, Op]]
     taken: Collection[str]
-    indent: int = 0  # added indentation of the lines when the backward runs under an autocast
+    indent: int = 0  # added to all lines if the backward runs under an autocast
     # The values forward returns to be saved, and their incoming gradients.
     returned: Mapping[Op, str] = {}
     handed: Mapping[Op, Op] = {}

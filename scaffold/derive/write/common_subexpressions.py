@@ -234,7 +234,7 @@ class _Step:
         words = [name for name in reads if name in self.assigned or name in self.names]
         words = [name for name in words if name not in ("torch", "F", "math")]
         if not plain and any(name.startswith("grad_") for name in reads):
-            stem, words = f"{stem}_grad", []  # it is not the gradient of the names it reads
+            stem, words = f"{stem}_grad", []  # not the gradient of its operands
         several = (f"{stem}_{word}" for word in words)
         for name in (stem, *several):
             if name not in self.names and name not in RESERVED:

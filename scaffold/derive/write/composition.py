@@ -65,7 +65,7 @@ def composed(
         return blocks
     outside = {name for item in elements for name in item.value.names()}
     outside |= {name for item in elements for name in read_names(*item.statements)}
-    own = outer_names(spec, maths.forward)  # reserved, together with the gradients' names of locals
+    own = outer_names(spec, maths.forward)  # reserved, as are their gradients'
     fixed = {*own, *(f"grad_{name}" for name in own), *outside}
     fixed |= written(*maths.again) if maths.again is not None else frozenset()
     known = _Known(spec, maths, every, frozenset(fixed), indent_of(amp_of(spec)))
@@ -84,7 +84,7 @@ class _Known:
     maths: Maths
     every: frozenset[str]  # inputs with gradients: a block that serves all has no test
     fixed: frozenset[str]  # names to keep, and to give to no other value
-    indent: int  # added indentation of all lines when the backward runs under an autocast
+    indent: int  # added to all lines if the backward runs under an autocast
 
     @property
     def graph(self) -> Graph:

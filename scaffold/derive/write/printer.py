@@ -790,7 +790,7 @@ def _counted(printer: Printer, op: Op, behind: int) -> Node:
     graph = printer.graph
     count = graph.constant(str(-behind))
     size = graph.node("binary", "-", (_size_along(printer, op), count))
-    if behind == -1:  # an empty dim must not give the bound -1, which would count from the end
+    if behind == -1:  # on an empty dim, -1 selects nothing either
         return size
     return graph.node("call", "", (graph.name("max"), size, graph.constant("0")))
 

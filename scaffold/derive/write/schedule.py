@@ -209,7 +209,7 @@ class Scheduler:
         self.conds = [op for op, *_ in self.users_first if op.rule == "cond"]
         tests = (op for op in self.below.values() if op.rule == "cond")
         first = sorted(tests, key=_serial, reverse=True)
-        self.tested = {op.test: op.serial for op in first}  # the first `cond` with that test
+        self.tested = {op.test: op.serial for op in first}  # the first such `cond`
         # The first term of such a sum takes the sum's name, unless something else reads
         # it.
         self.summed = {

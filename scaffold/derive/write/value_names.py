@@ -368,7 +368,7 @@ class Namer:
             return ["denom"]
         if op.rule == "cond":
             body, orelse = op.args
-            if body.args and body.args == orelse.args:  # one call, with a rule for each case
+            if body.args and body.args == orelse.args:  # one call by either rule
                 return self._roles(body)
             return [*self._as_argument(op), *VALUE[op.rule]]
         plain = _function(op) or op.rule.lower().rstrip("_").removesuffix("_unbiased")
