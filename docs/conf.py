@@ -62,8 +62,15 @@ def _always(app: Any, env: Any, *_: object) -> list[str]:
     ]
 
 
+def _written(app: Any, error: Exception | None) -> None:
+    """Put llms.txt beside the pages."""
+    if error is None:
+        Path(app.outdir, "llms.txt").write_text(generated.llms(), encoding="utf-8")
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("build-finished", _written)
     app.add_lexer("console", Terminal)
     app.connect("source-read", _read)
     app.connect("env-get-outdated", _always)

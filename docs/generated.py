@@ -281,6 +281,45 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\*_<>\[\]#`])", r"\\\1", text)
 
 
+# --- For coding assistants: a skill, and the index of the site.
+
+
+SKILL = """\
+---
+name: scaffold
+description: Write, prove, judge and mend custom PyTorch operators (torch.autograd.Function) with the scaffold command.
+---
+
+"""
+COMMENTS = re.compile(r"^<!--.*?-->\n+", re.MULTILINE | re.DOTALL)
+
+
+def skill() -> str:
+    """Return docs/assistants.md as a skill, without the table of objects."""
+    text = (HERE / "assistants.md").read_text(encoding="utf-8")
+    text = COMMENTS.sub("", text[: text.index("## The objects")])
+    return SKILL + text.replace("](", "](../../docs/").rstrip() + "\n"
+
+
+def llms() -> str:
+    """Return the index of the site as llms.txt: each page with its first sentence."""
+    lines = ["# scaffold", "", f"> {_first_sentence(HERE / 'index.md')}", ""]
+    pages = sorted(HERE.glob("*.md"), key=lambda path: path.stem != "assistants")
+    for path in pages:
+        if path.stem != "index":
+            title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+            lines.append(f"- [{title}]({path.stem}.html): {_first_sentence(path)}")
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(page: Path) -> str:
+    """Return the sentence below the title of a page, links as words."""
+    text = COMMENTS.sub("", page.read_text(encoding="utf-8"))
+    paragraph = text.split("\n\n")[1].replace("\n", " ")
+    sentence = re.split(r"(?<=[.:?])\s", paragraph)[0]
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", sentence)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "install": install,
     "commands": commands,

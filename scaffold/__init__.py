@@ -15,10 +15,14 @@ from scaffold.version import __version__ as __version__
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this module
 if TYPE_CHECKING:
-    from scaffold.api import Derived as Derived
-    from scaffold.api import derive as derive
-    from scaffold.errors import ScaffoldError as ScaffoldError
+    from scaffold.api import Derived as Derived  # noqa: TC004 (it is lazy)
+    from scaffold.api import derive as derive  # noqa: TC004 (it is lazy)
+    from scaffold.errors import (
+        ScaffoldError as ScaffoldError,
+    )  # noqa: TC004 (it is lazy)
     from scaffold.notebook import Shell
+
+__all__ = ["Derived", "ScaffoldError", "derive", "load_ipython_extension"]
 
 
 def load_ipython_extension(shell: "Shell") -> None:

@@ -1,5 +1,7 @@
 """Generated parts of the pages say all that the code has, and no page names a part that there is not."""
 
+import os
+import re
 import tomllib
 
 import pytest
@@ -53,3 +55,24 @@ def test_the_gallery_shows_what_each_op_keeps() -> None:
 def test_what_a_page_shows_is_what_the_command_prints() -> None:
     words = ("derive", "rotary", "--spec", "docs/gallery.toml")
     assert scaffold(ROOT, *words).out in generated.PARTS["gallery"]()
+
+
+def test_the_skill_is_the_page_for_assistants() -> None:
+    """With SCAFFOLD_REGENERATE it is written."""
+    path = ROOT / "skills" / "scaffold" / "SKILL.md"
+    if os.environ.get("SCAFFOLD_REGENERATE"):
+        path.write_text(generated.skill(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == generated.skill()
+    for link in re.findall(r"\]\(([^)#]+)", generated.skill()):
+        assert (path.parent / link).exists(), link
+
+
+def test_the_index_for_assistants_names_every_page() -> None:
+    text = generated.llms()
+    pages = [path for path in PAGES if path.parent.name == "docs"]
+    assert len(pages) > 20
+    for path in pages:
+        if path.stem != "index":
+            assert f"]({path.stem}.html): " in text
+    sentences = [line.partition(".html): ")[2] for line in text.splitlines()]
+    assert not [each for each in sentences if each.startswith(("#", "|", "`--"))]
