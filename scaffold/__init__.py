@@ -14,12 +14,9 @@ from types import ModuleType
 from scaffold.version import __version__ as __version__
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this module
-if TYPE_CHECKING:
-    from scaffold.api import Derived as Derived  # noqa: TC004 (it is lazy)
-    from scaffold.api import derive as derive  # noqa: TC004 (it is lazy)
-    from scaffold.errors import (
-        ScaffoldError as ScaffoldError,
-    )  # noqa: TC004 (it is lazy)
+if TYPE_CHECKING:  # at run time they are imported where they are asked for
+    from scaffold.api import Derived, derive  # noqa: TC004
+    from scaffold.errors import ScaffoldError  # noqa: TC004
     from scaffold.notebook import Shell
 
 __all__ = ["Derived", "ScaffoldError", "derive", "load_ipython_extension"]
