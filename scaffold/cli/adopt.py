@@ -27,7 +27,7 @@ from scaffold.cli.options import (
     check_format,
     check_policy,
 )
-from scaffold.cli.output import TERMINAL, Showing, beside, put, tell
+from scaffold.cli.output import TERMINAL, Showing, beside, put, show_notes, tell
 from scaffold.errors import (
     ConflictError,
     Location,
@@ -149,7 +149,16 @@ def adopt(
             files |= _files(found, where.below.as_posix())
         notes = tuple(note for found in adoptions for note in found.notes)
         put(files, where.root, on_conflict, showing, notes)
+        if not (stdout or dry_run or diff) and format_ == "text":
+            show_notes(_next(found, out_dir) for found in adoptions)
     raise_all(refused)
+
+
+def _next(found: "Adoption", out_dir: str | None) -> str:
+    """How the op is written: outside of a project only its specification is."""
+    path = os.path.join(out_dir or "", f"{found.op.name}.toml")
+    there = f" --out-dir {out_dir}" if out_dir else ""
+    return f"next: scaffold new-op {found.op.name} --spec {path}{there}"
 
 
 def _run(
@@ -167,7 +176,7 @@ def _run(
             except ScaffoldError as refusal:
                 refused.append(refusal)
                 continue
-            name, notes = found.op.name, found.notes
+            name, notes = found.op.name, (*found.notes, *found.op.recomputed)
             if name in adoptions:
                 message = f"'{source.function.name}' is not adopted: another Function is the op '{name}'"
                 hint = "adopt it alone, with --name NAME"

@@ -6,8 +6,10 @@ at is told, whatever rules were asked for.
 """
 
 import os
+import shlex
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -176,6 +178,18 @@ def _show(name: str, run: Any) -> None:
     else:
         text = FORMATS[name](run.findings, run.unread)
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
+    if name == "text":
+        show_notes(_what_a_run_tells(run.findings))
+
+
+def _what_a_run_tells(findings: "tuple[Finding, ...]") -> Iterator[str]:
+    """Which command judges the Functions with findings by what they do."""
+    from scaffold.lint.registry import RULES
+
+    paths = dict.fromkeys(item.path for item in findings if RULES[item.rule].each)
+    if paths:
+        path = shlex.quote(next(iter(paths))) if len(paths) == 1 else "FILE"
+        yield f"scaffold verify {path} runs a Function and judges its gradients"
 
 
 def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> None:

@@ -28,7 +28,8 @@ from scaffold.inspect.declarations import (
 )
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.imported_names import snake_case
+from scaffold.inspect.imported_names import method_call, snake_case, torch_call
+from scaffold.inspect.vocabulary import is_tensor_call
 from scaffold.spec.names import camel_name
 from scaffold.spec.toml import op_table
 
@@ -43,6 +44,7 @@ class Adopted(NamedTuple):
     keys: dict[str, Value]
     file: str
     text: str
+    recomputed: tuple[str, ...] = ()  # sentences on what ctx holds no more
 
     def toml(self) -> str:
         """The table as a file holds it."""
@@ -107,9 +109,19 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
     keys["import"] = [f"{place}:{', '.join(called)}", *imports]
     keys |= _behaviour(facts, calls.names)
     keys["module"] = False
-    return Adopted(
-        name, keys, f"{file}.py", file_text(facts, name, wanted.module, texts)
-    )
+    text = file_text(facts, name, wanted.module, texts)
+    return Adopted(name, keys, f"{file}.py", text, tuple(_recomputed(facts, passed)))
+
+
+def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
+    """The tensors that ctx held and the op computes a second time, as it saves inputs and outputs alone."""
+    for item in passed:
+        for node in ast.walk(ast.parse(item.given, mode="eval")):
+            word = torch_call(node, facts.names) or method_call(node, facts.names)
+            if word and is_tensor_call(word):
+                held = f"ctx.{item.attribute}" if item.attribute else "a saved tensor"
+                yield f"{held} is computed again in backward: {item.given}"
+                break
 
 
 def _unused(facts: Facts, name: str) -> str:

@@ -56,6 +56,7 @@ from scaffold.lint.rules import (
     af42,
     af43,
     af44,
+    af45,
 )
 
 MODULES = (
@@ -104,6 +105,7 @@ MODULES = (
     af42,
     af43,
     af44,
+    af45,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

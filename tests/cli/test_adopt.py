@@ -69,7 +69,9 @@ def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     (tmp_path / "old" / "bad.py").write_text(HEAD + bad)
     outcome = scaffold(tmp_path, "adopt", "old", "--all", "--no-verify")
     assert outcome.code == 1
-    assert outcome.err.startswith("old/bad.py:") and "'Bad' cannot be" in outcome.err
+    *notes, refused = outcome.err.splitlines()
+    assert refused.startswith("old/bad.py:") and "'Bad' cannot be" in refused
+    assert [note.split()[-1] for note in notes] == ["rows.toml", "scale.toml"]
     wanted = {"rows.toml", "rows_code.py", "scale.toml", "scale_code.py"}
     assert set(listing(tmp_path)) >= wanted
 
@@ -81,3 +83,27 @@ def test_the_style_is_what_is_asked_for(tmp_path: Path) -> None:
         assert f"style = '{style}'" in found.out and "the same" in found.err, found.err
     found = scaffold(tmp_path, "adopt", "ops.py", "--style", "combine")
     assert found.code == 2 and "did you mean 'combined'" in found.err
+
+
+def test_outside_of_a_project_a_note_says_what_makes_the_op(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(f"{HEAD}{SCALE}")
+    said = ("adopt", "old.py", "--no-verify", "--out-dir", "new")
+    assert scaffold(tmp_path, *said, "--stdout").err == ""
+    note = scaffold(tmp_path, *said).err.splitlines()[-1]
+    assert note.startswith("note: next: scaffold ")
+    words = note.removeprefix("note: next: scaffold ").split()
+    assert scaffold(tmp_path, *words).code == 0
+    assert (tmp_path / "new" / "scale.py").exists()
+
+
+def test_a_note_names_what_is_computed_again(tmp_path: Path) -> None:
+    text = f"{HEAD}{SCALE}".replace("ctx.factor = factor", "ctx.factor = x.exp()")
+    (tmp_path / "old.py").write_text(text)
+    outcome = scaffold(tmp_path, "adopt", "old.py", "--no-verify")
+    note = "note: ctx.factor is computed again in backward: x.exp()"
+    assert note in outcome.err.splitlines()
+    (tmp_path / "old.py").write_text(
+        f"{HEAD}{SCALE}".replace("ctx.factor = factor", "ctx.factor = x.size(0)")
+    )
+    outcome = scaffold(tmp_path, "adopt", "old.py", "--no-verify", "--stdout")
+    assert outcome.code == 0 and "again" not in outcome.err

@@ -41,11 +41,32 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+IN_SINGLE = """\
+import torch
+from torch.autograd import gradcheck
+
+
+def test_exp():
+    assert gradcheck(torch.exp, (torch.rand(3, requires_grad=True),))
+"""
+NEXT = "note: scaffold verify ops.py runs a Function and judges its gradients\n"
+
+
 def test_an_error_fails(project: Path) -> None:
     outcome = scaffold(project, "lint")
-    assert outcome.code == 1 and outcome.err == ""
+    assert outcome.code == 1 and outcome.err == NEXT
     total = "Found 1 error, 0 of advice. 1 can be fixed with --fix.\n"
     assert outcome.out == FOUND + SHOWN + total
+
+
+def test_what_is_said_of_a_function_leads_to_the_verdict_on_it(project: Path) -> None:
+    (project / "other.py").write_text(ADVICE)
+    assert scaffold(project, "lint").err == NEXT.replace("ops.py", "FILE")
+    for name in ("json", "github", "sarif"):
+        assert scaffold(project, "lint", "--format", name).err == ""
+    (project / "checks.py").write_text(IN_SINGLE)
+    outcome = scaffold(project, "lint", "checks.py")
+    assert "AF30" in outcome.out and outcome.err == ""
 
 
 def test_clean_code_passes(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 In: Markdown. Out: blocks, and the steps that a reader takes from the top of a page to its end. Invariant: a comment in front of
 a block says what it is: `<!-- file: NAME -->` is saved under that name, `<!-- shown: NAME -->` stands in that file word for
-word, `<!-- start: NAME -->` sets up and runs, `<!-- not run: REASON -->` is only read. In a console block a line after `$ ` is a
+word, `<!-- start: NAME -->` sets up and runs, `<!-- not run: REASON -->` is only read. `<!-- copied: NAME -->` stands alone: the
+reader has copied that directory of docs/. In a console block a line after `$ ` is a
 command, with the lines that a backslash continues; what follows is its output. A `pycon` block is a Python session.
 """
 
@@ -20,6 +21,7 @@ FENCED = re.compile(
     r"```(?P<language>[\w{}-]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+COPIED = re.compile(r"^<!-- copied: (\w+) -->$", re.MULTILINE)
 COMMAND = re.compile(
     r"^\$ (?P<command>(?:.*\\\n)*.*\n)(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE
 )

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
@@ -21,7 +22,7 @@ import pytest
 
 from scaffold.cli import main
 from scaffold.verify import processes
-from tests.docs.pages import Command, File, Session, read_steps
+from tests.docs.pages import COPIED, ROOT, Command, File, Session, read_steps
 
 PYTEST = Path(pytest.__file__).parent / "__main__.py"
 SESSION = Path(__file__).with_name("session.py")
@@ -50,6 +51,8 @@ class Played:
 def play(text: str, directory: Path) -> Played:
     """Take every step of a page, from top to bottom, in the directory."""
     played = Played(directory)
+    for name in COPIED.findall(text):
+        shutil.copytree(ROOT / "docs" / name, directory / name)
     for step in read_steps(text):
         match step:
             case File():

@@ -165,6 +165,7 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
     assert outcome.err == (
         f"note: compared with ScaleFunction of ops.py, which was run for it: {COMPARED}\n"
         "note: style setup-context adds torch.func (grad, vjp, jacrev) and vmap\n"
+        "note: next: scaffold new-op scale --spec scale.toml\n"
     )
     assert (tmp_path / "scale.toml").read_text() == TOML
     assert (tmp_path / "scale_code.py").read_text() == CODE

@@ -1,4 +1,4 @@
-"""AF07: an intermediate is saved, and a second derivative is silently wrong."""
+"""AF07: an intermediate is saved, and a second derivative may be silently wrong."""
 
 import ast
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Found]:
         if isinstance(node, ast.Name) and node.id in returned or _is_mask(facts, read):
             continue
         if _is_made(facts, saver, node, step):
-            message = f"intermediate '{ast.unparse(node)}' is a constant to a second derivative, which is silently wrong; add @once_differentiable"
+            message = f"intermediate '{ast.unparse(node)}' is a constant to a second derivative, which may be silently wrong; add @once_differentiable"
             yield Found(node, message, once(facts))
             return
 
@@ -85,7 +85,7 @@ def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
 
 RULE = Rule(
     id="AF07",
-    title="an intermediate is saved, and a second derivative is silently wrong",
+    title="an intermediate is saved, and a second derivative may be silently wrong",
     why=(
         "What forward computes on the way is a constant to the second derivative "
         "(pytorch#58509, #104040). once_differentiable makes double backward an error; "

@@ -25,7 +25,7 @@ def find(facts: Facts) -> Iterator[Found]:
     for node in ast.walk(backward.node):
         what = _cut(facts, node)
         if what:
-            message = f"{what} in a backward that is not @once_differentiable: a second derivative is silently wrong"
+            message = f"{what} in a backward that is not @once_differentiable: a second derivative may be silently wrong"
             yield Found(node, message, once(facts))
             return
 

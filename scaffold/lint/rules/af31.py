@@ -17,7 +17,7 @@ def find(facts: Facts) -> Iterator[Found]:
     for node in ast.walk(backward.node):
         if isinstance(node, ast.Call) and is_kernel(node, facts.names):
             text = ast.unparse(node.func)
-            message = f"{text} is a kernel: a second derivative is silently wrong; add @once_differentiable"
+            message = f"{text} is a kernel: a second derivative may be silently wrong; add @once_differentiable"
             yield Found(node, message, once(facts))
             return
 

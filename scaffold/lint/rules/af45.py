@@ -1,0 +1,110 @@
+"""AF45: custom_fwd does not say which dtype a kernel gets."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Method
+from scaffold.inspect.imported_names import method_call
+from scaffold.lint.model import Found, Rule
+from scaffold.lint.questions import is_kernel
+
+# What forward says where it sees to the dtypes of its inputs itself.
+CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """torch's custom_fwd without `cast_inputs` on a forward that calls a kernel."""
+    function = facts.function
+    forward = function.forward
+    if forward is None or forward not in function.own or function.setup_context:
+        return  # beside setup_context it is in the wrong place: AF21
+    pairs = zip(forward.decorators, forward.node.decorator_list, strict=True)
+    for name, node in pairs:
+        if not (name.startswith("torch.") and name.endswith(".custom_fwd")):
+            continue
+        if _casts(node) or _sees_to_dtypes(forward, facts):
+            return
+        kernel = next(filter(None, (_kernel(n, facts) for n in _body(forward))), "")
+        if kernel:
+            message = f"under autocast {kernel} gets whatever dtype comes in, as custom_fwd casts nothing; say cast_inputs=..."
+            yield Found(node, message)
+        return
+
+
+def _casts(decorator: ast.expr) -> bool:
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    return any(item.arg in ("cast_inputs", None) for item in keywords)
+
+
+def _body(forward: Method) -> Iterator[ast.AST]:
+    for statement in forward.node.body:
+        yield from ast.walk(statement)
+
+
+def _kernel(node: ast.AST, facts: Facts) -> str:
+    if isinstance(node, ast.Call) and is_kernel(node, facts.names):
+        return ast.unparse(node.func).partition("[")[0]
+    return ""
+
+
+def _sees_to_dtypes(forward: Method, facts: Facts) -> bool:
+    """Whether forward casts, asks for a dtype or for the state of autocast."""
+    return any(
+        method_call(node, facts.names) in CASTS
+        or isinstance(node, ast.Attribute)
+        and (node.attr == "dtype" or "autocast" in node.attr)
+        or isinstance(node, ast.Name)
+        and "autocast" in node.id
+        for node in _body(forward)
+    )
+
+
+RULE = Rule(
+    id="AF45",
+    title="custom_fwd does not say which dtype a kernel gets",
+    why=(
+        "Autocast casts the inputs of PyTorch's own functions, not those of a kernel. "
+        "Without cast_inputs, custom_fwd only notes whether autocast is on: an activation "
+        "arrives in half precision beside a weight in float32. With it, the inputs are "
+        "cast, and forward runs with autocast off."
+    ),
+    bad="""\
+from my_ops import _C
+
+
+class Norm(Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return _C.norm_forward(x, weight)
+
+    @staticmethod
+    @once_differentiable
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return _C.norm_backward(grad_output, x, weight)
+""",
+    good="""\
+from my_ops import _C
+
+
+class Norm(Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return _C.norm_forward(x, weight)
+
+    @staticmethod
+    @once_differentiable
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return _C.norm_backward(grad_output, x, weight)
+""",
+    level="advice",
+    each=find,
+)
