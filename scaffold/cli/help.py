@@ -39,7 +39,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Functions written by hand": {
         "lint": "Find mistakes in hand-written autograd.Functions.",
-        "test-stub": "Write gradcheck tests for hand-written autograd.Functions.",
+        "test-stub": "Write gradient tests for hand-written autograd.Functions.",
         "adopt": "Write the specification of a hand-written Function, as TOML.",
     },
     "Look up and adapt": {

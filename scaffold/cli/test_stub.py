@@ -50,9 +50,10 @@ def test_stub(
     stdout: STDOUT = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Write gradcheck tests for hand-written autograd.Functions.
+    """Write gradient tests for hand-written autograd.Functions.
 
-    What their text does not tell is left open: such a test is skipped, and says what it needs.
+    They ask gradcheck and what training relies on, as `scaffold verify FILE` does. What the text of a Function does not tell is
+    left open: such a test is skipped, and says what it needs.
 
     Example: scaffold test-stub src/ops.py::ScaleFunction
     """
@@ -89,6 +90,7 @@ def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
         ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)
         tried += len(stub.tried)
         notes += [f"{function} needs {needs}" for function, needs in stub.waiting]
+        notes += [f"{function}: {why}" for function, why in stub.left_out]
     trying = f"{tried} try inputs that may fit, " if tried else ""
     notes.append(
         f"{ready} can run as they are, {trying}{waiting} are skipped until filled in"

@@ -9,22 +9,25 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from scaffold.inspect.declared_inputs import Entry, ways_to_declare
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
 from scaffold.inspect.imported_names import snake_case
 from scaffold.inspect.pure_torch import is_torch
+from scaffold.inspect.stub_questions import LEFT_OUT, asking, questions_of
 from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import (
     Argument,
     Shape,
     arguments,
-    guessed,
     is_plain,
     shapes_for,
 )
 
 TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)
+FEW = 3  # shapes that are tried with the other values of arguments
+HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(3).long()", "": ".detach()"}
 
 
 class Call(NamedTuple):
@@ -32,8 +35,8 @@ class Call(NamedTuple):
 
     given: tuple[Argument, ...]
     needs: str  # what the text does not tell; '' if nothing
-    # Shapes that are tried, where the text states none.
-    choices: tuple[tuple[Shape, ...], ...] = ()
+    # What is tried, where the text does not state it all: arguments, with shapes of the tensors.
+    choices: tuple[tuple[tuple[Argument, ...], tuple[Shape, ...]], ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -42,17 +45,42 @@ class Call(NamedTuple):
 
 
 def plan(facts: Facts) -> Call:
-    """The arguments that the text states; where they are not all, those that may do."""
+    """The arguments that the text states; where they are not all, those that may do, as `scaffold verify` tries them."""
     needs = missing(facts)
     if not needs:
         return Call(arguments(facts), "")
-    given = guessed(facts) if is_torch(facts) else ()
-    tensors = [item.name for item in given if item.kind in TENSORS]
-    kinds = {item.kind for item in given}
-    settled = "missing" not in kinds and bool(kinds & {"tensor", "optional"})
-    if not _can_be_called(facts) or not tensors or not settled:
-        return Call(arguments(facts), needs)
-    return Call(given, needs, shapes_for(tensors))
+    ways = _ways(facts) if is_torch(facts) and _can_be_called(facts) else ()
+    choices: list[tuple[tuple[Argument, ...], tuple[Shape, ...]]] = []
+    for way in ways:
+        tensors = [item.name for item in way if item.kind in TENSORS]
+        shapes = shapes_for(tensors)
+        choices += [(way, one) for one in (shapes[:FEW] if choices else shapes)]
+    return Call(ways[0] if ways else arguments(facts), needs, tuple(choices))
+
+
+def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
+    """The arguments in each way that the text allows, with a gradient of the same ones."""
+    if any(item.passing != "positional" and not item.default for item in facts.inputs):
+        return ()
+    entries = [way for way in ways_to_declare(facts) if not any(e.called for e in way)]
+    ways = [*dict.fromkeys(tuple(map(_argument, way)) for way in entries)]
+    needed = [[item.kind in TENSORS[:2] for item in way] for way in ways]
+    return tuple(
+        way
+        for way, alike in zip(ways, needed, strict=True)
+        if any(alike) and alike == needed[0]
+    )
+
+
+def _argument(entry: Entry) -> Argument:
+    """What a call has for an input that is declared like that."""
+    if entry.value:
+        return Argument(entry.name, "value", entry.value)
+    if entry.trait:
+        holds = {"bool": "mask", "int": "int"}.get(entry.trait, "")
+        absent = Argument(entry.name, "value", "None")
+        return absent if entry.optional else Argument(entry.name, "constant", holds)
+    return Argument(entry.name, "optional" if entry.optional else "tensor")
 
 
 def _can_be_called(facts: Facts) -> bool:
@@ -88,40 +116,42 @@ def tests(facts: Facts, stem: str, call: Call) -> Iterator[str]:
     yield f"# {function.qualname}: forward({signature})"
     yield _cases(stem, call)
     rough = not call.waits and is_rough(facts)
-    yield from _head(call, rough, stem, subsets=True)
+    yield from _head(call, stem, "shapes" if rough else "gradients", _subsets(call))
     yield from _body(facts, stem, call, rough)
-    if rough or function.once_differentiable or _keeps_intermediate(facts):
-        return
-    yield from _head(call, rough, stem, subsets=False)
+    asked = f"[{', '.join(questions_of(facts, rough))}]"
+    yield from _head(call, stem, "in_training", ("asked", asked, "Asked"))
     yield f"    apply = {_applied(facts)}"
-    if call.choices:
-        yield f"    given = fitting(apply, {stem}_arguments, {call.needs!r})"
-        yield "    assert gradgradcheck(apply, given)"
-    else:
-        yield f"    assert gradgradcheck(apply, {stem}_arguments()[case])"
+    yield f"    asked(apply, {_given(stem, call)})"
 
 
-def _head(call: Call, rough: bool, stem: str, subsets: bool) -> Iterator[str]:
-    """The marks of a test and its signature."""
+def _head(
+    call: Call, stem: str, what: str, parameter: tuple[str, str, str]
+) -> Iterator[str]:
+    """The marks of a test and its signature, with a parameter: its name, its values and its type."""
+    name, values, kind = parameter
     yield from ("", "")
     if call.waits:
         yield f"@pytest.mark.skip(reason={'needs ' + call.needs!r})"
-    parameters = []
-    if subsets:
-        yield f'@pytest.mark.parametrize("needed", {_subsets(call.given)})'
-        parameters.append("needed: tuple[int, ...]")
+    yield f'@pytest.mark.parametrize("{name}", {values})'
+    parameters = [f"{name}: {kind}"]
     if not call.choices:
         yield f'@pytest.mark.parametrize("case", range({len(_variants(call.given))}))'
         parameters.insert(0, "case: int")
-    what = ("shapes" if rough else "gradients") if subsets else "second_gradients"
     yield f"def test_{stem}_{what}({', '.join(parameters)}) -> None:"
+
+
+def _given(stem: str, call: Call) -> str:
+    """The arguments of a call, as an expression."""
+    if call.choices:
+        return f"fitting(apply, {stem}_arguments, {call.needs!r})"
+    return f"{stem}_arguments()[case]"
 
 
 def _cases(stem: str, call: Call) -> str:
     comma = "," if len(call.given) == 1 else ""
     if call.choices:
         doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."
-        shown = [_tried(call.given, shapes) for shapes in call.choices]
+        shown = [_tried(way, shapes) for way, shapes in call.choices]
     else:
         doc = "What apply takes, each optional tensor given and left out."
         shown = [
@@ -156,7 +186,7 @@ def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
     for item in given:
         text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
         if item.kind == "constant":
-            text += ".detach()" + (" > 0.5" if item.text == "mask" else "")
+            text += HOLDING[item.text]
         row.append(text)
     return row
 
@@ -165,11 +195,11 @@ def _tensor(shape: Shape) -> str:
     return f"tensor({', '.join(map(str, shape))})"
 
 
-def _subsets(given: Sequence[Argument]) -> str:
-    """Which tensors require grad: all, and each alone."""
-    places = [n for n, a in enumerate(given) if a.kind in ("tensor", "optional")]
+def _subsets(call: Call) -> tuple[str, str, str]:
+    """The parameter that says which tensors require grad: all, and each alone."""
+    places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
     alone = [(place,) for place in places] if len(places) > 1 else []
-    return repr([tuple(places), *alone])
+    return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
 
 
 def _applied(facts: Facts) -> str:
@@ -208,10 +238,7 @@ def _wrapper(function: Function) -> str:
 
 def _body(facts: Facts, stem: str, call: Call, rough: bool) -> Iterator[str]:
     yield f"    apply = {_applied(facts)}"
-    if call.choices:
-        yield f"    given = fitting(apply, {stem}_arguments, {call.needs!r})"
-    else:
-        yield f"    given = {stem}_arguments()[case]"
+    yield f"    given = {_given(stem, call)}"
     yield "    for place, value in enumerate(given):"
     yield "        if isinstance(value, torch.Tensor) and value.is_floating_point():"
     yield "            value.requires_grad_(place in needed)"
@@ -229,27 +256,6 @@ def _body(facts: Facts, stem: str, call: Call, rough: bool) -> Iterator[str]:
     yield "        if isinstance(given[place], torch.Tensor):"
     yield "            assert given[place].grad.shape == given[place].shape"
     yield "            assert given[place].grad.isfinite().all()"
-
-
-def _keeps_intermediate(facts: Facts) -> bool:
-    """Whether something that forward made and does not return is saved: the second gradient would be wrong."""
-    forward = facts.function.forward
-    if forward is None or forward.ctx is None:
-        return False
-    returned = {
-        node.id
-        for item in facts.outputs
-        for node in item.values or ()
-        if isinstance(node, ast.Name)
-    }
-    for item in facts.context_calls(forward, "save_for_backward"):
-        for argument in item.call.args:
-            root = facts.values(forward).root(argument, item.step)
-            known = isinstance(argument, ast.Name) and argument.id in returned
-            if not known and (root is None or root.origin == "fresh"):
-                return True
-    values = facts.values(forward)
-    return any(values.is_tensor(k.value, k.step) for k in facts.kept(forward))
 
 
 HEAD = '''"""Gradients of the Functions in {module}.
@@ -327,11 +333,12 @@ class Stub(NamedTuple):
     ready: tuple[str, ...]  # Functions whose test runs
     tried: tuple[str, ...]  # those whose test tries inputs that may fit
     waiting: tuple[tuple[str, str], ...]  # the others, and what they need
+    left_out: tuple[tuple[str, str], ...] = ()  # those that are asked less, and why
 
 
 def write_stub(module: Module, functions: tuple[Function, ...], source: Source) -> Stub:
     """The tests of some Functions of a file."""
-    parts, waiting = [], []
+    parts, waiting, left_out = [], [], []
     ready: list[str] = []
     tried: list[str] = []
     names: dict[str, int] = {}
@@ -341,25 +348,30 @@ def write_stub(module: Module, functions: tuple[Function, ...], source: Source) 
         names[stem] = names.get(stem, 0) + 1
         stem = stem if names[stem] == 1 else f"{stem}_{names[stem]}"
         call = plan(facts)
+        if not call.waits and is_rough(facts):
+            left_out.append((function.qualname, LEFT_OUT))
         parts.append("\n".join(tests(facts, stem, call)))
         if call.waits:
             waiting.append((function.qualname, call.needs))
         else:
             (tried if call.choices else ready).append(function.qualname)
     body = "\n\n".join(parts)
+    texts = [FITTING] * ("fitting(" in body) + [COPIES] * ("on_copies(" in body)
+    body = "\n\n\n".join((*(x.strip("\n") for x in texts), asking(body), body))
     head = HEAD.format(
         module=source.module, imports=_imports(body, source), path=_path(source)
     )
-    head += FITTING if "fitting(" in body else ""
-    head += COPIES if "on_copies(" in body else ""
-    return Stub(f"{head}\n\n{body}\n", tuple(ready), tuple(tried), tuple(waiting))
+    text = f"{head}\n\n{body}\n"
+    return Stub(text, tuple(ready), tuple(tried), tuple(waiting), tuple(left_out))
 
 
 def _imports(body: str, source: Source) -> str:
     checks = [name for name in ("gradcheck", "gradgradcheck") if f"{name}(" in body]
-    lines = ["from importlib import import_module", "from operator import attrgetter"]
-    if "fitting(" in body or "on_copies(" in body:
-        lines.insert(0, "from collections.abc import Callable")
+    lines = [
+        "from collections.abc import Callable",
+        "from importlib import import_module",
+    ]
+    lines.append("from operator import attrgetter")
     if source.search_path is not None:
         lines = ["import sys", *lines, "from pathlib import Path"]
     lines += ["from typing import Any", "", "import pytest", "import torch"]

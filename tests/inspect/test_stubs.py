@@ -40,7 +40,7 @@ LINEAR = """\
 class Linear(Function):
     @staticmethod
     def forward(ctx, x, weight, stride, target: torch.Tensor):
-        return x @ weight
+        return kernels.run(x, weight, stride, target)
 
     @staticmethod
     def backward(ctx, g):
@@ -101,9 +101,98 @@ def test_a_stub_says_what_it_needs() -> None:
     assert f"reason='needs {needs}'" in made.text
 
 
-def test_once_differentiable_has_no_second_gradient() -> None:
-    assert "gradgradcheck" not in stub(ONCE).text
-    assert "gradgradcheck" in stub(SCALE).text
+KEPT = """\
+class Kept(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.slope = x.cos()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.slope
+"""
+SHARED = """\
+class Shared(Function):
+    @staticmethod
+    def forward(ctx, x):
+        Shared.x = x
+        return x * x, x * 1
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * 2 * Shared.x + h
+"""
+LONELY = """\
+class Lonely(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 1, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return 2 * g if h is None else 3 * h if g is None else g + 3 * h
+"""
+FORGETS = """\
+class Forgets(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.slope = torch.ones_like(x)
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        slope, ctx.slope = ctx.slope, 2 * ctx.slope
+        return g * slope
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "faults"),
+    [
+        (KEPT, ["the second derivative is silently wrong"]),
+        (SHARED, ["a second call changes the gradient of the first one"]),
+        (FORGETS, ["a second backward gives another gradient"]),
+        (
+            SCALE.replace("return grad_output *", "return grad_output.mul_(2) * 0.5 *"),
+            ["backward changes grad_output in place"],
+        ),
+        (
+            SCALE.replace("return x * factor", "return x.detach().mul_(factor) * 1"),
+            ["an input is changed in place"],
+        ),
+        (
+            SCALE.replace(
+                "return grad_output *",
+                "return grad_output * grad_output.is_contiguous() *",
+            ),
+            ["a strided grad_output for a contiguous one", "an expanded grad_output"],
+        ),
+        (
+            SCALE.replace("grad_output * ctx.factor", "grad_output.sign() * 2"),
+            ["for twice the grad_output the gradient is not twice as large"],
+        ),
+        (
+            LONELY,
+            ["another gradient where output 0 alone is used"],
+        ),
+    ],
+)
+def test_a_fault_fails_the_test_and_is_named(
+    tmp_path: Path, code: str, faults: list[str], suites: Suites
+) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + code)
+    assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
+    output = suites.run(tmp_path, "-q", "--no-header").output
+    assert all(fault in output for fault in faults), output
+
+
+def test_what_is_not_asked_of_a_surrogate_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(HEAD + SPIKE)
+    outcome = scaffold(tmp_path, "test-stub", "ops.py", "--stdout")
+    assert "note: Spike: its gradient is meant to be another one" in outcome.err
+    assert "second_derivative" not in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -138,10 +227,10 @@ def pytest_says(directory: Path, suites: Suites) -> str:
 @pytest.mark.parametrize(
     ("code", "result"),
     [
-        (SCALE + "\n\n" + AFFINE + "\n\n" + ONCE, "12 passed, 1 skipped"),
-        (WRONG, "1 failed, 1 passed"),
-        (SPIKE, "1 passed"),
-        (LINEAR, "4 skipped"),
+        (SCALE + "\n\n" + AFFINE + "\n\n" + ONCE, "41 passed, 1 skipped"),
+        (WRONG, "1 failed, 8 passed"),
+        (SPIKE, "7 passed"),
+        (LINEAR, "12 skipped"),
     ],
     ids=["right", "wrong", "surrogate", "open"],
 )
@@ -173,4 +262,4 @@ def test_an_import_that_fails_in_any_way_is_a_skip(
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
     (tmp_path / "ops.py").write_text(f"{line}\n{HEAD}{SCALE}")
-    assert pytest_says(tmp_path, suites) == "2 skipped"
+    assert pytest_says(tmp_path, suites) == "9 skipped"

@@ -140,15 +140,15 @@ def facts(code: str) -> Facts:
 
 
 TRIED = {
-    "linear": (LINEAR, "5 passed"),
-    "product": (PRODUCT, "4 passed"),
-    "wrong": (TRANSPOSED, "2 failed, 2 passed"),
-    "masked": (SHIFT, "2 passed"),
-    "index": (PICK, "2 skipped"),
-    "never": (NEVER, "2 skipped"),
-    "in-place": (IN_PLACE, "2 passed"),
-    "kernel": (KERNEL, "5 skipped"),
-    "reversed": (REVERSED, "1 passed"),
+    "linear": (LINEAR, "12 passed"),
+    "product": (PRODUCT, "11 passed"),
+    "wrong": (TRANSPOSED, "2 failed, 9 passed"),
+    "masked": (SHIFT, "9 passed"),
+    "index": (PICK, "9 passed"),
+    "never": (NEVER, "9 skipped"),
+    "in-place": (IN_PLACE, "8 passed"),
+    "kernel": (KERNEL, "12 skipped"),
+    "reversed": (REVERSED, "7 passed"),
 }
 
 
@@ -164,14 +164,16 @@ def test_what_fits_is_checked(tmp_path: Path, name: str, suites: Suites) -> None
 
 def test_the_reason_to_skip_says_what_is_needed(tmp_path: Path) -> None:
     assert "fitting(apply, never_arguments, 'shapes of x')" in stub(NEVER).text
-    assert stub(PICK).waiting == (("Pick", "shape and dtype of index"),)
+    assert stub(PICK.replace("index)", "index, *rest)")).waiting == (
+        ("Pick", "shape and dtype of index; *rest"),
+    )
 
 
 def test_a_note_says_how_many_try(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(f"{HEAD}{LINEAR}\n\n{PICK}\n\n{SCALE}")
     outcome = scaffold(tmp_path, "test-stub", "ops.py", "--dry-run")
     assert (
-        "1 can run as they are, 1 try inputs that may fit, 1 are skipped" in outcome.err
+        "1 can run as they are, 2 try inputs that may fit, 0 are skipped" in outcome.err
     )
 
 
