@@ -544,10 +544,10 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4624,  # verdicts on hand-written Functions are shown
+    "cli": 4636,  # verdicts on hand-written Functions are shown
     "derive": 19683,
     "formula": 6855,
-    "inspect": 3532,  # the inputs of such are guessed, and their tests written
+    "inspect": 3558,  # the inputs of such are guessed, and their tests written
     "lint": 4568,
     "primitives": 861,  # of what a result is surely positive
     "project": 5266,  # ... and asked for

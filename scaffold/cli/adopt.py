@@ -204,7 +204,7 @@ def _files(found: "Adoption", below: str) -> dict[str, str]:
     return {Path(below, name).as_posix(): text for name, text in texts.items()}
 
 
-KINDS = 9  # choices of what tensors without a gradient hold that are tried at most
+KINDS = 12  # choices of what tensors without a gradient hold that are tried at most
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")
 SKIP = "write it all the same with --no-verify"
@@ -242,12 +242,22 @@ def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
     reasons: list[Unfit | ScaffoldError] = []
     styles = (settings["style"],) if "style" in settings else FREE
     for op in itertools.islice(_ops(source, settings, reasons), KINDS):
+        if op.assumed and not (settings.get("verify", True) and proving.interpreter):
+            continue  # only a run tells whether a guess is right
         for style in styles:
             try:
                 return _held(source, op.in_style(style), settings, proving)
+            except NotComparedError:
+                break
             except ScaffoldError as reason:
                 reasons.append(reason)
+        if op.assumed and reasons:
+            break
     raise _refusal(source, reasons)
+
+
+class NotComparedError(ScaffoldError):
+    """An op was not compared whose inputs are a guess."""
 
 
 def _ops(
@@ -315,10 +325,15 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
     if verdict.failure is not None or not verdict.cases:
         why = verdict.failure.words if verdict.failure else verdict.notes[0]
         said = f"not compared: {source.function.name} of {source.path} {why}"
+        if op.assumed:
+            raise NotComparedError(said)
         notes = (said, *_untold(found.generated.spec))
         return _unsure(source, found, settings)._replace(notes=notes)
     ran = f"{source.function.name} of {source.path}, which was run for it"
     notes = (f"compared with {ran}: the same values and gradients",)
+    if op.assumed:
+        names = ", ".join(op.assumed)
+        notes += (f"{names}: the type is a guess, with which it runs",)
     for why in verdict.notes[1:]:
         op = op.stating({"transforms": None})
         notes += (f"it does not run under torch.func and vmap: {why}",)

@@ -23,6 +23,7 @@ from scaffold.inspect.declarations import (
     declared_outputs,
     has_gradient,
     is_free,
+    is_untold,
     output_kinds,
     output_names,
 )
@@ -45,6 +46,7 @@ class Adopted(NamedTuple):
     file: str
     text: str
     recomputed: tuple[str, ...] = ()  # sentences on what ctx holds no more
+    assumed: tuple[str, ...] = ()  # inputs whose types are a guess
 
     def toml(self) -> str:
         """The table as a file holds it."""
@@ -110,7 +112,18 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
     keys |= _behaviour(facts, calls.names)
     keys["module"] = False
     text = file_text(facts, name, wanted.module, texts)
-    return Adopted(name, keys, f"{file}.py", text, tuple(_recomputed(facts, passed)))
+    known = tuple(_recomputed(facts, passed)), _assumed(facts, wanted, wrapper)
+    return Adopted(name, keys, f"{file}.py", text, *known)
+
+
+def _assumed(
+    facts: Facts, wanted: Wanted, wrapper: ast.FunctionDef | None
+) -> tuple[str, ...]:
+    """The inputs whose types the caller chose, as neither the Function nor its wrapper tells them."""
+    known = _defaults(facts, wrapper) if wrapper else {}
+    items = [item for item in facts.inputs if is_untold(facts, item)]
+    names = [item.name for item in items if item.name in wanted.kinds]
+    return tuple(name for name in names if name not in known)
 
 
 def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from scaffold.primitives.calls import is_mask, is_whole, takes_index, takes_mask
 from scaffold.spec.names import check_name
 
 TYPES = {"int", "float", "bool", "str"}
+ASSUMED = ("float", "int", "bool")  # of an argument that the text does not tell
 
 
 class Unfit(Exception):
@@ -45,7 +46,7 @@ def declared_input(
         )
     kind = annotation if annotation in TYPES else _kind(default)
     if kind == "object" and not annotation and not default:
-        kind = named_kind(item.name)
+        kind = known.get(item.name) or named_kind(item.name)
     assigned = f" = {default}" if default else ""
     return f"{item.name}: {kind}{assigned}"
 
@@ -63,10 +64,26 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
 
 
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
-    """Yield the combinations of kinds for tensors without a gradient, likeliest first."""
+    """Yield the combinations of kinds for tensors without a gradient, likeliest first.
+
+    Before them come types for the arguments of which the text tells nothing.
+    """
     items = [item for item in facts.inputs if is_constant(facts, item)]
-    for chosen in itertools.product(*(kinds_of(facts, item) for item in items)):
-        yield dict(zip((item.name for item in items), chosen, strict=True))
+    kinds = [kinds_of(facts, item) for item in items]
+    names = [item.name for item in items]
+    untold = [item.name for item in facts.inputs if is_untold(facts, item)]
+    for assumed in ASSUMED if untold else ():
+        likeliest = dict(zip(names, (each[0] for each in kinds), strict=True))
+        yield likeliest | dict.fromkeys(untold, assumed)
+    for chosen in itertools.product(*kinds):
+        yield dict(zip(names, chosen, strict=True))
+
+
+def is_untold(facts: Facts, item: Parameter) -> bool:
+    """Whether the text does not tell what an argument is, which is no tensor."""
+    bare = item.passing == "positional" and not (item.annotation or item.default)
+    tensor = has_gradient(facts, item) or _is_tensor(facts, item)
+    return bare and not tensor and named_kind(item.name) == "object"
 
 
 def is_constant(facts: Facts, item: Parameter) -> bool:

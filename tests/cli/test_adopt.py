@@ -107,3 +107,44 @@ def test_a_note_names_what_is_computed_again(tmp_path: Path) -> None:
     )
     outcome = scaffold(tmp_path, "adopt", "old.py", "--no-verify", "--stdout")
     assert outcome.code == 0 and "again" not in outcome.err
+
+
+UNTOLD = f"""\
+import torch
+{HEAD}
+class Move(Function):
+    @staticmethod
+    def forward(ctx, x, steps):
+        ctx.steps = steps
+        return x * steps
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.steps, None
+"""
+
+
+def test_the_type_of_an_argument_is_found_as_verify_finds_a_value(
+    tmp_path: Path,
+) -> None:
+    rolled = UNTOLD.replace("x * steps", "torch.roll(x, steps)")
+    rolled = rolled.replace("g * ctx.steps", "torch.roll(g, -ctx.steps)")
+    for code, kind in ((UNTOLD, "float"), (rolled, "int")):
+        (tmp_path / "ops.py").write_text(code)
+        found = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
+        assert f"steps: {kind}'" in found.out, found.out + found.err
+        assert "note: steps: the type is a guess, with which it runs" in found.err
+    # Only a run tells whether a guess is right.
+    found = scaffold(tmp_path, "adopt", "ops.py", "--stdout", "--no-verify")
+    assert "steps: object'" in found.out
+    grouped = UNTOLD.replace("x * steps", "x * steps.amount")
+    (tmp_path / "ops.py").write_text(grouped)
+    found = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
+    assert "steps: object'" in found.out and "note: not compared" in found.err
+
+
+def test_a_guess_does_not_hide_that_the_op_differs(tmp_path: Path) -> None:
+    code = "\n\nMove.backward = staticmethod(lambda ctx, g: (g, None))\n"
+    (tmp_path / "ops.py").write_text(UNTOLD + code)
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
+    assert outcome.code == 1 and "the op differs from it: grad_" in outcome.err

@@ -403,6 +403,7 @@ def test_arguments_whose_type_the_text_does_not_tell_are_named(
     tmp_path: Path, name: str, told: bool
 ) -> None:
     code = SCALE.replace("factor=2.0", name).replace("factor", name)
+    code = code.replace(f"x * {name}", f"x * {name}{'' if told else '.amount'}")
     (tmp_path / "ops.py").write_text(f"{HEAD}{code}")
     outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
     assert outcome.code == 0, outcome.err
