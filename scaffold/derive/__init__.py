@@ -32,7 +32,7 @@ from scaffold.derive.forward.detached_outputs import perhaps_detached, without_g
 from scaffold.derive.forward.live_forward import live_forward
 from scaffold.derive.name_collisions import apart_from
 from scaffold.derive.pipeline import derive
-from scaffold.derive.saving import facet_of, is_for_most, variadic_names
+from scaffold.derive.saving import facet_of, variadic_names
 
 __all__ = [
     "Block",
@@ -47,7 +47,6 @@ __all__ = [
     "derive",
     "facet_of",
     "grad_name",
-    "is_for_most",
     "is_lowered",
     "live_forward",
     "perhaps_detached",

@@ -65,7 +65,9 @@ def _in_one_block(spec: OpSpec, derivation: Derivation) -> Derivation:
         derivation,
         blocks=(Block(every, lines),),
         joint=every,
-        saved=tuple(item._replace(serves=every) for item in derivation.saved),
+        saved=tuple(
+            item._replace(serves=every, always=True) for item in derivation.saved
+        ),
     )
 
 

@@ -23,6 +23,7 @@ class Saved(NamedTuple):
     source: Source
     serves: frozenset[str]
     origin: str  # the input, output or local of the forward
+    always: bool = False  # also where none of these gradients is asked for
 
 
 class Kept(NamedTuple):
@@ -111,6 +112,7 @@ class GradientStatements(NamedTuple):
     again: Lines | None = None  # the forward to repeat lines from
     like: tuple[tuple[str, str], ...] = ()  # input -> an output of the same shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely present
+    flat: frozenset[str] = frozenset()  # tensors of one dim or none
     roles: Mapping[str, str] = {}  # name -> its preferred name, had it been free
     incoming: IncomingGradients = PLAIN_GRADIENTS
 
@@ -133,6 +135,7 @@ class Maths(NamedTuple):
     again: Lines | None  # the forward to repeat in the backward
     like: tuple[tuple[str, str], ...]  # input -> an output of the same shape
     traits: Mapping[str, Traits]  # of the tensors that are surely present
+    flat: frozenset[str]  # tensors of one dim or none
     roles: Mapping[str, str]  # name -> its preferred name, had it been free
     incoming: IncomingGradients = PLAIN_GRADIENTS
 

@@ -42,6 +42,7 @@ from scaffold.derive.saving import (
     ContextNames,
     Origins,
     context_of,
+    is_flat,
     transfer,
     without_views,
 )
@@ -244,7 +245,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    known = (maths.traits, maths.incoming)
+    known = (maths.traits, maths.flat, maths.incoming)
     origins = Origins(outputs, reuse.plan.saved, views, like, *known)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
@@ -391,6 +392,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         again=derived.again,
         like=derived.like,
         traits=derived.traits,
+        flat=derived.flat | {item.name for item in spec.tensors if is_flat(item)},
         roles=derived.roles,
         incoming=derived.incoming,
     )

@@ -42,7 +42,7 @@ from scaffold.formula import (
 from scaffold.formula.names import fresh
 from scaffold.primitives.calls import casts_like, rearranges
 from scaffold.primitives.python_values import METADATA
-from scaffold.spec import OpSpec, Output, TensorInput
+from scaffold.spec import OpSpec, Output, TensorInput, leading
 from scaffold.spec.maths import NEEDS
 
 # --- Names on ctx: attributes of the op, and facts about tensors the backward does not
@@ -114,6 +114,7 @@ class Origins(NamedTuple):
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> an output of the same shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely present
+    flat: frozenset[str] = frozenset()  # tensors of one dim or none
     incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
@@ -130,16 +131,19 @@ def transfer(
     found = _free(lines)
     data = _data_readers(spec, found, origins)
     _refuse_changed(spec, data, place)
+
+    def always(name: str, serves: frozenset[str]) -> bool:
+        return name in origins.flat or is_for_most(spec, serves)
+
     saved = tuple(
-        Saved(name, source, data[name], origin)
+        Saved(name, source, data[name], origin, always(name, data[name]))
         for name, source, origin in _tensors(spec, origins)
         if data.get(name)
     )
     _refuse_two_tuples(spec, saved, place)
     every = frozenset(item.name for item in spec.differentiable)
     there = {
-        name: every if is_for_most(spec, serves) else serves
-        for name, serves in data.items()
+        name: every if always(name, serves) else serves for name, serves in data.items()
     }
     coming = frozenset(
         grad_name(spec, output.name)
@@ -358,6 +362,12 @@ def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
     count = len(spec.differentiable)
     found = sum(item.name in names for item in spec.differentiable)
     return found == count or (found > 1 and 2 * found > count)
+
+
+def is_flat(item: TensorInput) -> bool:
+    """Whether it is declared as a vector or one number: too small for a test of which gradients are asked for."""
+    dims = item.dims
+    return not (dims is None or item.variadic or leading(dims) or len(dims) > 1)
 
 
 def variadic_names(spec: OpSpec) -> frozenset[str]:
@@ -609,7 +619,9 @@ def _all_for(
     tensors = [item for item in spec.tensors if item.name not in spec.dirty]
     for item in tensors:
         serves = found[item.name].serves if item.name in found else frozenset()
-        saved = Saved(item.name, "input", serves | missing, item.name)
+        serves |= missing
+        always = is_flat(item) or is_for_most(spec, serves)
+        saved = Saved(item.name, "input", serves, item.name, always)
         found[item.name] = saved
     ordered = [found.pop(item.name) for item in tensors if not item.variadic]
     last = [found.pop(item.name) for item in tensors if item.variadic]
@@ -657,9 +669,7 @@ def _as_saved(
     named = {output: name for name, output in origins.outputs.items()}
     own = origins.traits.get(named.get(item.output, item.output))
     every = [
-        other
-        for other in saved
-        if is_for_most(spec, other.serves) and other.name in origins.incoming.akin
+        other for other in saved if other.always and other.name in origins.incoming.akin
     ]
     for other in every:
         traits = origins.traits.get(other.name)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, Saved, facet_of, is_for_most, variadic_names
+from scaffold.derive import Derivation, Saved, facet_of, variadic_names
 from scaffold.formula import Lines, emit, emit_lines, written
 from scaffold.render.autocast import kept_autocast, under_autocast
 from scaffold.render.backward import (
@@ -111,7 +111,7 @@ def _jvp_view(spec: OpSpec, derivation: Derivation) -> JvpView | None:
     if _returns_one(spec, derivation):
         names[spec.outputs[0].name] = _context_output(spec, derivation)
     every = frozenset(item.name for item in spec.differentiable)
-    wanted = [item._replace(serves=every) for item in derivation.saved]
+    wanted = [item._replace(serves=every, always=True) for item in derivation.saved]
     saved = [_saved(spec, item, names) for item in wanted]
     lines = []
     if saved:
@@ -368,10 +368,10 @@ def _marked(spec: OpSpec, output: Output) -> bool:
 
 
 def _saved(spec: OpSpec, item: Saved, outputs: dict[str, str]) -> str:
-    """Return the tensor to save; if few gradients read it, under a test for one of them being wanted."""
+    """Return the tensor to save, under a test for a gradient that reads it if it may be large."""
     value = outputs[item.origin] if item.source == "output" else item.origin
     several = item.source != "intermediate" and item.origin in variadic_names(spec)
-    if is_for_most(spec, item.serves):
+    if item.always:
         return f"*{value}" if several else value
     test = any_needed(spec, item.serves, flat=True)
     return (

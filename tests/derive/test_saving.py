@@ -36,6 +36,34 @@ def test_a_tensor_is_saved_for_the_gradients_that_read_it() -> None:
     assert kept(found) == {}
 
 
+@pytest.mark.parametrize("policy", ["balanced", "recompute"])
+@pytest.mark.parametrize(
+    ("inputs", "always"),
+    [
+        ("x[N, D], w", {"w": False}),
+        ("x[N, D], w[N, D]", {"w": False}),
+        ("x[N, D], w[D]", {"w": True}),
+        ("x[N, D], w[]", {"w": True}),
+        ("x[N, D], w[...]", {"w": False}),
+        ("x[N, D], w[D]?", {"w": True}),
+    ],
+)
+def test_a_vector_is_saved_whichever_gradients_are_asked_for(
+    inputs: str, always: dict[str, bool], policy: str
+) -> None:
+    forward = "x if w is None else x * w" if "?" in inputs else "x * w"
+    found = derived(inputs, forward=forward, save_policy=policy)
+    assert {item.name: item.always for item in found.saved} == {"x": False} | always
+
+
+def test_so_is_a_local_that_is_one_number() -> None:
+    found = derived("x[N, D], y[N, D]", forward="x * y.exp().sum()")
+    assert {item.name: item.always for item in found.saved if item.name != "x"} == {
+        "exp": False,
+        "total": True,
+    }
+
+
 def test_a_shape_needs_no_tensor() -> None:
     found = derived(
         "x, w",

@@ -254,7 +254,7 @@ EXAMPLES = (
         OpSpec("l2_norm", "L2Norm", (tensor("x", "N", "D"),), module=None),
         Derivation(
             forward=(),
-            saved=(Saved("norm", "intermediate", frozenset({"x"}), "norm"),),
+            saved=(Saved("norm", "intermediate", frozenset({"x"}), "norm", True),),
         ),
         ("return x / (x * x).sum(-1, keepdim=True).sqrt()",),
     ),

@@ -64,6 +64,7 @@ from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
 
+FLAT = (0, 1)  # ranks
 LEAST_OVER = 2  # temporaries to be written over, for a second derivative to be given up
 
 
@@ -105,6 +106,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         once=once or attempt.over > 0,
         again=names.forward_again(),
         traits=_traits(backward, names.all),
+        flat=frozenset(name for op, name in names.all.items() if op.shape.rank in FLAT),
         roles=attempt.roles,
         incoming=_incoming(backward),
     )

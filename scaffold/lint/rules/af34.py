@@ -1,6 +1,7 @@
 """AF34: a tensor is saved for a gradient that may not be needed."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from scaffold.inspect import Method
@@ -26,13 +27,22 @@ def find(facts: Facts) -> Iterator[Found]:
     if gradients < 2:
         return  # backward runs only if the one gradient is needed
     for position, argument in enumerate(calls[0].call.args):
-        if not isinstance(argument, ast.Name):
+        if not isinstance(argument, ast.Name) or _is_flat(facts, argument.id):
             continue
         index = _only_reader(facts, backward, position)
         if index is not None:
             text = f"{argument.id} if {saver.ctx}.needs_input_grad[{index}] else None"
             message = f"'{argument.id}' is only read for the gradient of input {index}: save it if that is needed"
             yield Found(argument, message, (Edit("replace", span(argument), text),))
+
+
+def _is_flat(facts: Facts, name: str) -> bool:
+    """Whether forward demands a vector, or one number: too small to ask for what it is saved."""
+    forward = facts.function.forward
+    told = re.compile(rf"{name}\.(shape != \([^,]*,\)|ndim != [01])")
+    nodes = ast.walk(forward.node) if forward else ()
+    tests = (node for node in nodes if isinstance(node, ast.Compare))
+    return any(told.fullmatch(ast.unparse(test)) for test in tests)
 
 
 def _only_reader(facts: Facts, backward: Method, position: int) -> int | None:
