@@ -545,11 +545,11 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4636,  # verdicts on hand-written Functions are shown
-    "derive": 19683,
+    "derive": 19744,  # calls in parts, of which one is saved
     "formula": 6855,
     "inspect": 3558,  # the inputs of such are guessed, and their tests written
     "lint": 4576,
-    "primitives": 861,  # of what a result is surely positive
+    "primitives": 864,  # of what a result is surely positive
     "project": 5266,  # ... and asked for
     "render": 5924,
     "spec": 4703,

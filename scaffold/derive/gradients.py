@@ -364,7 +364,7 @@ def _simplified(walked: Walked, question: Question) -> BackwardGraph:
     return BackwardGraph(
         spec=walked.spec,
         applier=walked.applier,
-        forward=question.forward,
+        forward=walked.lowered.forward,
         lowered=walked.lowered,
         held=walked.held,
         seeds=walked.cotangents,

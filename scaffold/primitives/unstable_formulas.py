@@ -44,7 +44,10 @@ ADVICE = (
         UNDERFLOWS,
     ),
     Advice(
-        ("cross_entropy(softmax(x, dim), target)",),
+        (
+            "cross_entropy(softmax(x, dim), target)",
+            "nll_loss_of_rows(log_softmax(softmax(x, dim), classes), target)",
+        ),
         "F.cross_entropy(x, target)",
         "applies the softmax twice: F.cross_entropy takes logits",
     ),

@@ -19,6 +19,7 @@ from scaffold.derive.analysis.value_kinds import (
     REALS,
     kinds_of_inputs,
 )
+from scaffold.derive.autocast import amp_of
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import given, opposite, told_by
 from scaffold.derive.graph.op import (
@@ -54,6 +55,7 @@ from scaffold.derive.graph.static_values import (
 )
 from scaffold.derive.lower import indexing
 from scaffold.derive.lower.autograd_saved import retained, same_storage
+from scaffold.derive.lower.calls_in_parts import in_parts
 from scaffold.derive.lower.evaluator import Evaluator
 from scaffold.derive.lower.mutation import CHANGES, made_anew
 from scaffold.derive.lower.size_equations import required_sizes
@@ -230,6 +232,8 @@ class Expressions(Evaluator):
         self.writes = writes  # how often each name is assigned
         self._own: frozenset[Node] = frozenset()  # calls that change a name's tensor
         self._note, self._choices = note, 0
+        self._region = amp_of(spec) == "region"
+        self.parts: dict[Node, Node] = {}  # a call -> the same in parts
         self.make = Maker(applier, {}, lambda op: True, {}, Precision({}))
 
     @contextmanager
@@ -339,10 +343,26 @@ class Expressions(Evaluator):
         """What an expression computes that is spelled so; by one of several rules where only the call tells which."""
         bound = self.applier.found(kind, name, values, named)
         if bound is not None:
-            return self._applied(bound) or self._unknown(node)
+            op = self._in_parts(node, bound) or self._applied(bound)
+            return op or self._unknown(node)
         cases = self.applier.cases(kind, name, values, named)
         found = self._by_case(cases) if len(cases) > 1 else None
         return found or self._unknown(node)
+
+    def _in_parts(self, node: Node, bound: Bound) -> Op | None:
+        """What a call computes, by parts that can get names; None where it has none.
+
+        Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is.
+        """
+        if bound.rule.parts is None or bound.rule.facts.autocast and self._region:
+            return None
+        if node not in self.parts:
+            inner = self.program.graph.rewrite(node, self.parts.get)
+            parts = in_parts(self.make, self.applier.table, bound, inner)
+            if parts is None:
+                return None
+            self.parts[node] = parts
+        return self.value(self.parts[node])
 
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
         """The rule that each case has; None where there may be a case that no rule is for."""

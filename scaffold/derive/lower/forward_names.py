@@ -57,6 +57,16 @@ def named_apart(
     return forward._replace(statements=tuple(lines), results=results)
 
 
+def respelled(graph: Graph, forward: Forward, change: Mapping[Node, Node]) -> Forward:
+    """The forward with some expressions in other words."""
+    if not change:
+        return forward
+    return forward._replace(
+        statements=rewritten(graph, forward.statements, change.get),
+        results=tuple(graph.rewrite(node, change.get) for node in forward.results),
+    )
+
+
 def _results_of(
     call: Op,
     names: Mapping[Op, str],

@@ -24,7 +24,7 @@ from scaffold.derive.lower.expressions import (
     attributes_of,
     inputs_of,
 )
-from scaffold.derive.lower.forward_names import Place
+from scaffold.derive.lower.forward_names import Place, respelled
 from scaffold.derive.lower.mutation import (
     CHANGES,
     ChangedView,
@@ -61,6 +61,8 @@ class Lowered(NamedTuple):
     held: dict[Op, str]
     held_in_branches: dict[Op, str]  # where the test holds that guards them
     places: dict[Op, list[Place]]  # where values are written that are always computed
+    forward: Forward  # calls in parts, for these to get names
+    whole: dict[Node, Node]  # such a call -> as the user has it
 
 
 def lower(
@@ -87,6 +89,8 @@ def lower(
         lowering.held(),
         lowering.held_in_branches(),
         lowering.places_to_name(forward),
+        lowering.in_parts(forward),
+        {parts: call for call, parts in lowering.expressions.parts.items()},
     )
 
 
@@ -169,11 +173,16 @@ class Lowering:
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
         """Where a value can get a name: not where it changes in place."""
         taken = written_over(forward.statements, forward.results)
+        rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {
-            op: places
+            op: [Place(at, rewrite(node, parts.get)) for at, node in places]
             for op, places in self.places.items()
             if all(place.node not in taken for place in places)
         }
+
+    def in_parts(self, forward: Forward) -> Forward:
+        """The forward with the calls in parts."""
+        return respelled(self.program.graph, forward, self.expressions.parts)
 
     def held(self) -> dict[Op, str]:
         """The names of values that can be read after the last statement; inputs go first."""

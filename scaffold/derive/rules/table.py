@@ -48,6 +48,7 @@ class Rule(NamedTuple):
     operands: tuple[str, ...] = ()  # the shapes accepted by PyTorch
     # Its value as primitives, instead of gradients of its own.
     value: str | None = None
+    parts: str | None = None  # the call in parts, of which one can be saved
     tangents: Mapping[str, str] = {}  # parameter -> its part of the tangent
 
     @property
@@ -261,6 +262,12 @@ class Table:
             self._values[rule.op] = parse(text, Scope(self.scope(rule)), self.graph)
         return self._values[rule.op]
 
+    def parts(self, rule: Rule) -> Node | None:
+        """The call of a rule in parts, over its parameters."""
+        if rule.parts is None:
+            return None
+        return self._parsed(rule.parts, Scope(self.scope(rule)), rule)
+
     def condition(self, rule: Rule) -> Node | None:
         """Return the test of a rule's `when`, over its parameters; None without one."""
         if rule.when is None:
@@ -300,6 +307,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         simpler=tuple(raw.get("simpler", ())),
         operands=tuple(raw.get("operands", ())),
         value=raw.get("value"),
+        parts=raw.get("parts"),
         tangents=raw.get("tangent", {}),
     )
 

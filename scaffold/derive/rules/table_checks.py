@@ -67,6 +67,7 @@ TYPES = {
     "simpler": STRINGS,
     "code": STRING,
     "value": STRING,
+    "parts": STRING,
     "differentiable": STRINGS,
     "nondiff": STRINGS,
     "results": STRINGS,
@@ -328,6 +329,7 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     texts += [(text, ("tangent", name)) for name, text in rule.tangents.items()]
     texts += [(text, ("composed",)) for text in entry.raw.get("composed", ())]
     texts += [(rule.value, ("value",))] if rule.value else []
+    texts += [(rule.parts, ("parts",))] if rule.parts else []
     for text, path in texts:
         place = entry.places(path)
         try:
@@ -339,7 +341,8 @@ def _of_formulas(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         if formula.result is None or formula.statements and not steps:
             yield entry.problem("a formula is one expression", *path)
             continue
-        for expression in formula.expressions():
+        # What stands in the forward, where torch is called by its own names.
+        for expression in formula.expressions() if path != ("parts",) else ():
             yield from _of_calls(entry, expression, table, path)
 
 

@@ -35,7 +35,7 @@ from scaffold.derive.graph.op import Op, Program, down_to
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.lower.forward_names import named_apart
+from scaffold.derive.lower.forward_names import named_apart, respelled
 from scaffold.derive.plan.costs import is_dear, is_never_named
 from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_plan
 from scaffold.derive.simplify.rewrites import is_one_hot
@@ -419,7 +419,8 @@ class _Names:
     def _named(self, names: Mapping[Op, str]) -> Forward:
         places = self.backward.lowered.places
         graph = self.backward.applier.program.graph
-        return named_apart(graph, self.backward.forward, places, names)
+        named = named_apart(graph, self.backward.forward, places, names)
+        return respelled(graph, named, self.backward.lowered.whole)
 
 
 # --- Lines that are longer than an author would let them be: which part of one gets a name.

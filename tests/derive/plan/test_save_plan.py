@@ -558,3 +558,51 @@ return torch.softmax(s.masked_fill(mask, float("-inf")), -1) @ k
     assert "q @ k.mT" not in backward and "mask" in backward
     calls = [(tensor(2, 3, 4), tensor(2, 5, 4))]
     check_forward("q[B, T, D], k[B, S, D]", forward, calls)
+
+
+POOLED = {
+    "alone": "F.max_pool2d(x, 2)",
+    "with more arguments": "F.max_pool2d(x, (2, 3), stride=1, padding=(1, 0)) * 2",
+    "of a computed value": "y = torch.max_pool2d(x.exp(), 2)\nreturn y * y",
+    "one of another": "F.max_pool2d(F.max_pool2d(x, 2, 1), 2)",
+    "with a flag": "F.max_pool2d(x, 2, ceil_mode=True, return_indices=False)",
+    "with a flag by position": "F.max_pool2d(x, 2, None, 0, 1, False, False)",
+    "written over": "y = F.max_pool2d(x, 2)\ny.mul_(2)\nreturn y",
+    "adaptive": "F.adaptive_max_pool2d(x, (2, 1))",
+    "twice": "F.max_pool2d(x, 2) + F.max_pool2d(x, 2).sin()",
+}
+
+
+@pytest.mark.parametrize("style", ["setup-context", "combined"])
+@pytest.mark.parametrize("name", POOLED)
+def test_nothing_is_pooled_twice(name: str, style: str) -> None:
+    """The positions are saved, of a call that says no `return_indices`; one that says it by position stays as it is."""
+    calls = [(tensor(2, 3, 5, 6),)]
+    check_forward("x[B, C, H, W]", POOLED[name], calls, style=style)
+    text = op_text("x[B, C, H, W]", forward=POOLED[name], style=style)
+    backward = backward_of(text).split("\n\n\ndef")[0]
+    kept = name in ("with a flag by position", "written over")
+    assert kept == ("max_pool2d(" in backward), text
+
+
+def test_a_call_whose_parts_nobody_saves_stays_whole() -> None:
+    said = {"forward": "x.detach().max(), F.max_pool2d(y, 2)", "outputs": "a, b"}
+    for more in ({"save_policy": "recompute"}, {"once_differentiable": False}):
+        text = op_text("x[B, C, H, W], y[B, C, H, W; const]", **said, **more)
+        assert "return_indices" not in text
+
+
+@pytest.mark.parametrize("more", ["", ", reduction='sum'", ", ignore_index=1"])
+@pytest.mark.parametrize("amp", ["off", "float32"])
+def test_cross_entropy_saves_what_its_parts_share(amp: str, more: str) -> None:
+    """Where autocast computes the parts as the whole: on a CPU it leaves `log_softmax` alone."""
+    inputs, forward = "x[N, C], t[N; index(C)]", f"F.cross_entropy(2 * x, t{more})"
+    calls = [(tensor(3, 4), torch.tensor([1, 3, 2]))]
+    check_forward(inputs, forward, calls, amp=amp)
+    text = op_text(inputs, forward=forward, amp=amp)
+    assert "log_probs = F.log_softmax(2 * x, 1)" in text
+    assert f"F.nll_loss(log_probs, t{more})".replace("'", '"') in text
+    assert "softmax(" not in backward_of(text).split("\n\n\ndef")[0]
+    assert (
+        "log_softmax" not in op_text(inputs, forward=forward).split("def backward")[0]
+    )

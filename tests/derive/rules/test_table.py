@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from scaffold.derive.graph.application import KEYWORDS
 from scaffold.derive.rules.call_bindings import Spelling, spelling
@@ -200,6 +201,24 @@ def test_a_value_is_what_the_call_computes(rule: Rule) -> None:
     """Its gradients too: those of autograd, since there are no formulas of them."""
     for place, formula, got, wanted, _ in of_value(TABLE, rule):
         same(got, wanted, f"[{rule.name}] {formula}\non {place}")
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.parts], ids=lambda rule: rule.name
+)
+def test_the_parts_of_a_call_compute_it(rule: Rule) -> None:
+    """In place of the dots stand the arguments that the sample has besides those that the parts name."""
+    assert rule.parts is not None
+    named = "input, target" if "target" in rule.parts else "x"
+    dims = {"x": (2, 3, 6, 5, 4), "input": (2, 3, 6)}
+    for more in ("2",) if named == "x" else ("reduction='sum'", "ignore_index=1"):
+        first = dims[named.partition(",")[0]]
+        rank = int(rule.name[-2]) + 2 if named == "x" else len(first)
+        values = [torch.randn(first[:rank]), torch.randint(0, 3, (2, 6))]
+        known = dict(zip(named.split(", "), values, strict=False), F=F, torch=torch)
+        parts = rule.parts.replace("class_dim(input)", "1").replace("...", more)
+        whole = f"{rule.spelled.name}({named}, {more})"
+        same(eval(parts, known), eval(whole, known), parts)
 
 
 def check_twice(rule: Rule) -> None:

@@ -1,0 +1,77 @@
+"""Calls of the forward in parts, of which one can be saved: `F.max_pool2d(x, 2, return_indices=True)[0]` for `F.max_pool2d(x, 2)`.
+
+In: a call whose rule says its parts. Out: the same value in these words. Invariant: the arguments are those of the call, each as the
+user wrote it.
+"""
+
+from collections.abc import Mapping
+
+from scaffold.derive.graph.application import Bound
+from scaffold.derive.graph.op import literal
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.rules.formulas import FormulaEvaluator
+from scaffold.derive.rules.table import BUILDERS, Table
+from scaffold.derive.simplify.constructors import Maker
+from scaffold.formula import Graph, Node, keywords
+
+REST = "..."  # in the parts: the arguments that they do not name
+
+
+def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None:
+    """The call in parts; None where its rule says none, or they have no place for an argument."""
+    parts = table.parts(bound.rule)
+    if parts is None or any(arg.kind == "starred" for arg in call.args):
+        return None
+    named = keywords(call)
+    count = len(call.args) - len(named)
+    names = (item.name for item in bound.rule.parameters)
+    given = dict(zip(names, call.args[1:count])) | named
+    evaluator = FormulaEvaluator(make, bound.args, table.home(bound.rule))
+    try:
+        return _Parts(make.program.graph, evaluator, given, {*named}).node(parts)
+    except UnsupportedError:  # a rank that is not known
+        return None
+
+
+class _Parts:
+    """Writes the parts over the arguments of a call."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        evaluator: FormulaEvaluator,
+        given: Mapping[str, Node],
+        named: set[str],
+    ) -> None:
+        self.graph, self.evaluator = graph, evaluator
+        self.given, self.named = given, named
+        self.read = set[str]()  # arguments
+
+    def node(self, part: Node) -> Node:
+        if part.kind == "name" and part.label in self.evaluator.env:
+            if part.label not in self.given:
+                raise UnsupportedError(part.label)
+            self.read.add(part.label)
+            return self.given[part.label]
+        if part.kind != "call":
+            return self.graph.node(part.kind, part.label, (*map(self.node, part.args),))
+        if part.args[0].label in BUILDERS:
+            value = literal(self.evaluator.value(part))
+            if not isinstance(value, int):
+                raise UnsupportedError(part.args[0].label)
+            return self.graph.constant(str(value))
+        return self._call(part)
+
+    def _call(self, part: Node) -> Node:
+        """A call of the parts, with the arguments that they do not name where it has dots."""
+        said = keywords(part)
+        plain = part.args[: len(part.args) - len(said)]
+        args = [self.node(arg) for arg in plain if arg.label != REST]
+        named = {key: self.node(arg) for key, arg in said.items()}
+        if len(args) < len(plain):
+            rest = {k: v for k, v in self.given.items() if k not in self.read}
+            if rest.keys() - self.named & named.keys():
+                raise UnsupportedError("it is given by position")
+            args += [v for k, v in rest.items() if k not in self.named]
+            named = {k: v for k, v in rest.items() if k in self.named} | named
+        return self.graph.node("call", "", (*args, *named.values()), (*named,))
