@@ -545,7 +545,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4636,  # verdicts on hand-written Functions are shown
-    "derive": 19744,  # calls in parts, of which one is saved
+    "derive": 19746,  # calls in parts, of which one is saved
     "formula": 6855,
     "inspect": 3558,  # the inputs of such are guessed, and their tests written
     "lint": 4576,

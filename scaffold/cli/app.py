@@ -392,14 +392,13 @@ MEANT = {
     **dict.fromkeys(("--no-tests", "--no-proof"), "--no-verify"),
     **dict.fromkeys(("--as-json", "--output-format"), "--format json"),
 }
-# Removed options, and advice.
+# Removed options without a key of an op, and advice.
 GONE = {
     "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
     "--op": "leave it out, with --mutants: scaffold verify NAME runs the tests of one op",
     "--verify": "new-op proves what it writes; with --stdout it prints that and writes nothing",
     "--no-verify": "leave it out: nothing is proven here",
     "--explain": "scaffold derive NAME --explain shows how a backward came about",
-    "--double-backward": "leave it out: every op can be differentiated again",
     "--configuration": "scaffold config shows the keys of [tool.scaffold]",
 }
 # Other names for commands, from other tools or a first guess.
@@ -416,6 +415,13 @@ MEANT_COMMANDS = {
 }
 
 
+def _gone(option: str) -> str | None:
+    """Return advice for a removed option; None for any other."""
+    from scaffold.spec.keys import GONE as KEYS  # slow, and only read after a mistake
+
+    return GONE.get(option) or KEYS.get(option.removeprefix("--"))
+
+
 def _refusal(error: Any) -> ScaffoldError | None:
     """Return an error for wrong arguments, with a hint what to type instead."""
     said = error.format_message().rstrip(".")
@@ -429,7 +435,7 @@ def _refusal(error: Any) -> ScaffoldError | None:
     hint = f"see {path} --help"
     known_here = _options(context)
     option = MEANT.get(message.removeprefix("no such option: "), "")
-    gone = GONE.get(message.removeprefix("no such option: "))
+    gone = _gone(message.removeprefix("no such option: "))
     command = MEANT_COMMANDS.get(message.removeprefix("no such command ").strip("'"))
     single = [word for word in sys.argv if f"-{word}" in known_here]  # -forward
     if command and path == "scaffold":

@@ -365,7 +365,7 @@ def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
 
 
 def is_flat(item: TensorInput) -> bool:
-    """Whether it is declared as a vector or one number: too small for a test of which gradients are asked for."""
+    """Tell whether it is declared as a vector or one number: too small for a test of which gradients are asked for."""
     dims = item.dims
     return not (dims is None or item.variadic or leading(dims) or len(dims) > 1)
 

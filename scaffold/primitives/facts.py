@@ -39,7 +39,7 @@ FLAGS = (
     *("several", "joins", "random", "random_factor", "uninitialised", "creates"),
     *("data_dependent", "contiguous", "recorded", "moves", "positive", "largest"),
     *("undifferentiated", "selects", "distribution", "log_distribution", "sized"),
-    *("scale", "pole", "multilinear", "shares", "sized_by_data", "takes_several"),
+    *("scale", "multilinear", "shares", "sized_by_data", "takes_several"),
     *("positions", "aligned", "limited", "once", "never_zero"),
     *("formula_in_place", "length", "takes_complex"),
     *("channels", "averages"),

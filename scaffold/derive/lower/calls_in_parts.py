@@ -18,7 +18,7 @@ REST = "..."  # in the parts: the arguments that they do not name
 
 
 def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None:
-    """The call in parts; None where its rule says none, or they have no place for an argument."""
+    """Return the call in parts; None if its rule has none, or they have no place for an argument."""
     parts = table.parts(bound.rule)
     if parts is None or any(arg.kind == "starred" for arg in call.args):
         return None
@@ -34,7 +34,7 @@ def in_parts(make: Maker, table: Table, bound: Bound, call: Node) -> Node | None
 
 
 class _Parts:
-    """Writes the parts over the arguments of a call."""
+    """Write the parts over the arguments of a call."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class _Parts:
         return self._call(part)
 
     def _call(self, part: Node) -> Node:
-        """A call of the parts, with the arguments that they do not name where it has dots."""
+        """Write a call of the parts, with the other arguments in place of the dots."""
         said = keywords(part)
         plain = part.args[: len(part.args) - len(said)]
         args = [self.node(arg) for arg in plain if arg.label != REST]

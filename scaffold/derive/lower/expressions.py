@@ -350,7 +350,7 @@ class Expressions(Evaluator):
         return found or self._unknown(node)
 
     def _in_parts(self, node: Node, bound: Bound) -> Op | None:
-        """What a call computes, by parts that can get names; None where it has none.
+        """Return the value of a call, by parts that can get names; None if it has none.
 
         Autocast may treat a part otherwise than the whole: on a CPU `log_softmax` is not computed in float32, as `cross_entropy` is.
         """

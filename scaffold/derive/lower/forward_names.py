@@ -58,7 +58,7 @@ def named_apart(
 
 
 def respelled(graph: Graph, forward: Forward, change: Mapping[Node, Node]) -> Forward:
-    """The forward with some expressions in other words."""
+    """Return the forward with some expressions in other words."""
     if not change:
         return forward
     return forward._replace(

@@ -181,7 +181,7 @@ class Lowering:
         }
 
     def in_parts(self, forward: Forward) -> Forward:
-        """The forward with the calls in parts."""
+        """Return the forward with the calls in parts."""
         return respelled(self.program.graph, forward, self.expressions.parts)
 
     def held(self) -> dict[Op, str]:

@@ -138,6 +138,8 @@ def restore(make: Maker, g: Op, x: Op, dim: Op, keepdim: Op) -> Op:
 
 def _kept(make: Maker, x: Op, dim: Op) -> Op:
     """Return a reduction with kept dims, for its shape."""
+    if x.facts.operator == "**" and x.args[0].shape == x.shape:
+        x = x.args[0]  # which its gradient reads: `x.pow(2)` need not be saved
     return make.applier.named("sum", x, dim, make.const(True))
 
 

@@ -263,7 +263,7 @@ class Table:
         return self._values[rule.op]
 
     def parts(self, rule: Rule) -> Node | None:
-        """The call of a rule in parts, over its parameters."""
+        """Return the call of a rule in parts, over its parameters."""
         if rule.parts is None:
             return None
         return self._parsed(rule.parts, Scope(self.scope(rule)), rule)

@@ -425,6 +425,6 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
 
 def has_poles(op: Op) -> bool:
     """Return whether it contains a division by something possibly zero, within linear ops."""
-    if op.rule == "div" and op.args[1].is_tensor or "pole" in op.facts.flags:
+    if op.rule == "div" and op.args[1].is_tensor or op.facts.power < 0:
         return True
     return op.rule in LINEAR and any(map(has_poles, op.args))

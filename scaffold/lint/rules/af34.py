@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _is_flat(facts: Facts, name: str) -> bool:
-    """Whether forward demands a vector, or one number: too small to ask for what it is saved."""
+    """Tell whether forward demands a vector, or one number: too small to ask for what it is saved."""
     forward = facts.function.forward
     told = re.compile(rf"{name}\.(shape != \([^,]*,\)|ndim != [01])")
     nodes = ast.walk(forward.node) if forward else ()

@@ -560,6 +560,13 @@ return torch.softmax(s.masked_fill(mask, float("-inf")), -1) @ k
     check_forward("q[B, T, D], k[B, S, D]", forward, calls)
 
 
+def test_a_square_is_not_saved_for_the_shape_of_its_sum() -> None:
+    """Which dims are left is told by what is squared, of dims that only the call has."""
+    forward = "x.pow(2).sum(dim).add(1).rsqrt()"
+    inputs = "x[N, C, D], dim: tuple[int, ...] = (-1,)"
+    assert saved(inputs, forward) == ["x", "output"]
+
+
 POOLED = {
     "alone": "F.max_pool2d(x, 2)",
     "with more arguments": "F.max_pool2d(x, (2, 3), stride=1, padding=(1, 0)) * 2",
