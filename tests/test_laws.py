@@ -544,16 +544,16 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4636,  # verdicts on hand-written Functions are shown
+    "cli": 4668,  # verdicts on hand-written Functions are shown
     "derive": 19746,  # calls in parts, of which one is saved
     "formula": 6855,
-    "inspect": 3558,  # the inputs of such are guessed, and their tests written
+    "inspect": 3588,  # the inputs of such are guessed, and their tests written
     "lint": 4576,
     "primitives": 864,  # of what a result is surely positive
-    "project": 5266,  # ... and asked for
+    "project": 5333,  # ... and asked for
     "render": 5924,
     "spec": 4703,
-    "verify": 6213,  # thirty checks of a hand-written Function
+    "verify": 6376,  # thirty checks of a hand-written Function; calls are recorded
     "workspace": 2023,
 }
 

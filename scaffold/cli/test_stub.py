@@ -5,8 +5,10 @@ Invariant: no two files of a run have one name; the text is formatted and parses
 """
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -15,14 +17,19 @@ from scaffold.cli.options import (
     DRY_RUN,
     FORMAT,
     ON_CONFLICT,
+    PYTHON,
     check_format,
     check_policy,
 )
 from scaffold.cli.output import Showing, put
+from scaffold.errors import raise_all
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions, target
 from scaffold.render.formatting import format_source
+
+if TYPE_CHECKING:
+    from scaffold.project.recorded_calls import Recorded
 
 PATHS = Annotated[
     list[str],
@@ -39,11 +46,26 @@ OUT_DIR = Annotated[
 STDOUT = Annotated[
     bool, typer.Option("--stdout", help="Print the tests, write nothing.")
 ]
+RECORD = Annotated[
+    str | None,
+    typer.Option(
+        "--record",
+        help="Tests of yours: run once, for the arguments that they call Functions with.",
+        metavar="TESTS",
+    ),
+]
+LIMIT = Annotated[
+    int,
+    typer.Option("--limit", help="Seconds for the tests of --record.", metavar="N"),
+]
 
 
 def test_stub(
     paths: PATHS,
     out_dir: OUT_DIR = None,
+    record: RECORD = None,
+    python: PYTHON = None,
+    limit: LIMIT = 600,
     on_conflict: ON_CONFLICT = "ask",
     dry_run: DRY_RUN = False,
     diff: DIFF = False,
@@ -55,13 +77,32 @@ def test_stub(
     They ask gradcheck and what training relies on, as `scaffold verify FILE` does. What the text of a Function does not tell is
     left open: such a test is skipped, and says what it needs.
 
+    With --record, tests of yours run once, in a process of their own, and the stubs call each Function with tensors of the shapes, dtypes and strides
+    that it got there.
+
     Example: scaffold test-stub src/ops.py::ScaleFunction
+    Example: scaffold test-stub src --record tests
     """
     check_policy(on_conflict)
     check_format(format_)
-    stubs = stubs_for(tuple(paths), out_dir)
+    stubs = stubs_for(tuple(paths), out_dir, _recorder(record, python, limit))
     showing = Showing(dry_run, diff, stdout, format_)
     put(stubs.files, stubs.root, on_conflict, showing, stubs.notes)
+
+
+Recorder = Callable[[], "Recorded"]
+
+
+def _recorder(tests: str | None, python: str | None, limit: int) -> Recorder | None:
+    """Return what runs the tests; None without --record."""
+    if tests is None:
+        return None
+    from scaffold.project.interpreter import check_limit, need_interpreter
+    from scaffold.project.recorded_calls import record_calls
+
+    raise_all(check_limit(limit))
+    interpreter = need_interpreter(python, "--record")
+    return partial(record_calls, interpreter.path, tests, limit)
 
 
 class Stubs(NamedTuple):
@@ -72,19 +113,23 @@ class Stubs(NamedTuple):
     notes: tuple[str, ...]
 
 
-def stubs_for(targets: tuple[str, ...], out_dir: str | None) -> Stubs:
-    """The test files for all that the targets name."""
+def stubs_for(
+    targets: tuple[str, ...], out_dir: str | None, recorder: "Recorder | None" = None
+) -> Stubs:
+    """Return the test files for all that the targets name."""
     found = find_functions(targets)
+    recorded = recorder() if recorder else None
     configuration = configuration_here()
     tests = configuration.tests
     where = target(out_dir, Path(configuration.root, tests) if tests else ".")
     files: dict[str, str] = {}
-    notes = list(found.notes)
+    notes = [*found.notes, *(recorded.notes(found.meant) if recorded else ())]
     ready = tried = waiting = 0
     for meant in found.meant:
         module, start = dotted(meant.path, configuration)
         search = os.path.relpath(start, where.directory)
-        stub = write_stub(meant.module, meant.functions, Source(module, search))
+        seen = recorded.rows(meant) if recorded else {}
+        stub = write_stub(meant.module, meant.functions, Source(module, search), seen)
         name = _free(module, files, where.below)
         files[name] = format_source(stub.text)
         ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)

@@ -6,7 +6,7 @@ one that needs values says which, and is never green.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.inspect.declared_inputs import Entry, ways_to_declare
@@ -30,6 +30,9 @@ FEW = 3  # shapes that are tried with the other values of arguments
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(3).long()", "": ".detach()"}
 
 
+Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expression
+
+
 class Call(NamedTuple):
     """What a test calls a Function with."""
 
@@ -37,15 +40,23 @@ class Call(NamedTuple):
     needs: str  # what the text does not tell; '' if nothing
     # What is tried, where the text does not state it all: arguments, with shapes of the tensors.
     choices: tuple[tuple[tuple[Argument, ...], tuple[Shape, ...]], ...] = ()
+    recorded: Rows = ()  # what the project's own tests call it with
 
     @property
     def waits(self) -> bool:
         """Whether the test is skipped until it is filled in."""
         return bool(self.needs) and not self.choices
 
+    @property
+    def cases(self) -> int:
+        """Return the number of calls that a test makes one after the other."""
+        return len(self.recorded or _variants(self.given))
 
-def plan(facts: Facts) -> Call:
+
+def plan(facts: Facts, recorded: Rows = ()) -> Call:
     """The arguments that the text states; where they are not all, those that may do, as `scaffold verify` tries them."""
+    if recorded and _can_be_called(facts):
+        return Call(recorded[0], "", recorded=recorded)
     needs = missing(facts)
     if not needs:
         return Call(arguments(facts), "")
@@ -135,7 +146,7 @@ def _head(
     yield f'@pytest.mark.parametrize("{name}", {values})'
     parameters = [f"{name}: {kind}"]
     if not call.choices:
-        yield f'@pytest.mark.parametrize("case", range({len(_variants(call.given))}))'
+        yield f'@pytest.mark.parametrize("case", range({call.cases}))'
         parameters.insert(0, "case: int")
     yield f"def test_{stem}_{what}({', '.join(parameters)}) -> None:"
 
@@ -152,6 +163,9 @@ def _cases(stem: str, call: Call) -> str:
     if call.choices:
         doc = "Arguments of several shapes: the first that fit are used, the right ones go in their place."
         shown = [_tried(way, shapes) for way, shapes in call.choices]
+    elif call.recorded:
+        doc = "Arguments laid out as in recorded calls, with values of a fixed seed."
+        shown = [[item.text for item in row] for row in call.recorded]
     else:
         doc = "What apply takes, each optional tensor given and left out."
         shown = [
@@ -197,7 +211,11 @@ def _tensor(shape: Shape) -> str:
 
 def _subsets(call: Call) -> tuple[str, str, str]:
     """The parameter that says which tensors require grad: all, and each alone."""
-    places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
+    places = [
+        place
+        for place, item in enumerate(call.given)
+        if item.kind in ("tensor", "optional")
+    ]
     alone = [(place,) for place in places] if len(places) > 1 else []
     return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
 
@@ -242,7 +260,7 @@ def _body(facts: Facts, stem: str, call: Call, rough: bool) -> Iterator[str]:
     yield "    for place, value in enumerate(given):"
     yield "        if isinstance(value, torch.Tensor) and value.is_floating_point():"
     yield "            value.requires_grad_(place in needed)"
-    if not call.choices and len(_variants(call.given)) > 1:
+    if not call.choices and call.cases > 1:
         yield "    if all(given[place] is None for place in needed):"
         yield '        pytest.skip("the one input that needs a gradient is left out")'
     if not rough:
@@ -306,6 +324,22 @@ def fitting(
         return make()[taken[0]]
     pytest.skip(f"needs {needs}: nothing that was tried fits ({reason})")
 '''
+RECORDED = '''
+
+def recorded(
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: torch.dtype = torch.double,
+    least: int = 0,
+    most: int = 1,
+) -> torch.Tensor:
+    """A tensor of a recorded call, with other values: integers from `least` to `most`, others away from zero and from one."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    values = 0.2 + 0.6 * torch.rand(shape, dtype=torch.double, generator=generator)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        values = torch.randint(least, most + 1, shape, generator=generator)
+    return torch.empty_strided(shape, stride, dtype=dtype).copy_(values)
+'''
 COPIES = '''
 
 def on_copies(apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -336,8 +370,13 @@ class Stub(NamedTuple):
     left_out: tuple[tuple[str, str], ...] = ()  # those that are asked less, and why
 
 
-def write_stub(module: Module, functions: tuple[Function, ...], source: Source) -> Stub:
-    """The tests of some Functions of a file."""
+def write_stub(
+    module: Module,
+    functions: tuple[Function, ...],
+    source: Source,
+    recorded: Mapping[str, Rows] = {},
+) -> Stub:
+    """Return the tests of some Functions of a file; `recorded` are calls of some, by qualified name."""
     parts, waiting, left_out = [], [], []
     ready: list[str] = []
     tried: list[str] = []
@@ -347,7 +386,7 @@ def write_stub(module: Module, functions: tuple[Function, ...], source: Source) 
         stem = snake_case(function.name) or "function"
         names[stem] = names.get(stem, 0) + 1
         stem = stem if names[stem] == 1 else f"{stem}_{names[stem]}"
-        call = plan(facts)
+        call = plan(facts, recorded.get(function.qualname, ()))
         if not call.waits and is_rough(facts):
             left_out.append((function.qualname, LEFT_OUT))
         parts.append("\n".join(tests(facts, stem, call)))
@@ -357,6 +396,7 @@ def write_stub(module: Module, functions: tuple[Function, ...], source: Source) 
             (tried if call.choices else ready).append(function.qualname)
     body = "\n\n".join(parts)
     texts = [FITTING] * ("fitting(" in body) + [COPIES] * ("on_copies(" in body)
+    texts += [RECORDED] * (" recorded(" in body or "(recorded(" in body)
     body = "\n\n\n".join((*(x.strip("\n") for x in texts), asking(body), body))
     head = HEAD.format(
         module=source.module, imports=_imports(body, source), path=_path(source)

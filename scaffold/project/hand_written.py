@@ -20,6 +20,8 @@ from scaffold.project.source_files import look_through, read_source
 from scaffold.spec import Configuration
 from scaffold.spec.names import is_identifier
 
+EMPTY = "holds no autograd.Function"
+NAME_ANOTHER = "name a file with a class that inherits from torch.autograd.Function"
 ONE_COLON = re.compile(r"(\.py):(?=\w)")  # `ops.py:Scale` is `ops.py::Scale`
 
 
@@ -39,8 +41,12 @@ class Found(NamedTuple):
 
 
 def find_functions(targets: tuple[str, ...]) -> Found:
-    """Return the Functions named by the targets; a directory stands for all Functions in it."""
+    """Return the Functions named by the targets; a directory stands for all Functions in it.
+
+    Of several targets one without a Function is noted; it is an error if none has any.
+    """
     problems: list[ScaffoldError] = []
+    empty: list[str] = []
     meant: list[Meant] = []
     notes: list[str] = []
     for target in targets:
@@ -51,11 +57,14 @@ def find_functions(targets: tuple[str, ...]) -> Found:
             problems.append(error)
             continue
         if not found:
-            message = "holds no autograd.Function"
-            hint = "name a file with a class that inherits from torch.autograd.Function"
-            problems.append(ScaffoldError(message, Location(path), hint))
+            empty.append(path)
         meant += found
+    if not meant:
+        problems += [
+            ScaffoldError(EMPTY, Location(path), NAME_ANOTHER) for path in empty
+        ]
     raise_all(problems)
+    notes += [f"passed over: '{path}' {EMPTY}" for path in empty]
     return Found(tuple(meant), tuple(notes))
 
 
@@ -91,9 +100,7 @@ def _named(module: Module, name: str) -> tuple[Function, ...]:
     if not chosen:
         known = [function.name for function in module.functions]
         hint = did_you_mean(name, known) or (
-            f"its Functions: {', '.join(known)}"
-            if known
-            else "name a file with a class that inherits from torch.autograd.Function"
+            f"its Functions: {', '.join(known)}" if known else NAME_ANOTHER
         )
         message = f"no Function '{name}' in the file"
         raise ScaffoldError(message, Location(module.path), hint)

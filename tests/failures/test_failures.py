@@ -133,6 +133,7 @@ OUT_OF_REACH = (
     "asked_arguments: ",  # a terminal: tests/cli/test_dialogue.py
     *("cannot run ruff", "ruff does not format"),  # tests/verify/test_external_tools.py
     "--fix needs libcst",  # tests/cli/test_lint.py
+    'ScaffoldError(message, Location("--record")',  # tests/verify/test_recordings.py
     "misspelt: ",  # variables of the environment: tests/spec/test_config.py
     "read_source: ",  # a file that cannot be read is a note: tests/cli/test_lint.py
 )

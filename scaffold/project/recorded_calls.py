@@ -1,0 +1,90 @@
+"""Recorded calls: what the project's own tests call its Functions with, as arguments of a test.
+
+In: an interpreter, tests, the Functions of files. Out: rows of arguments, each an expression; notes.
+Invariant: a row is as small as gradcheck needs it; a call with an object that no text can make again is none.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from scaffold.inspect.stubs import Rows
+from scaffold.inspect.trial_inputs import Argument
+from scaffold.project.hand_written import Meant
+from scaffold.verify.recordings import Given, Recording, Tensor, record
+
+LARGEST = 2000  # elements of a call that gradcheck is to differentiate
+ROWS = 3  # calls of one Function, the smallest
+
+
+class Recorded(NamedTuple):
+    """The recorded calls of all Functions."""
+
+    recording: Recording
+
+    def rows(self, meant: Meant) -> dict[str, Rows]:
+        """Return the smallest calls of each Function of a file, by its qualified name."""
+        found = {}
+        for name, calls in self._calls(meant):
+            small = [call for call in calls if _elements(call) <= LARGEST]
+            alike = [call for call in small if len(call) == len(small[0])]
+            if alike:
+                chosen = sorted(alike, key=_elements)[:ROWS]
+                found[name] = tuple(_row(call, chosen) for call in chosen)
+        return found
+
+    def notes(self, several: Sequence[Meant]) -> Iterator[str]:
+        """Yield why a run did not end, and which Functions it does not help with."""
+        if self.recording.trouble:
+            yield self.recording.trouble
+        for meant in several:
+            rows, calls = self.rows(meant), dict(self._calls(meant))
+            for function in meant.functions:
+                name = function.qualname
+                if name not in calls:
+                    yield f"{name}: no recorded call"
+                elif name not in rows:
+                    yield f"{name}: every recorded call has more than {LARGEST} elements"
+
+    def _calls(self, meant: Meant) -> Iterator[tuple[str, tuple[Given, ...]]]:
+        file = os.path.realpath(meant.path)
+        for function in meant.functions:
+            calls = self.recording.calls.get((file, function.qualname))
+            if calls:
+                yield function.qualname, calls
+
+
+def record_calls(python: str, tests: str, limit: int) -> Recorded:
+    """Run tests from the working directory, and keep what they call Functions with."""
+    return Recorded(record(python, Path.cwd(), [tests], limit))
+
+
+def _elements(call: Given) -> int:
+    return sum(item.size for item in call if isinstance(item, Tensor))
+
+
+def _row(call: Given, chosen: Sequence[Given]) -> tuple[Argument, ...]:
+    """Return the arguments of a call; a tensor needs a gradient if it did in one of the calls."""
+    columns = zip(*chosen, strict=True)
+    needed = [
+        any(isinstance(item, Tensor) and item.needed for item in column)
+        for column in columns
+    ]
+    return tuple(
+        _argument(item, needs) for item, needs in zip(call, needed, strict=True)
+    )
+
+
+def _argument(item: Tensor | str, needed: bool) -> Argument:
+    if isinstance(item, str):
+        return Argument("", "optional" if needed else "value", item)
+    parts = [repr(item.shape), repr(item.dense_stride)]
+    if item.dtype.startswith("complex"):
+        parts.append("torch.cdouble")
+    elif not item.dtype.startswith(("float", "bfloat")):
+        parts.append(f"torch.{item.dtype}")
+        parts += map(str, item.range or ())
+    grad = ".requires_grad_()" if needed else ""
+    text = f"recorded({', '.join(parts)}){grad}"
+    return Argument("", "tensor" if needed else "constant", text)

@@ -1,0 +1,117 @@
+"""Recordings: the arguments that a project's tests call its Functions with.
+
+In: an interpreter, a directory, arguments of pytest, a limit in seconds. Out: the calls of each Function, by its file and name.
+Invariant: the tests run once, in a process of their own; what was recorded before a crash or the limit counts.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.verify.processes import CHILD, ChildProcess, wait
+
+RECORDER = str(CHILD / "recording.py")
+PASSED, SOME_FAILED = 0, 1  # exit codes of pytest
+
+
+class Tensor(NamedTuple):
+    """A tensor of a call, without its values."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str  # `float32`
+    needed: bool  # it requires grad
+    range: tuple[int, int] | None = None  # of integers
+
+    @property
+    def size(self) -> int:
+        """Return the number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def dense_stride(self) -> tuple[int, ...]:
+        """Return the stride, or that of contiguous memory if elements share theirs."""
+        pairs = zip(self.shape, self.stride, strict=True)
+        if all(step or size <= 1 for size, step in pairs):
+            return self.stride
+        sizes = [max(size, 1) for size in self.shape]
+        return tuple(math.prod(sizes[at + 1 :]) for at in range(len(sizes)))
+
+
+Given = tuple[Tensor | str, ...]  # a string is a value as in code
+
+
+class Recording(NamedTuple):
+    """The calls of each Function, and why the run did not reach its end."""
+
+    calls: dict[tuple[str, str], tuple[Given, ...]]  # by file and qualified name
+    trouble: str = ""
+
+
+def record(
+    python: str, directory: Path, tests: Sequence[str], limit: float
+) -> Recording:
+    """Run the tests once, and return what they called the Functions with; the interpreter has PyTorch."""
+    process = ChildProcess(python, RECORDER, {})
+    try:
+        return _heard(process, directory, tests, limit)
+    finally:
+        process.close()
+
+
+def _heard(
+    process: ChildProcess, directory: Path, tests: Sequence[str], limit: float
+) -> Recording:
+    process.ask({"directory": str(directory), "tests": [*tests]})
+    deadline = time.monotonic() + limit
+    calls: dict[tuple[str, str], list[Given]] = {}
+    trouble = f"the tests were still running after {limit:g} seconds"
+    while time.monotonic() < deadline:
+        wait([process], deadline)
+        for answer in process.hear():
+            match answer:
+                case {"lacks": str(words)} if words:
+                    hint = "name the project's interpreter: --python .venv/bin/python"
+                    message = f"cannot import {words}"
+                    raise ScaffoldError(message, Location("--record"), hint)
+                case {"file": str(file), "function": str(name), "given": list(given)}:
+                    calls.setdefault((file, name), []).append(_given(given))
+                case {"finished": int(code)}:
+                    done = code in (PASSED, SOME_FAILED)
+                    words = f"pytest ended with exit code {code}: {_last(process)}"
+                    return _recording(calls, "" if done else words)
+        if process.code is not None:
+            trouble = f"the tests ended the process: {_last(process)}"
+            break
+    return _recording(calls, trouble)
+
+
+def _recording(calls: dict[tuple[str, str], list[Given]], trouble: str) -> Recording:
+    return Recording({key: tuple(each) for key, each in calls.items()}, trouble)
+
+
+def _last(process: ChildProcess) -> str:
+    return process.said.rpartition("\n")[2]
+
+
+def _given(described: Sequence[dict[str, Any]]) -> Given:
+    """Read the description of a call."""
+    found: list[Tensor | str] = []
+    for item in described:
+        if "value" in item:
+            found.append(item["value"])
+            continue
+        low_high = item.get("range")
+        found.append(
+            Tensor(
+                tuple(item["shape"]),
+                tuple(item["stride"]),
+                item["dtype"],
+                item["needed"],
+                tuple(low_high) if low_high else None,
+            )
+        )
+    return tuple(found)
