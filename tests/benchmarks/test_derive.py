@@ -38,6 +38,7 @@ def test_frozen_inputs_save_no_more_than_autograd(op: Op) -> None:
             assert size <= 1.01 * most[frozen], (name, frozen)
 
 
+@pytest.mark.each_commit
 def test_a_row_has_each_candidates_figures() -> None:
     op = BY_NAME["rms_norm"]._replace(sizes="...=2, D=8")
     with Bench([PLAIN, *CANDIDATES, NATIVE]) as bench:

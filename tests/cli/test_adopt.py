@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.running import listing, scaffold
 from tests.inspect.test_adopting import HEAD, LOOP, SCALE
 
@@ -76,6 +78,7 @@ def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     assert set(listing(tmp_path)) >= wanted
 
 
+@pytest.mark.each_commit
 def test_the_style_is_what_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     for style in ("combined", "setup-context", "library"):
@@ -124,6 +127,7 @@ class Move(Function):
 """
 
 
+@pytest.mark.each_commit
 def test_the_type_of_an_argument_is_found_as_verify_finds_a_value(
     tmp_path: Path,
 ) -> None:

@@ -97,6 +97,7 @@ def test_twenty_ops_at_once_are_twenty_tables(tmp_path: Path) -> None:
     assert not [name for name in contents(tmp_path) if name.endswith(".tmp")]
 
 
+@pytest.mark.each_commit
 def test_ops_come_leave_and_are_renamed_at_once(tmp_path: Path) -> None:
     old = [f"old{number}" for number in range(4)]
     tables = [SCALE.replace("scale", name) for name in [*old, "gone0", "gone1"]]
@@ -136,6 +137,7 @@ def test_blocks_that_are_ejected_at_once_are_all_there(tmp_path: Path) -> None:
     "command",
     [("new-op", "mine", *QUICK), ("rename", "scale", "mine"), ("remove", "scale")],
 )
+@pytest.mark.each_commit
 def test_an_edit_that_comes_in_between_is_kept(
     tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def test_an_op_beside_its_text_and_another_operator(tmp_path: Path) -> None:
     assert not listing(tmp_path)
 
 
+@pytest.mark.each_commit
 def test_one_object_for_programs(tmp_path: Path) -> None:
     project(tmp_path, SCALE)
     sizes = ("--sizes", "...=2x3, D=4", "--sizes", "D=8", "--dtype", "float64")
@@ -58,6 +59,7 @@ def test_one_object_for_programs(tmp_path: Path) -> None:
     assert first == f"{note}D=4, ...=2x3, float64" and second.startswith(note)
 
 
+@pytest.mark.each_commit
 def test_what_the_compiler_cannot_do_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,6 +218,7 @@ def clone(tmp_path: Path) -> Clone:
 @pytest.mark.parametrize(
     "python", in_every_run(["the tool's own", "of the clone"], ["of the clone"])
 )
+@pytest.mark.each_commit
 def test_what_does_not_prove_runs_nothing(clone: Clone, python: str) -> None:
     if python == "of the clone":
         clone.names_a_python()
@@ -275,6 +276,7 @@ ADOPTING = [
 
 
 @pytest.mark.parametrize("command", in_every_run(ADOPTING, ADOPTING[3:]), ids=" ".join)
+@pytest.mark.each_commit
 def test_to_adopt_runs_the_module_of_the_function_and_says_so(
     command: list[str], clone: Clone
 ) -> None:

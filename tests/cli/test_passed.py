@@ -40,6 +40,7 @@ def check(root: Path) -> str:
     return scaffold(root, "check").out
 
 
+@pytest.mark.each_commit
 def test_what_somebody_wrote_is_proven_by_its_tests(tmp_path: Path) -> None:
     """An edit, and a skeleton that was filled in: the tests ran on what stands there."""
     root = project(tmp_path, SCALE, SKELETON)

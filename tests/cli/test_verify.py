@@ -253,6 +253,7 @@ def test_a_terminal_sees_that_it_is_verified(tmp_path: Path) -> None:
         terminal.flush()
 
 
+@pytest.mark.each_commit
 def test_a_proof_that_takes_too_long_ends(tmp_path: Path) -> None:
     """The hint is what makes it longer."""
     (tmp_path / "slow.py").write_text(

@@ -27,6 +27,7 @@ def ops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.each_commit
 def test_a_skeleton_is_not_a_pass(ops: Path) -> None:
     outcome = scaffold(ops / "tests", "verify")
     assert outcome.code == 1
@@ -43,6 +44,7 @@ def test_what_passes_exits_with_zero(ops: Path) -> None:
     assert outcome.out.splitlines()[-1] == "1 passed, 1 untested"
 
 
+@pytest.mark.each_commit
 def test_failures_edits_and_missing_files_are_told(tmp_path: Path) -> None:
     root = project(tmp_path, SCALE, TODO)
     assert scaffold(root, "sync").code == 0
@@ -65,6 +67,7 @@ def test_failures_edits_and_missing_files_are_told(tmp_path: Path) -> None:
     assert "test_" in told[3] and ": " in told[3]
 
 
+@pytest.mark.each_commit
 def test_another_interpreter_runs_the_tests(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(): pass\n")
     python = tmp_path / "python"

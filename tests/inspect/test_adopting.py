@@ -147,6 +147,7 @@ def scan(gate, x):
 """
 
 
+@pytest.mark.each_commit
 def test_a_loop_goes_on_asking_which_gradients_are_needed(tmp_path: Path) -> None:
     adopted = adopt(tmp_path, HEAD + SCAN)
     assert adopted.code == 0 and COMPARED in adopted.err
@@ -159,6 +160,7 @@ def test_a_loop_goes_on_asking_which_gradients_are_needed(tmp_path: Path) -> Non
     assert "ctx.needs_input_grad)" in (tmp_path / "scan.py").read_text()
 
 
+@pytest.mark.each_commit
 def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
     outcome = adopt(tmp_path, HEAD + SCALE)
     assert outcome.out == "create  scale.toml\ncreate  scale_code.py\n"
@@ -261,6 +263,7 @@ def rows_backward(g, x, weight, y, factor, shape, needs_input_grad):
 """
 
 
+@pytest.mark.each_commit
 def test_locals_that_are_saved_are_results_of_the_forward(
     tmp_path: Path, suites: Suites
 ) -> None:

@@ -494,6 +494,7 @@ class Excite(nn.Module):
 """
 
 
+@pytest.mark.each_commit
 def test_the_sizes_of_a_constructor_are_those_of_the_module(tmp_path: Path) -> None:
     """Shapes are looked for with them; what follows of them is no argument."""
     (tmp_path / "layers.py").write_text(ATTENTION)

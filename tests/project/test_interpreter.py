@@ -111,6 +111,7 @@ def test_one_of_the_configuration_is_refused_at_its_place(
         find_interpreter()
 
 
+@pytest.mark.each_commit
 def test_where_the_tool_has_no_torch_the_run_says_which_proved_it(
     tmp_path: Path,
 ) -> None:

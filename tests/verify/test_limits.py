@@ -35,6 +35,7 @@ def test_work_ends_after_its_time() -> None:
         limited(endless)
 
 
+@pytest.mark.each_commit
 def test_a_single_call_without_end_is_killed() -> None:
     with pytest.raises(LimitReached):
         limited(lambda: sum(range(10**13)))

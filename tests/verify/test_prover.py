@@ -100,6 +100,7 @@ def test_what_the_op_prints_is_not_the_answer() -> None:
 
 
 @as_a_users
+@pytest.mark.each_commit
 def test_an_interrupt_ends_the_process_too(tmp_path: Path, interruptible: None) -> None:
     mark = tmp_path / "pid"
     op = (
@@ -181,6 +182,7 @@ def test_a_process_ends_though_a_copy_of_its_parent_goes_on(tmp_path: Path) -> N
     os.killpg(parent.pid, signal.SIGKILL)
 
 
+@pytest.mark.each_commit
 def test_many_are_proven_in_one_process_and_none_knows_of_another(
     tmp_path: Path,
 ) -> None:

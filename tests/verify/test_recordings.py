@@ -58,14 +58,15 @@ def test_what_a_function_is_called_with(project: Path) -> None:
     assert values == ["'mean'", "None"]
 
 
+@pytest.mark.each_commit
 def test_what_was_called_before_the_end_counts(project: Path) -> None:
     for name, ends, words in (
         ("dies", "os._exit(5)", "ended the process"),
-        ("hangs", "time.sleep(60)", "still running after 10 seconds"),
+        ("hangs", "time.sleep(60)", "still running after 6 seconds"),
     ):
         text = f"{CALLS}\ndef test_{name}():\n    import os, time\n    {ends}\n"
         (project / f"test_{name}.py").write_text(text)
-        found = record(sys.executable, project, [f"test_{name}.py"], 10)
+        found = record(sys.executable, project, [f"test_{name}.py"], 6)
         assert words in found.trouble
         assert len(found.calls) == 1
 

@@ -179,6 +179,7 @@ print(list(run_suites([Suite(file, file.parent)])))
 """
 
 
+@pytest.mark.each_commit
 def test_tests_that_spin_end_with_the_run(tmp_path: Path) -> None:
     """However it ends: here it is killed."""
     mark, file = tmp_path / "pid", tmp_path / "test_spins.py"
