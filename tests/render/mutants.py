@@ -191,7 +191,7 @@ OTHERS = (
     mutant(
         "sum_all",
         "gradients for all",
-        ("grad_output if needed else None for needed", "grad_output for _"),
+        (" if needed else None\n            for needed, shape", " for _, shape"),
     ),
     mutant(
         "affine",
