@@ -57,7 +57,7 @@ class Recorded(NamedTuple):
 
 def record_calls(python: str, tests: str, limit: int) -> Recorded:
     """Run tests from the working directory, and keep what they call Functions with."""
-    return Recorded(record(python, Path.cwd(), [tests], limit))
+    return Recorded(record(python, Path.cwd(), tests, limit))
 
 
 def _elements(call: Given) -> int:

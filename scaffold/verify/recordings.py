@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from scaffold.errors import Location, ScaffoldError
 from scaffold.verify.processes import CHILD, ChildProcess, wait
+from scaffold.verify.suites import RUNNER
 
 RECORDER = str(CHILD / "recording.py")
 PASSED, SOME_FAILED = 0, 1  # exit codes of pytest
@@ -51,50 +52,45 @@ class Recording(NamedTuple):
     trouble: str = ""
 
 
-def record(
-    python: str, directory: Path, tests: Sequence[str], limit: float
-) -> Recording:
-    """Run the tests once, and return what they called the Functions with; the interpreter has PyTorch."""
-    process = ChildProcess(python, RECORDER, {})
+def record(python: str, directory: Path, tests: str, limit: float) -> Recording:
+    """Run tests once, and return what they called the Functions with; the interpreter has PyTorch."""
+    process = ChildProcess(python, RUNNER)
     try:
-        return _heard(process, directory, tests, limit)
+        request = {"file": tests, "directory": str(directory), "watch": RECORDER}
+        process.ask(request)
+        return _heard(process, limit)
     finally:
         process.close()
 
 
-def _heard(
-    process: ChildProcess, directory: Path, tests: Sequence[str], limit: float
-) -> Recording:
-    process.ask({"directory": str(directory), "tests": [*tests]})
+def _heard(process: ChildProcess, limit: float) -> Recording:
     deadline = time.monotonic() + limit
     calls: dict[tuple[str, str], list[Given]] = {}
-    trouble = f"the tests were still running after {limit:g} seconds"
+    trouble = "the tests ended the process"
     while time.monotonic() < deadline:
         wait([process], deadline)
         for answer in process.hear():
             match answer:
-                case {"lacks": str(words)} if words:
+                case {"lacks": str(name), "words": str(words)}:
                     hint = "name the project's interpreter: --python .venv/bin/python"
-                    message = f"cannot import {words}"
+                    message = f"cannot import {name}: {words}"
                     raise ScaffoldError(message, Location("--record"), hint)
                 case {"file": str(file), "function": str(name), "given": list(given)}:
                     calls.setdefault((file, name), []).append(_given(given))
+                case {"finished": int(code)} if code in (PASSED, SOME_FAILED):
+                    trouble = ""
                 case {"finished": int(code)}:
-                    done = code in (PASSED, SOME_FAILED)
-                    words = f"pytest ended with exit code {code}: {_last(process)}"
-                    return _recording(calls, "" if done else words)
+                    trouble = f"pytest ended with exit code {code}"
+                case {"ended": _}:
+                    said = process.said.rpartition("\n")[2]
+                    return _recording(calls, trouble and f"{trouble}: {said}")
         if process.code is not None:
-            trouble = f"the tests ended the process: {_last(process)}"
-            break
-    return _recording(calls, trouble)
+            return _recording(calls, trouble)
+    return _recording(calls, f"the tests were still running after {limit:g} seconds")
 
 
 def _recording(calls: dict[tuple[str, str], list[Given]], trouble: str) -> Recording:
     return Recording({key: tuple(each) for key, each in calls.items()}, trouble)
-
-
-def _last(process: ChildProcess) -> str:
-    return process.said.rpartition("\n")[2]
 
 
 def _given(described: Sequence[dict[str, Any]]) -> Given:

@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_what_a_function_is_called_with(project: Path) -> None:
-    found = record(sys.executable, project, ["test_ops.py"], 60)
+    found = record(sys.executable, project, "test_ops.py", 60)
     assert not found.trouble
     ((file, name),) = found.calls
     assert (file, name) == (str(project / "ops.py"), "Double")
@@ -58,6 +58,23 @@ def test_what_a_function_is_called_with(project: Path) -> None:
     assert values == ["'mean'", "None"]
 
 
+def test_values_are_told_as_code(project: Path) -> None:
+    called = """
+import torch
+from ops import double
+
+def test_calls():
+    x = torch.rand(2)
+    double(x, None, None, (float("-inf"), x.shape), [1, "a"])
+    double(x, None, None, {1: 2})  # as of any object
+"""
+    (project / "test_ops.py").write_text(called)
+    (project / "pytest.ini").write_text("[pytest]\naddopts = -n 2\n")  # one reports
+    ((call,),) = record(sys.executable, project, "test_ops.py", 60).calls.values()
+    values = [eval(item) for item in call if isinstance(item, str)]
+    assert values == [None, None, (float("-inf"), (2,)), [1, "a"]]
+
+
 @pytest.mark.each_commit
 def test_what_was_called_before_the_end_counts(project: Path) -> None:
     for name, ends, words in (
@@ -66,7 +83,7 @@ def test_what_was_called_before_the_end_counts(project: Path) -> None:
     ):
         text = f"{CALLS}\ndef test_{name}():\n    import os, time\n    {ends}\n"
         (project / f"test_{name}.py").write_text(text)
-        found = record(sys.executable, project, [f"test_{name}.py"], 6)
+        found = record(sys.executable, project, f"test_{name}.py", 6)
         assert words in found.trouble
         assert len(found.calls) == 1
 
@@ -76,4 +93,4 @@ def test_an_interpreter_without_pytest_is_refused(project: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     python.chmod(0o755)
     with pytest.raises(ScaffoldError, match="cannot import pytest: ModuleNotFound"):
-        record(str(python), project, ["test_ops.py"], 60)
+        record(str(python), project, "test_ops.py", 60)

@@ -1,6 +1,6 @@
 """The testing process: run test files, and report the outcome of every test.
 
-In: on stdin, one JSON object a line: a test file, and the directory to run it from.
+In: on stdin, one JSON object a line: a test file, the directory to run it from, and the file of a `watch` to start before the tests, if any.
 Out: on stdout, one JSON object a line: first whether the interpreter has the needed modules; then for each file the number of
 tests, each as it begins and ends, and how the run ended.
 Invariant: every file runs in its own process, forked from this one, which has loaded torch and nothing of the user's.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
@@ -127,6 +128,8 @@ def _run(request: dict[str, str], tell: Tell) -> int:
                 os.dup2(nothing.fileno(), 0)  # the requests are not for the tests
             os.chdir(request["directory"])
             sys.path.insert(0, request["directory"])  # as `python -m pytest` does
+            if request.get("watch"):
+                runpy.run_path(request["watch"])["watch"](tell)
             import pytest
 
             options = (*OPTIONS, *_alone(), request["file"])
