@@ -1,7 +1,7 @@
 """Run what the tool writes in a fresh environment: the examples' tests, and a dozen ops that are proven there.
 
-In: an interpreter, a version of PyTorch, whether all else is the newest that pip finds. Out: a row of the table in docs/install.md,
-on stdout; exit code 1 if anything failed.
+In: an interpreter, a version of PyTorch, whether all else is the newest that pip finds. Out: a row of a Markdown
+table on stdout, of the versions and the results; exit code 1 if anything failed.
 
     python -m benchmarks.versions --python python3.13 --torch '2.6.*'
 """

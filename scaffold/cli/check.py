@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.options import OPS, TEMPLATE_DIR, check_format, completing
+from scaffold.cli.options import OPS, TEMPLATE_DIR, check_format, format_option
 from scaffold.cli.output import say_hint, show_object
 from scaffold.errors import ConflictError
 
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 STRICT = Annotated[bool, typer.Option("--strict", help="Edited files fail too.")]
 DIFF = Annotated[bool, typer.Option("--diff", help="Show what differs.")]
 FORMATS = ("text", "json", "github")
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text, json (--json) or github.",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
-]
+FORMAT = Annotated[str, format_option(FORMATS)]
 
 
 def check(

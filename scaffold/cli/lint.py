@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold.cli.options import check_format, completing
+from scaffold.cli.options import check_format, format_option
 from scaffold.cli.output import TERMINAL, show_diff, show_notes, show_plan
 from scaffold.cli.terminal import paint
 from scaffold.errors import (
@@ -91,15 +91,7 @@ EXPLAIN = Annotated[
         autocompletion=_offer_rules,
     ),
 ]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text, json (--json), github or sarif.",
-        metavar="FORMAT",
-        autocompletion=completing(("text", "json", "github", "sarif")),
-    ),
-]
+FORMAT = Annotated[str, format_option(("text", "json", "github", "sarif"))]
 BASELINE = Annotated[
     str | None,
     typer.Option("--baseline", help="Leave the findings in it alone.", metavar="FILE"),
@@ -179,11 +171,11 @@ def _show(name: str, run: Any) -> None:
         text = FORMATS[name](run.findings, run.unread)
     typer.echo(text.encode(errors="surrogateescape"), nl=False)
     if name == "text":
-        show_notes(_what_a_run_tells(run.findings))
+        show_notes(_pointer_to_verify(run.findings))
 
 
-def _what_a_run_tells(findings: "tuple[Finding, ...]") -> Iterator[str]:
-    """Which command judges the Functions with findings by what they do."""
+def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
+    """Yield the command that runs the Functions with findings and judges them."""
     from scaffold.lint.registry import RULES
 
     paths = dict.fromkeys(item.path for item in findings if RULES[item.rule].each)

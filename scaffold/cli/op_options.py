@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from scaffold.cli.options import FORMATS, completing
+from scaffold.cli.options import FORMATS, completing, format_help
 from scaffold.errors import Location, ScaffoldError
 from scaffold.spec.keys import KEYS, Key
 from scaffold.spec.kinds import EITHER, NAMES, SWITCH, TABLE, TEXTS
@@ -38,7 +38,7 @@ class Option(NamedTuple):
         return self.key or self.flags.split("/")[0].removeprefix("--")
 
 
-FORMAT = Option("--format", "text or json (--json).", metavar="FORMAT", choices=FORMATS)
+FORMAT = Option("--format", format_help(FORMATS), metavar="FORMAT", choices=FORMATS)
 # Typer's type for a kind of value; others are texts. A list is a repeatable option.
 TAKEN = ((SWITCH, bool), (EITHER, bool), (TEXTS, list), (NAMES, list), (TABLE, list))
 

@@ -6,7 +6,7 @@ Invariant: every such option refuses other words in the same way; an option's na
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from scaffold.project.interpreter import Run
 
 FORMATS = ("text", "json")
+
+
+def format_help(words: Iterable[str]) -> str:
+    """Return the help of --format: its words, and `--json`, the short form of one."""
+    *several, last = (f"{word} (--json)" * (word == "json") or word for word in words)
+    return f"{', '.join(several)} or {last}."
+
+
+def format_option(words: Iterable[str]) -> Any:
+    """Return the option of a command whose --format takes these words."""
+    known, help_ = completing(words), format_help(words)
+    return typer.Option("--format", help=help_, metavar="FORMAT", autocompletion=known)
 
 
 def check_choice(option: str, given: str, words: Iterable[str]) -> list[ScaffoldError]:
@@ -62,15 +74,7 @@ OPS = Annotated[
         autocompletion=offer_ops,
     ),
 ]
-FORMAT = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="text or json (--json).",
-        metavar="FORMAT",
-        autocompletion=completing(FORMATS),
-    ),
-]
+FORMAT = Annotated[str, format_option(FORMATS)]
 
 
 ON_CONFLICT = Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scaffold.cli.options import PYTHON, check_format
+from scaffold.cli.options import FORMATS, PYTHON, check_format, format_help
 from scaffold.cli.output import say_error, show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
@@ -35,7 +35,7 @@ FILE = Annotated[
         metavar="[FILE]", help="A table (default: those of the configuration)."
     ),
 ]
-FORMAT = Annotated[str, typer.Option("--format", help="text or json (--json).")]
+FORMAT = Annotated[str, typer.Option("--format", help=format_help(FORMATS))]
 
 
 @rules.command("list")

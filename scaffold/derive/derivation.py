@@ -23,7 +23,7 @@ class Saved(NamedTuple):
     source: Source
     serves: frozenset[str]
     origin: str  # the input, output or local of the forward
-    always: bool = False  # also where none of these gradients is asked for
+    always: bool = False  # saved without a test of `ctx.needs_input_grad`
 
 
 class Kept(NamedTuple):
@@ -112,7 +112,7 @@ class GradientStatements(NamedTuple):
     again: Lines | None = None  # the forward to repeat lines from
     like: tuple[tuple[str, str], ...] = ()  # input -> an output of the same shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely present
-    flat: frozenset[str] = frozenset()  # tensors of one dim or none
+    vectors: frozenset[str] = frozenset()  # vectors and scalars
     roles: Mapping[str, str] = {}  # name -> its preferred name, had it been free
     incoming: IncomingGradients = PLAIN_GRADIENTS
 
@@ -135,7 +135,7 @@ class Maths(NamedTuple):
     again: Lines | None  # the forward to repeat in the backward
     like: tuple[tuple[str, str], ...]  # input -> an output of the same shape
     traits: Mapping[str, Traits]  # of the tensors that are surely present
-    flat: frozenset[str]  # tensors of one dim or none
+    vectors: frozenset[str]  # vectors and scalars
     roles: Mapping[str, str]  # name -> its preferred name, had it been free
     incoming: IncomingGradients = PLAIN_GRADIENTS
 

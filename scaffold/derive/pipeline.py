@@ -42,7 +42,7 @@ from scaffold.derive.saving import (
     ContextNames,
     Origins,
     context_of,
-    is_flat,
+    is_vector,
     transfer,
     without_views,
 )
@@ -245,7 +245,7 @@ def _in_style(spec: OpSpec, source: Source, maths: Maths) -> Derivation:
     names = ContextNames(spec)
     outputs, like = dict(maths.origins), dict(maths.like)
     lines, views = without_views(spec, source.graph, lines, reuse.described)
-    known = (maths.traits, maths.flat, maths.incoming)
+    known = (maths.traits, maths.vectors, maths.incoming)
     origins = Origins(outputs, reuse.plan.saved, views, like, *known)
     handed = transfer(spec, source.graph, lines, origins, names, source.place)
     missing = _missing(spec, handed.lines)
@@ -392,7 +392,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
         again=derived.again,
         like=derived.like,
         traits=derived.traits,
-        flat=derived.flat | {item.name for item in spec.tensors if is_flat(item)},
+        vectors=derived.vectors | {x.name for x in spec.tensors if is_vector(x)},
         roles=derived.roles,
         incoming=derived.incoming,
     )

@@ -114,7 +114,7 @@ class Origins(NamedTuple):
     described: Mapping[str, str] = {}
     like: Mapping[str, str] = {}  # input -> an output of the same shape
     traits: Mapping[str, Traits] = {}  # of the tensors that are surely present
-    flat: frozenset[str] = frozenset()  # tensors of one dim or none
+    vectors: frozenset[str] = frozenset()  # vectors and scalars
     incoming: IncomingGradients = PLAIN_GRADIENTS
 
 
@@ -133,7 +133,7 @@ def transfer(
     _refuse_changed(spec, data, place)
 
     def always(name: str, serves: frozenset[str]) -> bool:
-        return name in origins.flat or is_for_most(spec, serves)
+        return name in origins.vectors or is_for_most(spec, serves)
 
     saved = tuple(
         Saved(name, source, data[name], origin, always(name, data[name]))
@@ -364,8 +364,8 @@ def is_for_most(spec: OpSpec, names: frozenset[str]) -> bool:
     return found == count or (found > 1 and 2 * found > count)
 
 
-def is_flat(item: TensorInput) -> bool:
-    """Tell whether it is declared as a vector or one number: too small for a test of which gradients are asked for."""
+def is_vector(item: TensorInput) -> bool:
+    """Return whether an input is declared as a vector or a scalar: too small to be worth a test of `ctx.needs_input_grad`."""
     dims = item.dims
     return not (dims is None or item.variadic or leading(dims) or len(dims) > 1)
 
@@ -620,7 +620,7 @@ def _all_for(
     for item in tensors:
         serves = found[item.name].serves if item.name in found else frozenset()
         serves |= missing
-        always = is_flat(item) or is_for_most(spec, serves)
+        always = is_vector(item) or is_for_most(spec, serves)
         saved = Saved(item.name, "input", serves, item.name, always)
         found[item.name] = saved
     ordered = [found.pop(item.name) for item in tensors if not item.variadic]

@@ -62,7 +62,7 @@ class Lowered(NamedTuple):
     held_in_branches: dict[Op, str]  # where the test holds that guards them
     places: dict[Op, list[Place]]  # where values are written that are always computed
     forward: Forward  # calls in parts, for these to get names
-    whole: dict[Node, Node]  # such a call -> as the user has it
+    call_of_parts: dict[Node, Node]  # a call in parts -> the call as the user wrote it
 
 
 def lower(

@@ -64,7 +64,6 @@ from scaffold.spec import Style
 
 # --- The gradients, and the names that the forward needs for them.
 
-FLAT = (0, 1)  # ranks
 LEAST_OVER = 2  # temporaries to be written over, for a second derivative to be given up
 
 
@@ -106,7 +105,7 @@ def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatem
         once=once or attempt.over > 0,
         again=names.forward_again(),
         traits=_traits(backward, names.all),
-        flat=frozenset(name for op, name in names.all.items() if op.shape.rank in FLAT),
+        vectors=frozenset(n for op, n in names.all.items() if op.shape.rank in (0, 1)),
         roles=attempt.roles,
         incoming=_incoming(backward),
     )
@@ -420,7 +419,7 @@ class _Names:
         places = self.backward.lowered.places
         graph = self.backward.applier.program.graph
         named = named_apart(graph, self.backward.forward, places, names)
-        return respelled(graph, named, self.backward.lowered.whole)
+        return respelled(graph, named, self.backward.lowered.call_of_parts)
 
 
 # --- Lines that are longer than an author would let them be: which part of one gets a name.

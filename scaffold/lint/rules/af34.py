@@ -27,7 +27,7 @@ def find(facts: Facts) -> Iterator[Found]:
     if gradients < 2:
         return  # backward runs only if the one gradient is needed
     for position, argument in enumerate(calls[0].call.args):
-        if not isinstance(argument, ast.Name) or _is_flat(facts, argument.id):
+        if not isinstance(argument, ast.Name) or _is_vector(facts, argument.id):
             continue
         index = _only_reader(facts, backward, position)
         if index is not None:
@@ -36,8 +36,8 @@ def find(facts: Facts) -> Iterator[Found]:
             yield Found(argument, message, (Edit("replace", span(argument), text),))
 
 
-def _is_flat(facts: Facts, name: str) -> bool:
-    """Tell whether forward demands a vector, or one number: too small to ask for what it is saved."""
+def _is_vector(facts: Facts, name: str) -> bool:
+    """Return whether forward demands a vector or a scalar: too small to be worth a test of `needs_input_grad`."""
     forward = facts.function.forward
     told = re.compile(rf"{name}\.(shape != \([^,]*,\)|ndim != [01])")
     nodes = ast.walk(forward.node) if forward else ()
