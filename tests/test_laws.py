@@ -544,16 +544,16 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4668,  # verdicts on hand-written Functions are shown
-    "derive": 19746,  # calls in parts, of which one is saved
-    "formula": 6855,
+    "cli": 4650,  # verdicts on hand-written Functions are shown
+    "derive": 19745,  # calls in parts, of which one is saved
+    "formula": 6854,
     "inspect": 3588,  # the inputs of such are guessed, and their tests written
-    "lint": 4576,
+    "lint": 4575,
     "primitives": 864,  # of what a result is surely positive
     "project": 5333,  # ... and asked for
-    "render": 5924,
-    "spec": 4703,
-    "verify": 6376,  # thirty checks of a hand-written Function; calls are recorded
+    "render": 5910,
+    "spec": 4685,
+    "verify": 6357,  # thirty checks of a hand-written Function; calls are recorded
     "workspace": 2023,
 }
 

@@ -155,7 +155,7 @@ def adopt(
 
 
 def _next(found: "Adoption", out_dir: str | None) -> str:
-    """How the op is written: outside of a project only its specification is."""
+    """Return the command that writes the op: outside of a project only its specification is written."""
     path = os.path.join(out_dir or "", f"{found.op.name}.toml")
     there = f" --out-dir {out_dir}" if out_dir else ""
     return f"next: scaffold new-op {found.op.name} --spec {path}{there}"
@@ -198,7 +198,7 @@ def _join(found: "Adoption", settings: "Values", policy: str, showing: Showing) 
 
 
 def _files(found: "Adoption", below: str) -> dict[str, str]:
-    """The table in a file of its own, and what it names."""
+    """Return a file with the table of the op, and the files that the table names."""
     texts = {f"{found.op.name}.toml": found.op.toml()}
     texts |= {Path(i.path).name: i.text for i in found.generated.companions}
     return {Path(below, name).as_posix(): text for name, text in texts.items()}
@@ -238,7 +238,7 @@ class Source(NamedTuple):
 
 
 def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
-    """The first op that does as the Function does, of the styles that it may have."""
+    """Return the first op, in the first style, that computes what the Function computes."""
     reasons: list[Unfit | ScaffoldError] = []
     styles = (settings["style"],) if "style" in settings else FREE
     for op in itertools.islice(_ops(source, settings, reasons), KINDS):
@@ -263,7 +263,7 @@ class NotComparedError(ScaffoldError):
 def _ops(
     source: Source, settings: Values, reasons: list[Unfit | ScaffoldError]
 ) -> Iterator[Adopted]:
-    """The op for each choice of what tensors without a gradient hold, the likeliest first."""
+    """Yield an op for each choice of kinds of the tensors without a gradient, the likeliest first."""
     package = find_places(configuration_here(), settings).directories.package or ""
     wanted = Wanted(source.module, package, settings.get("name") or "")
     for kinds in choices_of_kinds(source.facts):
@@ -276,7 +276,7 @@ def _ops(
 
 
 def _sources(target: str, every: bool) -> list[Source]:
-    """The Functions that a target names: one, or with `every` all that it holds."""
+    """Return the Function that a target names, or with `every` all Functions in it."""
     found = find_functions((target,)).meant
     each = [(meant, function) for meant in found for function in meant.functions]
     public = [item for item in each if not item[1].name.startswith("_")]
@@ -314,7 +314,7 @@ def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldEr
 
 
 def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Adoption:
-    """What a table leads to; an error where it does not do as the Function does."""
+    """Return the adoption of an op; raise if it computes something else than the Function."""
     found = Adoption(op, _generated(source, op, settings))
     if not settings.get("verify", True):
         return _unsure(source, found, settings)
@@ -341,7 +341,7 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
 
 
 def _unsure(source: Source, found: Adoption, settings: Values) -> Adoption:
-    """The op as it is safe to say where nothing was run; of what is PyTorch alone, its text tells enough."""
+    """Return an op that is safe without a run: of a Function in plain PyTorch the text tells enough."""
     if is_torch(source.facts):
         return found
     once = found.op.keys.get("once-differentiable") or None
@@ -350,7 +350,7 @@ def _unsure(source: Source, found: Adoption, settings: Values) -> Adoption:
 
 
 def _untold(spec: OpSpec) -> Iterator[str]:
-    """What nobody can run the op without: values of the arguments whose types the text does not tell."""
+    """Yield a note on arguments of unknown type, whose values a run of the op would need."""
     names = untyped(spec)
     if names:
         listed = " and ".join(f"'{name}'" for name in names)
@@ -361,7 +361,7 @@ def _untold(spec: OpSpec) -> Iterator[str]:
 
 
 def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
-    """The files of the op that a table makes, as `new-op` makes them."""
+    """Generate the files of the op, as `new-op` does."""
 
     def companions(where: Places) -> tuple[Companion, ...]:
         stem = op.file.removesuffix(".py")
@@ -384,13 +384,13 @@ def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
 
 
 def _directory(settings: Values) -> Path:
-    """Where the op goes, as seen from here."""
+    """Return the directory of the op, relative to the working directory."""
     where = find_places(configuration_here(), settings)
     return Path(os.path.relpath(where.root / where.directories.source))
 
 
 def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict:
-    """What the op does beside what the Function does."""
+    """Compare the op with the Function in a process of its own."""
     function = source.function
     if function.nested:
         words = f"is defined inside {function.qualname.split('.')[0]}"
@@ -412,7 +412,7 @@ def _compared(source: Source, generated: Generated, proving: Proving) -> Verdict
 
 
 def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
-    """The checks of the op as it is declared; then, where it declares no shape, of shapes that are often meant."""
+    """Yield the checks of the op as declared; then, if it declares no shape, with common shapes."""
     spec = generated.spec
     yield verification(spec, generated.derivation, derived).checks
     tensors = [item.name for item in spec.tensors]
@@ -445,7 +445,7 @@ LESSER: tuple[tuple[str, Value | None, str], ...] = (
 def _proven(
     source: Source, found: Adoption, settings: Values, proving: Proving
 ) -> Adoption:
-    """The op as `new-op` proves it; else with as little less as it takes."""
+    """Return the op once `new-op` can prove it, with as few keys less as needed."""
     reasons: list[ScaffoldError] = []
     stated = bool(found.op.keys.keys() & {"grad", "backward"})
     for count in range(len(LESSER) * stated + 1):
@@ -474,7 +474,7 @@ def _proven(
 
 
 def _gained(source: Source, op: Adopted) -> Iterator[str]:
-    """What the op can do that the Function could not."""
+    """Return notes on abilities of the op that the Function lacks."""
     was = "setup-context" if source.function.setup_context else "combined"
     style, new = op.keys["style"], not source.function.generate_vmap_rule
     if style == "setup-context" and op.keys.get("transforms") and new:

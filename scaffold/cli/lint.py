@@ -51,7 +51,7 @@ PATHS = Annotated[
 
 
 def _offer_rules() -> list[str]:
-    """What a shell offers for a rule."""
+    """Return the rules that a shell completes."""
     from scaffold.lint.registry import RULES
 
     return list(RULES)
@@ -185,7 +185,7 @@ def _pointer_to_verify(findings: "tuple[Finding, ...]") -> Iterator[str]:
 
 
 def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> None:
-    """What the difference on stdout does not tell: nothing was mended, and some of it cannot be."""
+    """Say on stderr that nothing was mended, and how many findings have no fix."""
     mended = max(0, len(findings) - len(left))
     if findings:
         many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
@@ -208,7 +208,7 @@ class Choice(NamedTuple):
     named: frozenset[str]  # files that the user named
 
     def rules(self, path: str) -> tuple[Rule, ...]:
-        """Those that run on a file."""
+        """Return the rules to run on a file."""
         below = Path(os.path.relpath(path, self.base)).as_posix()
         ignored = (*self.ignored, *ignored_in(below, self.per_file))
         return select(self.selected, ignored)
@@ -255,7 +255,7 @@ def _unreadable(error: ScaffoldError) -> Unreadable:
 
 
 def _not_linted(choice: Choice, unread: Unreadable, text: str = "") -> Linted:
-    """The one finding of a file that no rule can look at, unless that is switched off."""
+    """Return the finding for a file that cannot be read, unless its rule is off."""
     off = is_off(UNREAD, unread.line, read_noqa(text))
     if off or all(rule.id != UNREAD for rule in choice.rules(unread.path)):
         return Linted((), unread)
@@ -264,7 +264,7 @@ def _not_linted(choice: Choice, unread: Unreadable, text: str = "") -> Linted:
 
 
 def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
-    """The command line's codes, over those of the configuration."""
+    """Return the chosen codes: those of the command line over those of the configuration."""
     configuration = configuration_here()
     known: LintConfiguration = configuration.lint
     problems = [
@@ -287,7 +287,7 @@ def _choice(selected: tuple[str, ...], ignored: tuple[str, ...]) -> Choice:
 
 
 def _lint_file(choice: Choice, path: str) -> Linted:
-    """One file; runs in any process."""
+    """Lint one file, in whatever process this runs."""
     try:
         text = read_source(path)
     except ScaffoldError as error:
@@ -306,7 +306,7 @@ def keep_baseline(run: Run, path: str) -> None:
 
 
 def without_baseline(run: Run, path: str) -> Run:
-    """The findings that a baseline does not hold."""
+    """Return the findings missing from a baseline."""
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:

@@ -144,7 +144,7 @@ def stubs_for(
 
 
 def _free(module: str, files: dict[str, str], below: Path) -> str:
-    """A name for the test file: of the module, with as much of its package as it takes."""
+    """Return a free name for the test file: the module, with as much of its package as needed."""
     parts = module.replace("-", "_").split(".")
     for count in range(1, len(parts) + 1):
         name = f"test_{'_'.join(parts[-count:])}_gradients.py"

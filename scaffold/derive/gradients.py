@@ -116,18 +116,18 @@ class Differentiated:
 
     @property
     def outline(self) -> Mapping[str, Mapping[str, int]] | None:
-        """How often each primitive stands in each gradient, to tell early that two declarations give different text."""
+        """Count the primitives in each gradient, to see early that two declarations differ."""
         return self.walked and _outline(self.walked.back)
 
     @cached_property
     def _plain(self) -> BackwardGraph:
-        """The gradients simplified, once for both styles; for another declaration it is mostly enough to have walked."""
+        """Simplify the gradients, once for both styles."""
         assert self.walked is not None
         return _simplified(self.walked, _in_place(self.question, self.joined))
 
     @cached_property
     def _backward(self) -> BackwardGraph:
-        """The gradients over what forward returns to be saved, where it does."""
+        """Return the gradients over the values that forward returns in order to save them."""
         return self._over_saved(())
 
     def _over_saved(self, apart: Iterable[Op]) -> BackwardGraph:
@@ -155,7 +155,7 @@ class Differentiated:
         return _statements(spec, self.walked, self._plain)
 
     def statements(self, spec: OpSpec) -> GradientStatements:
-        """The statements that assign the gradients, in the style of the spec."""
+        """Write the statements that assign the gradients, in the style of the spec."""
         why = self.why
         if self.walked is not None:
             try:
@@ -186,14 +186,14 @@ class Differentiated:
         return GradientStatements(fallback or (), (note, *constants, *advised))
 
     def of_results(self, spec: OpSpec, statement: Statement) -> Statement:
-        """The statement, in which autograd of the whole forward sees its results alone."""
+        """Return the statement that differentiates the whole forward by autograd, with respect to its results alone."""
         return of_results(spec, self.question.graph, statement)
 
 
 def differentiated(
     spec: OpSpec, question: Question, other: Differentiated | None
 ) -> Differentiated:
-    """The gradients of the wanted inputs; none where it is plain from the forward that they are not those of the `other` declaration."""
+    """Differentiate the forward with respect to the wanted inputs; return None if the forward alone shows other gradients than those of the `other` declaration."""
     joined = joined_input(spec, question.forward, question.graph, question.wanted)
     found = Differentiated(question, joined=joined)
     if joined is not None:
@@ -224,7 +224,7 @@ def differentiated(
 
 
 def _broadcasts_more(program: Program, other: Walked) -> bool:
-    """Whether a value that has a gradient is broadcast which is not in the `other` forward, where no gradient is summed to a shape."""
+    """Return whether a value with a gradient is broadcast here and not in the `other` forward."""
     if any(SUMMED & rules.keys() for rules in _outline(other.back).values()):
         return False
     reached = {*other.back.via.values()}
@@ -240,7 +240,7 @@ def _broadcasts_more(program: Program, other: Walked) -> bool:
 
 
 def _in_place(question: Question, joined: JoinedInput | None) -> Question:
-    """The question with an input in the place of what a variadic one makes."""
+    """Replace the tensor made of a variadic input by one input."""
     if joined is None:
         return question
     graph, forward, wanted, taken = question
@@ -276,7 +276,7 @@ def _unread(
 
 
 def returns_saved(spec: OpSpec) -> bool:
-    """Whether forward returns what is dear to compute again, to be saved: a differentiable output, which the wrapper drops.
+    """Return whether forward returns expensive values to save them: differentiable outputs, dropped by the wrapper.
 
     Not where a gradient is stated, of which no graph tells what it needs; nor in forward mode, where the output would have no tangent.
     """
@@ -338,7 +338,7 @@ def _over_returned(
 
 
 def _takes_cotangent(op: Op) -> bool:
-    """Tell whether autograd may hand in a gradient for a value that forward returns."""
+    """Return whether autograd may hand in a gradient for a returned value."""
     return op.active and op.kind in ("real", "complex")
 
 
@@ -427,7 +427,7 @@ def maker_of(
     held: Collection[Op],
     results: Mapping[Op, Op],
 ) -> Maker:
-    """What makes the backward: a value that has a name is read, never taken apart; a product that the forward has computed is read too."""
+    """Return the maker of backward ops: named values and products of the forward are read, never taken apart."""
 
     def opaque(op: Op) -> bool:
         return op in held and op.rule not in ("input", "static", "python")
@@ -443,7 +443,7 @@ def maker_of(
 
 
 def _cotangents(spec: OpSpec, program: Program, lowered: Lowered) -> dict[Op, Op]:
-    """The cotangent of each result: the gradient that comes in for it."""
+    """Return the cotangent of each result: its incoming gradient."""
     found: dict[Op, Op] = {}
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if output.differentiable and result.is_tensor:
@@ -473,7 +473,7 @@ def _walked_back(
     seeds: Mapping[Op, list[Op]],
     handed: Mapping[Op, Op] = NOTHING,
 ) -> Reversed:
-    """The gradients of the inputs."""
+    """Walk back from the results, and return the gradients of the inputs."""
     fuse = spec.forgoes_second or returns_saved(spec)
     return Reverse(make, fuse, handed, once=spec.forgoes_second).run(
         seeds, lowered.inputs
@@ -491,7 +491,7 @@ def _over(
 
 
 def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
-    """The gradient of each input, simplified by what holds where it is computed; and the forward value that each cotangent belongs to.
+    """Simplify the gradient of each input under its conditions; return also the forward value of each cotangent.
 
     The gradient of an optional input is computed only where that input is given, so within it the input is not None.
     """
@@ -518,7 +518,7 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
 
 
 def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
-    """The names of forward values: locals, and outputs that have no local."""
+    """Return the names of forward values: locals, and outputs without a local."""
     held = dict(lowered.held)
     for output, result in zip(spec.outputs, lowered.results, strict=True):
         if result.is_tensor:
@@ -527,7 +527,7 @@ def held_by_name(spec: OpSpec, lowered: Lowered) -> dict[Op, str]:
 
 
 def _like(spec: OpSpec, lowered: Lowered) -> tuple[tuple[str, str], ...]:
-    """Each input that surely has the shape of an output, and that output: its gradient has that shape too."""
+    """Map each input to an output of surely the same shape, which its gradient then has too."""
     outputs = tuple(zip(spec.outputs, lowered.results, strict=True))
     same_shape = {
         item.name: output.name
@@ -560,7 +560,7 @@ def _why(applier: Applier, name: str) -> str:
 
 
 def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
-    """What is said of calls that autograd takes for constants, though a gradient would pass."""
+    """Return notes on calls that autograd treats as constants though a gradient would pass."""
     found, seen, waiting = list[str](), set[Op](), [*results]
     while waiting:
         op = waiting.pop()
@@ -574,7 +574,7 @@ def _undifferentiated(results: tuple[Op, ...]) -> tuple[str, ...]:
 
 
 def _undifferentiated_calls(spec: OpSpec, forward: Forward) -> tuple[str, ...]:
-    """What is said of such calls in a forward that is not understood: autograd differentiates that, which knows no rules of the user's."""
+    """Return notes on such calls in a forward left to autograd, which knows none of the user's rules."""
     active = frozenset(item.name for item in spec.differentiable)
     active |= active_locals(forward.statements, active)
     return _constants(
@@ -593,7 +593,7 @@ def _constants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _called(op: Op) -> str:
-    """The function or the method that a call without a rule is of."""
+    """Return the name of the function or method of a call without a rule."""
     call = op.template.node
     if call.kind != "call":
         return call.label

@@ -49,17 +49,17 @@ class Adopted(NamedTuple):
     assumed: tuple[str, ...] = ()  # inputs whose types are a guess
 
     def toml(self) -> str:
-        """The table as a file holds it."""
+        """Return the table as text."""
         return op_table(self.name, self.keys)
 
     def stating(self, keys: Mapping[str, Value | None]) -> "Adopted":
-        """The op with other keys; None takes one out."""
+        """Return the op with other keys; None removes a key."""
         merged = {**self.keys, **keys}
         known = {key: value for key, value in merged.items() if value is not None}
         return self._replace(keys=known)
 
     def in_style(self, style: str) -> "Adopted":
-        """The op in a style, with a vmap rule where that has one."""
+        """Return the op in a style, with a vmap rule if the style has one."""
         vmap = style != "combined" and "dirty" not in self.keys
         return self.stating({"style": style, "transforms": True if vmap else None})
 
@@ -74,7 +74,7 @@ class Wanted(NamedTuple):
 
 
 def adopt(facts: Facts, wanted: Wanted) -> Adopted:
-    """The op of a Function; `Unfit` says what stands in the way."""
+    """Return the op of a Function; raise Unfit with the reason if there is none."""
     function = facts.function
     if function.forward is None or function.backward is None:
         raise Unfit(function.node, "it has no forward and backward of its own")
@@ -119,7 +119,7 @@ def adopt(facts: Facts, wanted: Wanted) -> Adopted:
 def _assumed(
     facts: Facts, wanted: Wanted, wrapper: ast.FunctionDef | None
 ) -> tuple[str, ...]:
-    """The inputs whose types the caller chose, as neither the Function nor its wrapper tells them."""
+    """Return the inputs whose types the caller chose, as neither the Function nor its wrapper states them."""
     known = _defaults(facts, wrapper) if wrapper else {}
     items = [item for item in facts.inputs if is_untold(facts, item)]
     names = [item.name for item in items if item.name in wanted.kinds]
@@ -127,7 +127,7 @@ def _assumed(
 
 
 def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
-    """The tensors that ctx held and the op computes a second time, as it saves inputs and outputs alone."""
+    """Yield notes on tensors once kept on ctx that the op recomputes, as it saves inputs and outputs alone."""
     for item in passed:
         for node in ast.walk(ast.parse(item.given, mode="eval")):
             word = torch_call(node, facts.names) or method_call(node, facts.names)
@@ -138,7 +138,7 @@ def _recomputed(facts: Facts, passed: tuple[Handed, ...]) -> Iterator[str]:
 
 
 def _unused(facts: Facts, name: str) -> str:
-    """A name that the Function does not use itself, for a function of the file it stands in, say."""
+    """Return a name that the Function does not use itself."""
     used = {getattr(node, "id", "") for node in ast.walk(facts.function.node)}
     return name if name not in used else fresh(f"{name}_body", used)
 
@@ -160,7 +160,7 @@ def _refuse_decorators(facts: Facts) -> None:
 
 
 def _wrapper(facts: Facts) -> ast.FunctionDef | None:
-    """The function of the module that calls apply; one with the class's own name hides the class."""
+    """Return the function of the module that calls apply; one with the class's own name hides the class."""
     name = facts.function.name
     for node in facts.module.tree.body:
         if isinstance(node, ast.FunctionDef) and node.name != name:
@@ -177,7 +177,7 @@ def _declared(
     wrapper: ast.FunctionDef | None,
     names: Mapping[str, str],
 ) -> Iterator[str]:
-    """The inputs as the table has them; defaults are those of the wrapper, too."""
+    """Return the inputs as in the table, with the wrapper's defaults."""
     known = _defaults(facts, wrapper) if wrapper else {}
     items = inputs_of(facts)
     entries = [
@@ -203,7 +203,7 @@ def _defaults(facts: Facts, node: ast.FunctionDef) -> dict[str, str]:
 
 
 def inputs_of(facts: Facts) -> list[Parameter]:
-    """What `apply` can be called with."""
+    """Return the inputs of `apply`."""
     for item in facts.inputs:
         if (
             item.passing == "variadic"
@@ -240,7 +240,7 @@ class _Calls:
         return f"{results} = {call}\nreturn {', '.join(self.outputs)}\n"
 
     def backward(self, name: str, body: Body) -> dict[str, Value]:
-        """One gradient as the formula of its input, several as a statement that takes them apart."""
+        """Return one gradient as the formula of its input, several as a statement that unpacks them."""
         kinds = output_kinds(self.facts, len(self.outputs))
         several = len(self.outputs) > 1
         grads = [
@@ -275,7 +275,7 @@ class _Calls:
         return {"backward": f"{', '.join(targets[:count])} = {call}\n"}
 
     def _over_inputs(self, text: str) -> str:
-        """An expression with the op's names of inputs."""
+        """Rewrite an expression over the op's names of inputs."""
         tree = ast.parse(text, mode="eval")
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
@@ -298,7 +298,7 @@ def _behaviour(facts: Facts, names: Mapping[str, str]) -> Iterator[tuple[str, Va
 
 
 def _casts(facts: Facts) -> bool:
-    """Whether `custom_fwd` casts the inputs."""
+    """Return whether `custom_fwd` casts the inputs."""
     forward = facts.function.forward
     return forward is not None and any(
         "cast_inputs" in ast.unparse(item) for item in forward.node.decorator_list

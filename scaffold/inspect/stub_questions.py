@@ -17,7 +17,7 @@ LEFT_OUT = "its gradient is meant to be another one than the derivative: not ask
 
 
 def questions_of(facts: Facts, rough: bool) -> Iterator[str]:
-    """The names of the functions that ask."""
+    """Yield the names of the functions that check a Function."""
     if facts.marked("mark_dirty") == frozenset():
         yield "inputs_stay"
     yield from ALWAYS
@@ -166,7 +166,7 @@ def second_derivative(apply: Callable[..., Any], given: tuple[Any, ...]) -> None
 
 
 def asking(body: str) -> str:
-    """The functions that ask what the tests name, and those that they call."""
+    """Return the source of the checks that the tests name, and of the helpers they call."""
     parts = (part.strip("\n") for part in TEXT.split("\n\n\n"))
     named = [
         part

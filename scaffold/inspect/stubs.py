@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether the test is skipped until it is filled in."""
+        """Return whether the test is skipped until it is filled in."""
         return bool(self.needs) and not self.choices
 
     @property
@@ -54,7 +54,7 @@ class Call(NamedTuple):
 
 
 def plan(facts: Facts, recorded: Rows = ()) -> Call:
-    """The arguments that the text states; where they are not all, those that may do, as `scaffold verify` tries them."""
+    """Return the arguments stated by the text; if some are missing, the candidates that `scaffold verify` tries."""
     if recorded and _can_be_called(facts):
         return Call(recorded[0], "", recorded=recorded)
     needs = missing(facts)
@@ -70,7 +70,7 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
 
 
 def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
-    """The arguments in each way that the text allows, with a gradient of the same ones."""
+    """Return the candidate arguments, all with the same inputs differentiable."""
     if any(item.passing != "positional" and not item.default for item in facts.inputs):
         return ()
     entries = [way for way in ways_to_declare(facts) if not any(e.called for e in way)]
@@ -84,7 +84,7 @@ def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
 
 
 def _argument(entry: Entry) -> Argument:
-    """What a call has for an input that is declared like that."""
+    """Return the argument for a declared input."""
     if entry.value:
         return Argument(entry.name, "value", entry.value)
     if entry.trait:
@@ -100,7 +100,7 @@ def _can_be_called(facts: Facts) -> bool:
 
 
 def missing(facts: Facts) -> str:
-    """What a call needs that the text does not tell; '' if nothing."""
+    """Return the needs of a call that the text does not tell; '' if there are none."""
     function = facts.function
     if function.forward is None:
         return "its forward, which is inherited from another file"
@@ -121,7 +121,7 @@ def missing(facts: Facts) -> str:
 
 
 def tests(facts: Facts, stem: str, call: Call) -> Iterator[str]:
-    """The lines of a Function's tests."""
+    """Yield the lines of a Function's tests."""
     function = facts.function
     signature = ast.unparse(function.forward.node.args) if function.forward else ""
     yield f"# {function.qualname}: forward({signature})"
@@ -138,7 +138,7 @@ def tests(facts: Facts, stem: str, call: Call) -> Iterator[str]:
 def _head(
     call: Call, stem: str, what: str, parameter: tuple[str, str, str]
 ) -> Iterator[str]:
-    """The marks of a test and its signature, with a parameter: its name, its values and its type."""
+    """Yield the marks and the signature of a test with a parameter: its name, its values and its type."""
     name, values, kind = parameter
     yield from ("", "")
     if call.waits:
@@ -152,7 +152,7 @@ def _head(
 
 
 def _given(stem: str, call: Call) -> str:
-    """The arguments of a call, as an expression."""
+    """Return the arguments of a call, as an expression."""
     if call.choices:
         return f"fitting(apply, {stem}_arguments, {call.needs!r})"
     return f"{stem}_arguments()[case]"
@@ -181,7 +181,7 @@ def _cases(stem: str, call: Call) -> str:
 
 
 def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
-    """Which optional tensors are absent: none, and each."""
+    """Return the sets of absent optional tensors: none, and each alone."""
     optional = [a.name for a in given if a.kind == "optional"]
     return (frozenset(), *(frozenset({name}) for name in optional))
 
@@ -210,7 +210,7 @@ def _tensor(shape: Shape) -> str:
 
 
 def _subsets(call: Call) -> tuple[str, str, str]:
-    """The parameter that says which tensors require grad: all, and each alone."""
+    """Return the parameter for the tensors that require grad: all, and each alone."""
     places = [
         place
         for place, item in enumerate(call.given)
@@ -221,13 +221,13 @@ def _subsets(call: Call) -> tuple[str, str, str]:
 
 
 def _applied(facts: Facts) -> str:
-    """What is checked; of a Function in place, on tensors that may be changed."""
+    """Return the checked call; for a Function in place, on copies of its tensors."""
     dirty = facts.marked("mark_dirty") != frozenset()
     return f"on_copies({_call(facts)})" if dirty else _call(facts)
 
 
 def _call(facts: Facts) -> str:
-    """What the code base calls: the alias of apply, a wrapper with the same parameters, or apply."""
+    """Return the name that the code base calls: an alias of apply, a wrapper with the same parameters, or apply."""
     function = facts.function
     if function.aliases:
         return f"load({function.aliases[0]!r})"
@@ -238,7 +238,7 @@ def _call(facts: Facts) -> str:
 
 
 def _wrapper(function: Function) -> str:
-    """A function of the module that hands its own parameters to apply, in their order."""
+    """Return the function of the module that hands its own parameters to apply, in their order."""
     wanted = [item.name for item in function.inputs()]
     for item in function.applications:
         if len(item.within) != 1 or not isinstance(item.within[0], ast.FunctionDef):

@@ -109,7 +109,7 @@ TENSORS: Mapping[str, Kind] = {  # `torch.DoubleTensor`
 
 
 def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
-    """A dim of an input as it is declared, or what conditions say of it; `...` are leading dims of its own."""
+    """Return a dim of an input as declared or required; `...` stands for leading dims of its own."""
     if isinstance(dim, int):
         return dim
     if dim == ANY_DIMS:
@@ -120,7 +120,7 @@ def _declared(dim: int | str, name: str, known: Mapping[str, Dim]) -> Dim:
 
 
 def kind_of_type(op: Op) -> Kind | None:
-    """The kind of tensors of a type of torch's, by its name or as it is written: `torch.cuda.FloatTensor`."""
+    """Return the kind of tensors of a torch type, by its name or as written: `torch.cuda.FloatTensor`."""
     attribute = isinstance(op.data, Operator) and op.data.kind == "attribute"
     text = as_text(op).label if attribute or op.rule == "static" else literal(op)
     last = text.rpartition(".")[2] if isinstance(text, str) else ""
@@ -128,7 +128,7 @@ def kind_of_type(op: Op) -> Kind | None:
 
 
 def kind_named(name: str) -> Kind | None:
-    """The kind of tensors of a dtype of torch's."""
+    """Return the kind of tensors of a torch dtype."""
     if name in INTEGERS:
         return "int"
     if name in REALS:
@@ -137,7 +137,7 @@ def kind_named(name: str) -> Kind | None:
 
 
 def declared(spec: OpSpec) -> Declared:
-    """What the signature of an op says of the names in its forward."""
+    """Return the facts that the signature of an op states about names in its forward."""
     return Declared(
         optional=frozenset(item.name for item in spec.tensors if item.optional),
         never_none=frozenset(
@@ -172,7 +172,7 @@ def inputs_of(
     program: Program,
     wanted: frozenset[str],
 ) -> dict[str, Op]:
-    """The op of each input; only the wanted ones are active."""
+    """Return the op of each input; only the wanted ones are active."""
     known = required_sizes(spec, program)
     return {
         item.name: _input(program, item, item.name in wanted, known)
@@ -197,7 +197,7 @@ def _input(
 
 
 def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
-    """The Python value that each attribute is."""
+    """Return the Python value of each attribute."""
     names = [item.name for item in spec.attributes]
     return {name: program.static(program.graph.name(name)) for name in names}
 
@@ -238,7 +238,7 @@ class Expressions(Evaluator):
 
     @contextmanager
     def choice(self) -> Iterator[None]:
-        """A context for what only some calls compute: a branch of a conditional expression."""
+        """Enter a branch that only some calls compute, as of a conditional expression."""
         self._choices += 1
         try:
             yield
@@ -246,19 +246,19 @@ class Expressions(Evaluator):
             self._choices -= 1
 
     def assigned_value(self, node: Node, own: frozenset[Node]) -> Op:
-        """The op of what a statement assigns; the calls in `own` change the tensor of its name and no other."""
+        """Return the op of an assigned value; the calls in `own` change only the tensor of that name."""
         self._own = own
         return self.value(node)
 
     def value(self, node: Node) -> Op:
-        """The op of an expression."""
+        """Return the op of an expression."""
         op = super().value(node)
         if not self._choices:
             self._note(node, op)
         return op
 
     def python(self, node: Node) -> Op | None:
-        """The Python value that an expression is as a whole."""
+        """Return the Python value of a whole expression."""
         if node.kind == "call" and is_random(node):
             raise UnsupportedError(DRAWN_INSIDE)
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
@@ -268,14 +268,14 @@ class Expressions(Evaluator):
     # Names, operators, attributes, indices
 
     def _of_torch(self, node: Node) -> Op:
-        """What a name of torch's is that is no call: a dtype, a constant."""
+        """Return the op of a torch name that is not called: a dtype, a constant."""
         op, kind = self.program.static(node), kind_named(node.label)
         if kind is not None:
             self.program.set_dtype(op, kind)
         return op
 
     def other(self, node: Node) -> Op:
-        """A dtype by the name of a type of Python's."""
+        """Return a dtype by the name of a Python type."""
         if node.kind != "name":
             raise UnsupportedError(f"a {node.kind} in the forward")
         if node.label not in ("bool", "int", "float"):
@@ -283,7 +283,7 @@ class Expressions(Evaluator):
         return self._of_torch(node)
 
     def operator(self, node: Node, *values: Op) -> Op:
-        """What the operator or the comparison of a node makes of values."""
+        """Apply the operator or comparison of a node to values."""
         if "," in node.label:
             raise UnsupportedError("a chain of comparisons of tensors")
         if node.label == "+" and len(values) == 1:
@@ -316,7 +316,7 @@ class Expressions(Evaluator):
         return self.chosen(test, *made)
 
     def _of_numbers(self, node: Node, *values: Op) -> Op:
-        """What an operator makes of numbers: one of few digits, or the two as they are."""
+        """Apply an operator to numbers: return one number of few digits, or the op of the two."""
         known = [found for item in values if (found := number(item)) is not None]
         made = computed(node.label, *known, short=True) if len(known) == 2 else None
         if made is not None:
@@ -340,7 +340,7 @@ class Expressions(Evaluator):
         values: Sequence[Op],
         named: Mapping[str, Op] | None = None,
     ) -> Op:
-        """What an expression computes that is spelled so; by one of several rules where only the call tells which."""
+        """Return the op of an expression of this spelling; choose among rules at run time if only the call can tell."""
         bound = self.applier.found(kind, name, values, named)
         if bound is not None:
             op = self._in_parts(node, bound) or self._applied(bound)
@@ -365,7 +365,7 @@ class Expressions(Evaluator):
         return self.value(self.parts[node])
 
     def _by_case(self, cases: Sequence[Bound]) -> Op | None:
-        """The rule that each case has; None where there may be a case that no rule is for."""
+        """Return a choice among the rules of all cases; None if some case may have no rule."""
         table = self.applier.table
         try:
             *tests, last = (condition_of(self.make, table, *case) for case in cases)
@@ -381,7 +381,7 @@ class Expressions(Evaluator):
         return found
 
     def _applied(self, bound: Bound) -> Op | None:
-        """What a rule makes of the arguments of a call; None where its value asks for what is not known."""
+        """Apply a rule to the arguments of a call; return None if its value needs something unknown."""
         if bound.rule.value is not None:
             return self._by_value(bound)
         several = {
@@ -400,7 +400,7 @@ class Expressions(Evaluator):
         return self.applier.apply(bound.rule, bound.args)
 
     def _by_value(self, bound: Bound) -> Op | None:
-        """What a call computes, as primitives; None where ranks that it depends on are not known."""
+        """Expand a call into primitives; return None if it depends on unknown ranks."""
         args = {name: self.listed(op) or op for name, op in bound.args.items()}
         try:
             return value_of(self.make, self.applier.table, bound.rule, args)
@@ -408,7 +408,7 @@ class Expressions(Evaluator):
             return None
 
     def attribute(self, node: Node) -> Op:
-        """The op of an attribute of a tensor."""
+        """Return the op of an attribute of a tensor."""
         (inner,) = node.args
         value = self.value(inner)
         if value.kind == "group":
@@ -440,7 +440,7 @@ class Expressions(Evaluator):
     # Calls
 
     def call(self, node: Node) -> Op:
-        """The op of a call, of one without a rule as well."""
+        """Return the op of a call, with or without a rule."""
         changed = next(written_to(node), None)
         plain = None
         if changed is None and "inplace" not in node.keywords:
@@ -498,7 +498,7 @@ class Expressions(Evaluator):
         return self._spelled(node, "method", callee.label, values, named)
 
     def _unknown(self, node: Node) -> Op:
-        """A call without a rule, over the tensors in it."""
+        """Return the op of a call without a rule, over the tensors in it."""
         called = node.args[0].label if node.args else ""
         if called in self.ruled:
             found = self.applier.undecided(called)
@@ -529,7 +529,7 @@ class Expressions(Evaluator):
         )
 
     def _is_known_type(self, values: list[Op]) -> bool:
-        """Whether the type that `x.type(...)` is given is known: a dtype, one by name, that of a tensor."""
+        """Return whether the type given to `x.type(...)` is known: a dtype, a name of one, or the type of a tensor."""
         if len(values) < 2:
             return False
         wanted = values[1]
@@ -540,7 +540,7 @@ class Expressions(Evaluator):
         return self.program.dtype(wanted) is not None
 
     def _argument(self, node: Node) -> Op | None:
-        """The tensor that an argument is, or that it takes the dtype of; None for a Python value."""
+        """Return the tensor of an argument, or the one whose dtype it reads; None for a Python value."""
         if not self.is_static(node):
             op = self.value(node)
             return None if op.rule in ("static", "python") else op
@@ -568,7 +568,7 @@ class Expressions(Evaluator):
     # Several values
 
     def item(self, op: Op, position: int) -> Op:
-        """One of several results."""
+        """Return one of several results."""
         if op.rule == "list" and not -len(op.args) <= position < len(op.args):
             raise UnsupportedError("another number of values than of names")
         if op.rule == "list":
@@ -592,7 +592,7 @@ class Expressions(Evaluator):
     # Python values: sizes, attributes, tests, and arithmetic on them
 
     def test(self, node: Node) -> Op | bool:
-        """A condition, if it is fixed for a call; whether it holds, where ranks and literals tell."""
+        """Return a condition fixed for a call; a plain bool if ranks and literals settle it."""
         told = truth(evaluated(node, self._told))
         if told is not None and node.kind != "name":
             return told
@@ -629,7 +629,7 @@ class Expressions(Evaluator):
         return None
 
     def _told(self, node: Node) -> object:
-        """What is known before the call of a name or a rank: `x.ndim`, `len(x.shape)`."""
+        """Return the value of a name or a rank known before the call: `x.ndim`, `len(x.shape)`."""
         match node:
             case Node("name", name) if name in self.env:
                 op = self.env[name]
@@ -658,7 +658,7 @@ class Expressions(Evaluator):
         return UNKNOWN if rank is None else rank
 
     def is_static(self, node: Node) -> bool:
-        """Whether an expression has one value throughout a call, whatever the data."""
+        """Return whether an expression has one value throughout a call, whatever the data."""
         scalar = self.kinds.of(node) == "scalar"
         return scalar and not any(item.label in READ_OUT for item in node.walk())
 
@@ -701,7 +701,7 @@ class Expressions(Evaluator):
         return op
 
     def _row(self, node: Node) -> Sequence[Op] | None:
-        """The sizes that `shape[:-1] + (2, 2)` consists of; None where the rank is not known before the call."""
+        """Return the sizes in `shape[:-1] + (2, 2)`; None if the rank is unknown before the call."""
         match node:
             case Node("binary", "+", (left, right)):
                 first, second = self._row(left), self._row(right)
@@ -729,7 +729,7 @@ class Expressions(Evaluator):
         return None
 
     def _leading_of(self, node: Node) -> Node | None:
-        """The tensor of `list(range(x.ndim - 1))`, as the gradient of a weight has it: all its dims but the last."""
+        """Return the tensor `x` of `list(range(x.ndim - 1))`, the leading dims in the gradient of a weight."""
         match node:
             case Node(
                 "call",
@@ -757,7 +757,7 @@ class Expressions(Evaluator):
         return None
 
     def _dtype(self, node: Node, value: Op) -> Op:
-        """The dtype of a tensor, read where it can be."""
+        """Return the dtype of a tensor, read from a tensor at hand."""
         if not self._changes(node):
             op = self.program.static(node)
         else:
@@ -797,7 +797,7 @@ class Expressions(Evaluator):
         )
 
     def fixed(self, node: Node) -> Node:
-        """The expression over names that are assigned once; sizes of others are read where they can be."""
+        """Rewrite the expression over names assigned once; read sizes from tensors at hand."""
 
         def placed(item: Node) -> Node | None:
             if not self._changes(item):
@@ -819,7 +819,7 @@ class Expressions(Evaluator):
         return any(self.writes.get(name, 0) > 1 for name in node.names())
 
     def _metadata(self, node: Node) -> Op | None:
-        """A name of a Python value, or what a tensor tells without its data."""
+        """Return a Python value by name, or metadata of a tensor."""
         match node:
             case Node("name", name) if name in self.env:
                 op = self.env[name]
@@ -866,7 +866,7 @@ class Expressions(Evaluator):
         return None if whole is None else self.program.const(len(whole.args))
 
     def _told_by_input(self, value: Op, label: str) -> Op | None:
-        """The dtype or the device of a tensor, where an input has the same."""
+        """Return the dtype or the device of a tensor, read from an input that has the same."""
         source = source_of(value)
         if source is None and label == "device":
             inputs = (op for op in value.walk() if op.rule == "input")
@@ -891,7 +891,7 @@ def _joins_or_cuts(node: Node) -> bool:
 
 
 def _new_dims(index: Node) -> Node | None:
-    """How many dims an index appends: `n` of `(...,) + (None,) * n`."""
+    """Return the number of dims that an index appends: `n` of `(...,) + (None,) * n`."""
     match index:
         case Node(
             "binary",
@@ -921,7 +921,7 @@ LIKE_METHODS = frozenset({"abs", "pow"})
 
 
 def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
-    """What a builtin function makes of tensors."""
+    """Apply a builtin function to tensors."""
     if name in LIKE_METHODS:
         bound = applier.found("method", name, values)
         return bound and applier.apply(bound.rule, bound.args)
@@ -931,7 +931,7 @@ def of_builtin(applier: Applier, name: str, values: Sequence[Op]) -> Op | None:
 
 
 def broadcast_together(applier: Applier, values: Sequence[Op]) -> Op:
-    """Each of the tensors in the shape that they have together."""
+    """Expand the tensors to their common shape."""
     program = applier.program
     whole = broadcast(*(value.shape for value in values))
     shape = program.op("shape", (), OfShape(whole))
@@ -958,7 +958,7 @@ def _sum(applier: Applier, items: Op) -> Op | None:
 
 
 def _is_of_a_number(op: Op) -> bool:
-    """Whether a value is a tensor in some calls and a number in others."""
+    """Return whether a value is a tensor in some calls and a number in others."""
     if op.rule != "cond":
         return False
     one, other = sorted(op.args, key=lambda arg: arg.is_tensor)

@@ -27,7 +27,7 @@ Places = Mapping[Op, Sequence[Place]]
 def named_apart(
     graph: Graph, forward: Forward, places: Places, names: Mapping[Op, str]
 ) -> Forward:
-    """The forward with statements that assign those names."""
+    """Return the forward with statements that assign these names."""
     parts = [op for op in names if op.rule == "item" and op.args[0] in places]
     calls = dict.fromkeys(op.args[0] for op in parts if op.args[0] not in names)
     ops = sorted(names.keys() - {*parts} | calls.keys(), key=lambda op: op.serial)
@@ -91,21 +91,21 @@ def _results_of(
 
 
 def _is_named_with_its_call(statement: Statement, change: Mapping[Node, str]) -> bool:
-    """Tell whether all that a statement does is done: `v = x.max(-1)[0]` behind `v, indices = x.max(-1)`."""
+    """Return whether a statement has become redundant: `v = x.max(-1)[0]` behind `v, indices = x.max(-1)`."""
     if not isinstance(statement, Assign):
         return False
     return change.get(statement.value, "") == _target(statement)
 
 
 def _target(statement: Statement) -> str | None:
-    """The one name that a statement assigns."""
+    """Return the one name that a statement assigns."""
     plain = isinstance(statement, Assign) and not statement.operator
     target = statement.target if isinstance(statement, Assign) and plain else None
     return target.label if target is not None and target.kind == "name" else None
 
 
 def _renewed(graph: Graph, item: Statement, change: Mapping[Node, str]) -> Statement:
-    """The statement over the names; what it assigns stays, since that is no value."""
+    """Rewrite the values in a statement over the names; its target stays."""
     if isinstance(item, Assign):
         return replace(item, value=_changed(graph, item.value, change))
     return rewritten(graph, (item,), partial(_name, graph, change))[0]

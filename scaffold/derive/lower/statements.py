@@ -71,7 +71,7 @@ def lower(
     applier: Applier,
     wanted: frozenset[str],
 ) -> Lowered:
-    """The graph of a forward; only the wanted inputs are active."""
+    """Lower a forward to a graph; only the wanted inputs are active."""
     if spec.kept is not None:
         raise UnsupportedError(spec.kept.reason)
     lines = (*forward.statements, *ended(forward.results))
@@ -95,7 +95,7 @@ def lower(
 
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
-    """How often each name is assigned; a tensor may change only if it is dirty or the forward's own, and has one name."""
+    """Count the assignments of each name; raise unless a changed tensor is dirty or the forward's own, and has one name."""
     for change in Trace(statements, sharing).changes:
         others = change.holders - {change.name}
         if change.outside.difference(spec.dirty) or others & _seen(
@@ -113,7 +113,7 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
 
 
 def _seen(lines: Lines, position: int) -> frozenset[str]:
-    """The names whose data a line or one behind it reads; all that are read where the line is a choice."""
+    """Return the names whose data a line or a later one reads; in a choice, all names read."""
     whole = isinstance(lines[position], If)
     return data_read(lines) if whole else data_read(lines[position:])
 
@@ -143,7 +143,7 @@ class Lowering:
         self.places: dict[Op, list[Place]] = {}
 
     def results(self, ends: Lines) -> tuple[Op, ...]:
-        """What the forward returns; a sole result may change a tensor, which nothing reads any more."""
+        """Return the results of the forward; a sole result may change a tensor, as nothing reads it afterwards."""
         found = list[Op]()
         for item in assignments(ends):
             own = self._own_changes(item)
@@ -159,19 +159,19 @@ class Lowering:
         return tuple(found)
 
     def _own_changes(self, item: Assign) -> frozenset[Node]:
-        """The calls by which a statement changes tensors of names, and no other."""
+        """Return the calls by which a statement changes named tensors and nothing else."""
         views = changes_of_views(item)
         own = frozenset().union(*(view.calls for view in views))
         return own or changes_of_a_name(item)
 
     def _note(self, node: Node, op: Op) -> None:
-        """Where a value is written that is always computed."""
+        """Note the place of a value that is always computed."""
         placed = op.is_tensor or op.kind == "group" and op.rule != "input"
         if placed and node.kind != "name":
             self.places.setdefault(op, []).append(Place(self.position, node))
 
     def places_to_name(self, forward: Forward) -> dict[Op, list[Place]]:
-        """Where a value can get a name: not where it changes in place."""
+        """Return the places where values can get names: not where they change in place."""
         taken = written_over(forward.statements, forward.results)
         rewrite, parts = self.program.graph.rewrite, self.expressions.parts
         return {
@@ -185,7 +185,7 @@ class Lowering:
         return respelled(self.program.graph, forward, self.expressions.parts)
 
     def held(self) -> dict[Op, str]:
-        """The names of values that can be read after the last statement; inputs go first."""
+        """Return the names of values readable after the last statement; inputs go first."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             known = name != "_" and name not in self.stale
@@ -194,7 +194,7 @@ class Lowering:
         return found
 
     def held_in_branches(self) -> dict[Op, str]:
-        """The names that only one branch assigns."""
+        """Return the names assigned by one branch only."""
         found: dict[Op, str] = {}
         for name, op in self.env.items():
             if name in self.stale:
@@ -238,14 +238,14 @@ class Lowering:
             self._bind(item.target, op)
 
     def _only_sets(self, item: Assign, views: tuple[ChangedView, ...]) -> bool:
-        """Whether a statement only says what a view is from here on: `h.diagonal().fill_(1)`."""
+        """Return whether a statement only sets a view: `h.diagonal().fill_(1)`."""
         whole = item.target.kind == "absent" and [v.value for v in views] == [
             item.value
         ]
         return whole and set_value(self.program.graph, item.value) is not None
 
     def _changed_under(self, view: ChangedView) -> Op:
-        """What the tensor of a name is once a view of it has changed: `h.t().add_(y)`."""
+        """Return the tensor of a name after a view of it has changed: `h.t().add_(y)`."""
         given = set_value(self.program.graph, view.value) or view.value
         new, values = self.expressions.value(given), view.views
         root = self.expressions.value(values[-1])
@@ -393,7 +393,7 @@ class Lowering:
     def _ended(
         self, branch: Lines, before: dict[str, Op], test: Op, holds: bool
     ) -> dict[str, Op]:
-        """What a branch changes of what the names are."""
+        """Return the names whose values a branch changes, with the new values."""
         begun = {name: under(op, test, holds) for name, op in before.items()}
         self._set_env(begun)
         self.block(branch)

@@ -77,7 +77,7 @@ class _Attempt(NamedTuple):
 
 
 def gradient_statements(backward: BackwardGraph, style: Style) -> GradientStatements:
-    """The statements of the backward, and the forward that they go with."""
+    """Write the statements of the backward, and the forward to go with them."""
     saved, own, once = save_plan(backward)
     in_place = backward.saves and style == "combined"
     names = _Names(backward, saved)
@@ -164,7 +164,7 @@ def _with_shapes_of_others(
 def _read_for_shapes(
     names: Mapping[Op, str], saved: Collection[Op], lines: Lines
 ) -> set[Op]:
-    """The values of the forward of which the lines read the shape, and that come into nothing else that is computed again."""
+    """Return the recomputed forward values that the lines read for their shape alone."""
     ops = {name: op for op, name in names.items()}
     reads = [read for read, _ in free_reads(lines) if read.name in ops]
     data = {ops[read.name] for read in reads if not read.facets}
@@ -173,7 +173,7 @@ def _read_for_shapes(
 
 
 def _broadcasts(lines: Lines) -> int:
-    """How many different calls of `torch.broadcast_shapes` there are."""
+    """Count the different calls of `torch.broadcast_shapes`."""
     several = (node for line in lines for node in expressions(line))
     nodes = {node for whole in several for node in whole.walk()}
     calls = (node.args[0] for node in nodes if node.kind == "call")
@@ -181,7 +181,7 @@ def _broadcasts(lines: Lines) -> int:
 
 
 def _traits(backward: BackwardGraph, names: Mapping[Op, str]) -> dict[str, Traits]:
-    """What each tensor with a name has in common with another one, if it surely is there."""
+    """Return the traits that each named tensor shares with another, if it is surely present."""
     inputs, inside = backward.lowered.inputs, backward.lowered.held_in_branches
     tensors = backward.spec.tensors
     given = (item.name for item in tensors if not (item.optional or item.variadic))
@@ -212,7 +212,7 @@ def _kept(
     saved: Collection[Op],
     lines: Lines,
 ) -> frozenset[str]:
-    """The locals to save. What was drawn is, for it cannot be drawn again."""
+    """Return the locals to save; random values always, as they cannot be drawn again."""
     ops = backward.applier.program.ops
     drawn = frozenset(op.name for op in ops if op.rule == "drawn")
     if backward.spec.once_differentiable and not backward.saves:
@@ -300,7 +300,7 @@ def _coming(backward: BackwardGraph) -> Iterable[Op]:
 
 
 def _absent(backward: BackwardGraph) -> list[Op]:
-    """The attributes that may be None."""
+    """Return the attributes that may be None."""
     program = backward.applier.program
     names = [item.name for item in backward.spec.attributes]
     maybe = [name for name in names if name not in program.declared.never_none]
@@ -312,13 +312,13 @@ def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
 
 
 def _repeated(forward: Sequence[Statement], lines: Lines) -> set[str]:
-    """The names that the backward reads, itself and in the lines of the forward that it repeats."""
+    """Return the names read by the backward, also in the forward lines that it repeats."""
     names = {read.name for read, _ in free_reads(lines)}
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
 def names_of_returned(backward: BackwardGraph, returned: Sequence[Op]) -> dict[Op, str]:
-    """What the values that forward returns are called in it."""
+    """Return the names of the values that forward returns."""
     names = _Names(backward, returned).all
     return {op: names[op] for op in returned}
 
@@ -364,7 +364,7 @@ class _Names:
 
     @property
     def repeated(self) -> dict[Op, str]:
-        """Those names, and those that the forward has only where it comes again."""
+        """Return these names, and those of forward values that exist only where the forward is repeated."""
         return {**self.new, **self.again}
 
     def add(self, asked: Collection[Op]) -> bool:
@@ -405,14 +405,14 @@ class _Names:
         return {op: self.namer.name(op) for op in several}
 
     def forward(self) -> tuple[Lines, tuple[Node, ...]] | None:
-        """The statements and results of the forward with the new names, if there are any."""
+        """Return the forward with the new names, if there are any."""
         if not self.new:
             return None
         named = self._named(self.new)
         return named.statements, named.results
 
     def forward_again(self) -> Lines | None:
-        """The statements that the backward may repeat, if they are others."""
+        """Return the statements that the backward may repeat, if they differ from the forward."""
         return self._named(self.repeated).statements if self.again else None
 
     def _named(self, names: Mapping[Op, str]) -> Forward:
@@ -439,7 +439,7 @@ ARITHMETIC = frozenset({"mul", "div", "add", "sub", "summed_to", "where"})
 def part_to_name(
     printer: Printer, op: Op, width: int, of: Mapping[Op, Op], held: Container[Op]
 ) -> Op | None:
-    """The part of a line of that width that is best given a name: near to half of it, and no mere product."""
+    """Return the part of a line that is best given a name: about half of it, and no mere product."""
     best, distance = None, 2 * width
     for part in _inline_ops(printer, op, of, held):
         size = len(emit(printer.expression(part)))
@@ -452,13 +452,13 @@ def part_to_name(
 
 
 def stands_on_lines(value: Node) -> bool:
-    """Whether a formatter breaks it where an author would: a sum with a line for each of its few terms."""
+    """Return whether a formatter breaks it as an author would: a sum with a line for each of its few terms."""
     terms = list(_terms(value))
     return len(terms) in TERMS and all(len(emit(one)) <= WIDEST_TERM for one in terms)
 
 
 def is_broken_well(value: Node, width: int) -> bool:
-    """Whether a formatter gives the arguments of a call of ATen's a line of their own."""
+    """Return whether a formatter puts the arguments of an ATen call on a line of their own."""
     callee = emit(value.args[0]) if value.kind == "call" else ""
     arguments = len(emit(value)) - len(callee) - 2
     return callee.startswith("torch.ops.aten.") and arguments <= width - STEP
@@ -475,7 +475,7 @@ def _terms(value: Node) -> Iterator[Node]:
 def _inline_ops(
     printer: Printer, op: Op, of: Mapping[Op, Op], held: Container[Op]
 ) -> Iterator[Op]:
-    """The ops that stand in the expression of another."""
+    """Return the ops written inside the expression of another."""
     waiting = [(op, at) for at in range(len(op.args))]
     while waiting:
         user, at = waiting.pop()
@@ -516,12 +516,12 @@ class Emission(NamedTuple):
 
     @property
     def guarded(self) -> frozenset[str]:
-        """The inputs whose gradient is computed only where they are there."""
+        """Return the inputs whose gradient is computed only if they are present."""
         return frozenset(op.name for op in self.optional if op.rule == "input")
 
 
 def emitted(emission: Emission, roots: Mapping[str, Op]) -> Lines:
-    """The statements that assign all gradients."""
+    """Write the statements that assign all gradients."""
     ops = {op for root in roots.values() for op in root.walk()}
     pulled = [op for op in ops if op.rule in ("vjp", "jvp")]
     below = {arg for op in pulled for arg in (op, *op.pullback.args)}
@@ -606,7 +606,7 @@ def _known(emission: Emission, roots: Mapping[str, Op]) -> _Known:
 
 
 def _first_below(roots: Mapping[str, Op]) -> dict[str, frozenset[Op]]:
-    """The ops below each root that are below none before it."""
+    """Return the ops below each root that are below no earlier root."""
     found: dict[str, frozenset[Op]] = {}
     done = set[Op]()
     for name, root in roots.items():
@@ -665,13 +665,13 @@ class _Writer:
         self.names |= self.namer.name_all(rest)
 
     def _place(self, op: Op) -> tuple[int, int]:
-        """Where its line stands, as far as names are numbered by it: what several gradients read stands before them."""
+        """Return the position that numbers names: values read by several gradients stand before them."""
         owners = self.known.owners.get(op, [])
         sole = [*self.roots].index(owners[0]) if len(owners) == 1 else -1
         return sole, op.serial
 
     def _temporaries(self) -> Temporaries | None:
-        """The values that may be written over: those that a single line reads."""
+        """Return the values that may be overwritten: those read by a single line."""
         precision = self.emission.precision
         if precision is None:
             return None
@@ -679,7 +679,7 @@ class _Writer:
         return Temporaries(self.names, single, precision, self.emission.over, {})
 
     def repeated(self, statements: Iterable[Statement]) -> set[Op]:
-        """The ops that would change the same temporary twice, since they stand in two lines."""
+        """Return the ops that would change one temporary twice, as they stand in two lines."""
         return over.repeated(statements) if (over := self.temporaries) else set()
 
     def _name_pulled(self, op: Op) -> None:
@@ -694,7 +694,7 @@ class _Writer:
         )
 
     def statements(self) -> Lines:
-        """All statements, each value before its first use."""
+        """Return all statements, each value before its first use."""
         lines = list[Statement]()
         for name, op in self.roots.items():
             region = self.regions[name]
@@ -707,7 +707,7 @@ class _Writer:
     def _region(
         self, region: Region, among: Collection[Op] | None = None
     ) -> list[Statement]:
-        """The values that get their names in a region, among some ops."""
+        """Return the values among some ops that are named in a region."""
         depth = len(region)
         ops = [
             op
@@ -726,7 +726,7 @@ class _Writer:
         return lines
 
     def _at(self, region: Region) -> Printer:
-        """What writes a line down that stands in a region: under its tests, and for the input of its gradient."""
+        """Return the writer of lines in a region: under its tests, for the input of its gradient."""
         if region not in self.printers:
             self.printers[region] = self._printer_in(region)
         return self.printers[region]
@@ -773,7 +773,7 @@ class _Writer:
         return (f"{rule.name} has no derivative",) if rule else ()
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:
-        """A cotangent, to which a gradient is added where one comes in."""
+        """Return a cotangent, plus the incoming gradient if there is one."""
         graph, target = self.graph, self.graph.name(name)
         value, extra = op.args[0], graph.name(op.args[1].name)
         there = graph.node("compare", "is not", (extra, graph.constant("None")))
@@ -782,7 +782,7 @@ class _Writer:
         return [*self._assigned(name, value, region), added]
 
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:
-        """The forward expression that a cotangent is of, where its name says no more than an operator: `grad_product`."""
+        """Return the forward expression of a cotangent whose name only tells an operator: `grad_product`."""
         value = self.emission.of.get(op)
         if value is None or op not in self.plan.named or not value.facts.operator:
             return ()
@@ -837,7 +837,7 @@ class _Writer:
         ]
 
     def _pushed_forward(self, name: str, op: Op, region: Region) -> list[Statement]:
-        """The tangent of one call: the gradient of its gradient, which is linear in the cotangent.
+        """Return the tangent of one call: the gradient of its gradient, which is linear in the cotangent.
 
         Where autograd has tangents of its own, those of `torch.func.jvp` would be nested, which it refuses.
         """
@@ -868,7 +868,7 @@ class _Writer:
             self.long.append((op, width, printer))
 
     def too_long(self) -> set[Op]:
-        """A part of each line that is too long, to be given a name."""
+        """Return a part of each overlong line, to be given a name."""
         found = set[Op | None]()
         of, held = self.emission.of, self.emission.held
         for op, width, printer in self.long:

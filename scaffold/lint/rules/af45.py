@@ -49,7 +49,7 @@ def _kernel(node: ast.AST, facts: Facts) -> str:
 
 
 def _sees_to_dtypes(forward: Method, facts: Facts) -> bool:
-    """Whether forward casts, asks for a dtype or for the state of autocast."""
+    """Return whether forward casts, or reads a dtype or the state of autocast."""
     return any(
         method_call(node, facts.names) in CASTS
         or isinstance(node, ast.Attribute)
