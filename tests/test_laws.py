@@ -547,7 +547,7 @@ BUDGET = {
     "cli": 4650,  # verdicts on hand-written Functions are shown
     "derive": 19745,  # calls in parts, of which one is saved
     "formula": 6854,
-    "inspect": 3588,  # the inputs of such are guessed, and their tests written
+    "inspect": 3585,  # the inputs of such are guessed, and their tests written
     "lint": 4575,
     "primitives": 864,  # of what a result is surely positive
     "project": 5333,  # ... and asked for

@@ -169,7 +169,7 @@ def _cases(stem: str, call: Call) -> str:
     else:
         doc = "What apply takes, each optional tensor given and left out."
         shown = [
-            [_shown(item, absent) for item in call.given]
+            [_shown(item, absent, place) for place, item in enumerate(call.given)]
             for absent in _variants(call.given)
         ]
     rows = ", ".join(f"({', '.join(row)}{comma})" for row in shown)
@@ -186,9 +186,9 @@ def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
     return (frozenset(), *(frozenset({name}) for name in optional))
 
 
-def _shown(argument: Argument, absent: frozenset[str]) -> str:
+def _shown(argument: Argument, absent: frozenset[str], place: int) -> str:
     if argument.kind in ("tensor", "optional"):
-        return "None" if argument.name in absent else _tensor(PLAIN)
+        return "None" if argument.name in absent else _tensor(PLAIN, place)
     if argument.kind == "value":
         return argument.text
     return "None"  # the test is skipped, and says what is to stand here
@@ -197,25 +197,22 @@ def _shown(argument: Argument, absent: frozenset[str]) -> str:
 def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
     """Arguments with tensors of these shapes, in their order."""
     left, row = list(shapes), []
-    for item in given:
-        text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
+    for place, item in enumerate(given):
+        text = _tensor(left.pop(0), place) if item.kind in TENSORS else item.text
         if item.kind == "constant":
             text += HOLDING[item.text]
         row.append(text)
     return row
 
 
-def _tensor(shape: Shape) -> str:
-    return f"tensor({', '.join(map(str, shape))})"
+def _tensor(shape: Shape, place: int) -> str:
+    """Write a tensor; by its seed it differs from the others of a call, or `a - b` would be 0."""
+    return f"tensor({', '.join([*map(str, shape), f'seed={place}'])})"
 
 
 def _subsets(call: Call) -> tuple[str, str, str]:
     """Return the parameter for the tensors that require grad: all, and each alone."""
-    places = [
-        place
-        for place, item in enumerate(call.given)
-        if item.kind in ("tensor", "optional")
-    ]
+    places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
     alone = [(place,) for place in places] if len(places) > 1 else []
     return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
 
@@ -296,9 +293,9 @@ def load(name: str) -> Any:
     return attrgetter(name)(module)
 
 
-def tensor(*shape: int) -> torch.Tensor:
+def tensor(*shape: int, seed: int) -> torch.Tensor:
     """A tensor that gradcheck can use: double, of a fixed seed, away from zero and from one."""
-    generator = torch.Generator().manual_seed(sum(shape))
+    generator = torch.Generator().manual_seed(seed)
     x = torch.rand(shape, dtype=torch.double, generator=generator)
     return (0.2 + 0.6 * x).requires_grad_()
 '''
@@ -332,9 +329,10 @@ def recorded(
     dtype: torch.dtype = torch.double,
     least: int = 0,
     most: int = 1,
+    seed: int = 0,
 ) -> torch.Tensor:
     """A tensor of a recorded call, with other values: integers from `least` to `most`, others away from zero and from one."""
-    generator = torch.Generator().manual_seed(sum(shape))
+    generator = torch.Generator().manual_seed(seed)
     values = 0.2 + 0.6 * torch.rand(shape, dtype=torch.double, generator=generator)
     if not (dtype.is_floating_point or dtype.is_complex):
         values = torch.randint(least, most + 1, shape, generator=generator)
@@ -410,8 +408,8 @@ def _imports(body: str, source: Source) -> str:
     lines = [
         "from collections.abc import Callable",
         "from importlib import import_module",
+        "from operator import attrgetter",
     ]
-    lines.append("from operator import attrgetter")
     if source.search_path is not None:
         lines = ["import sys", *lines, "from pathlib import Path"]
     lines += ["from typing import Any", "", "import pytest", "import torch"]

@@ -16,7 +16,7 @@ from scaffold.primitives.calls import draws_random, has_memory, is_constant
 # Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
 SAID = re.compile(
-    r"\bste\b|straight.?through|surrogate|pseudo|grad(ient)?.?(rev|mul|scal|clip)"
+    r"\bste\b|straight.?through|surrogate|pseudo.?(deriv|grad)|grad(ient)?.?(rev|mul|scal|clip)"
     r"|rev(erse)?.?grad",
     re.IGNORECASE,
 )

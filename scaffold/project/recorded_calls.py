@@ -72,11 +72,11 @@ def _row(call: Given, chosen: Sequence[Given]) -> tuple[Argument, ...]:
         for column in columns
     ]
     return tuple(
-        _argument(item, needs) for item, needs in zip(call, needed, strict=True)
+        _argument(item, needed[place], place) for place, item in enumerate(call)
     )
 
 
-def _argument(item: Tensor | str, needed: bool) -> Argument:
+def _argument(item: Tensor | str, needed: bool, place: int) -> Argument:
     if isinstance(item, str):
         return Argument("", "optional" if needed else "value", item)
     parts = [repr(item.shape), repr(item.dense_stride)]
@@ -86,5 +86,5 @@ def _argument(item: Tensor | str, needed: bool) -> Argument:
         parts.append(f"torch.{item.dtype}")
         parts += map(str, item.range or ())
     grad = ".requires_grad_()" if needed else ""
-    text = f"recorded({', '.join(parts)}){grad}"
+    text = f"recorded({', '.join(parts)}, seed={place}){grad}"
     return Argument("", "tensor" if needed else "constant", text)

@@ -73,6 +73,30 @@ def test_a_stub_that_was_filled_in_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "test_ops_gradients.py").read_text() == "# mine\n"
 
 
+DISTANCE = """
+class Distance(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return (a - b) ** 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        d = 2 * grad * (a - b)
+        return d, d
+"""
+
+
+def test_two_inputs_of_one_shape_are_not_the_same_numbers(
+    tmp_path: Path, suites: Suites
+) -> None:
+    """Of equal ones the difference is 0, and so is its gradient, whatever its sign."""
+    (tmp_path / "ops.py").write_text(HEAD + DISTANCE)
+    assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
+    assert " failed" in pytest_says(tmp_path, suites)
+
+
 def test_a_file_without_functions_is_passed_over_beside_others(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     (tmp_path / "plain.py").write_text("x = 1\n")
@@ -134,9 +158,9 @@ def test_a_stub_calls_functions_as_the_tests_of_the_project_do(
     assert (outcome.code, "Scale: no recorded call" in outcome.err) == (0, True)
     stub_ = (tmp_path / "test_ops_gradients.py").read_text()
     for line in (
-        "recorded((5, 4), (4, 1)).requires_grad_()",
-        "recorded((3,), (1,), torch.int64, 0, 4)",
-        "recorded((3, 4), (1, 3)).requires_grad_()",
+        "recorded((5, 4), (4, 1), seed=0).requires_grad_()",
+        "recorded((3,), (1,), torch.int64, 0, 4, seed=1)",
+        "recorded((3, 4), (1, 3), seed=0).requires_grad_()",
     ):
         assert line in stub_
     assert "(90, 90)" not in stub_  # gradcheck would take minutes
