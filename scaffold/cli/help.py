@@ -118,7 +118,10 @@ PANELS: dict[str, tuple[Panel, ...]] = {
         *_MATHS,
         Panel(
             "What is written",
-            ("--params", "--module", "--out-dir", "--dry-run", "--stdout"),
+            (
+                *("--params", "--module", "--kernels", "--out-dir", "--dry-run"),
+                "--stdout",
+            ),
         ),
         _SAID_OTHERWISE,
         _GRADIENTS,

@@ -14,7 +14,7 @@ import typer
 
 from scaffold.cli.options import FORMATS, completing, format_help
 from scaffold.errors import Location, ScaffoldError
-from scaffold.spec.keys import KEYS, Key
+from scaffold.spec.keys import KERNELS, KEYS, Key
 from scaffold.spec.kinds import EITHER, NAMES, SWITCH, TABLE, TEXTS
 from scaffold.workspace.conflicts import POLICIES
 
@@ -40,7 +40,8 @@ class Option(NamedTuple):
 
 FORMAT = Option("--format", format_help(FORMATS), metavar="FORMAT", choices=FORMATS)
 # Typer's type for a kind of value; others are texts. A list is a repeatable option.
-TAKEN = ((SWITCH, bool), (EITHER, bool), (TEXTS, list), (NAMES, list), (TABLE, list))
+LISTED = (TEXTS, NAMES, TABLE, KERNELS)
+TAKEN = ((SWITCH, bool), (EITHER, bool), *((kind, list) for kind in LISTED))
 
 
 def _option(name: str, key: Key) -> Option:

@@ -26,6 +26,7 @@ from scaffold.derive.derivation import (
     Kept,
     Saved,
     ShapeCheck,
+    zero_gradients,
 )
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.detached_outputs import perhaps_detached, without_gradient
@@ -52,4 +53,5 @@ __all__ = [
     "perhaps_detached",
     "variadic_names",
     "without_gradient",
+    "zero_gradients",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scaffold.errors import Location
-from scaffold.formula import Formula, Graph, Lines, Node, expressions
+from scaffold.formula import Assign, Formula, Graph, Lines, Node, expressions
 from scaffold.spec import Amp, Domain, OpSpec, Style
 from scaffold.spec.other_tools import LINE_LENGTH
 
@@ -254,3 +254,21 @@ class BackwardKernel(NamedTuple):
     statements: Lines
     results: tuple[Node, ...]
     shapes: tuple[str, ...]  # of the gradients, as code over its inputs
+
+
+def zero_gradients(derivation: Derivation) -> frozenset[str]:
+    """Return the inputs with a derived gradient of zeros."""
+    assigned = [
+        item
+        for block in derivation.blocks
+        for item in block.statements
+        if isinstance(item, Assign) and _is_zeros(item.value)
+    ]
+    names = {f"grad_{name}": name for name in derivation.derived}
+    found = (names.get(one.target.label) for one in assigned)
+    return frozenset(filter(None, found))
+
+
+def _is_zeros(value: Node) -> bool:
+    made = value.kind == "call" and value.args[0].kind == "attribute"
+    return made and value.args[0].label in ("new_zeros", "zeros_like")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from scaffold.derive import Derivation, derive
+from scaffold.derive import derive, zero_gradients
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import Assign, Formula, Node, Scope, Text, emit, sharing
@@ -201,21 +201,3 @@ def _is_flat(node: Node) -> bool:
     called = node.kind == "call" and node.args[0].kind == "attribute"
     compared = node.kind == "compare" and node.label not in ("is", "is not")
     return compared or called and is_constant(node.args[0].label)
-
-
-def zero_gradients(derivation: Derivation) -> frozenset[str]:
-    """Return the inputs with a derived gradient of zeros."""
-    assigned = [
-        item
-        for block in derivation.blocks
-        for item in block.statements
-        if isinstance(item, Assign) and _is_zeros(item.value)
-    ]
-    names = {f"grad_{name}": name for name in derivation.derived}
-    found = (names.get(one.target.label) for one in assigned)
-    return frozenset(filter(None, found))
-
-
-def _is_zeros(value: Node) -> bool:
-    made = value.kind == "call" and value.args[0].kind == "attribute"
-    return made and value.args[0].label in ("new_zeros", "zeros_like")

@@ -143,7 +143,10 @@ def _verdicts(
             raise ScaffoldError(NONE_FOUND, Location(run.insists), ANOTHER)
         return Proofs({}, (UNPROVEN,))
     path = import_path(project.root, project.root / project.places.directories.source)
-    requests = [Request(item.op, item.checks, path) for item in asked.values()]
+    requests = [
+        Request(item.op, item.checks, path, kernels=item.kernels)
+        for item in asked.values()
+    ]
     count = processes_for(len(requests))
     verdicts = verify_many(requests, interpreter.path, run.limit, count)
     found: dict[str, Proof] = {}
@@ -226,6 +229,8 @@ def prove(
     proven = f"{verdict.cases} calls and gradients are {_whose(generated, verdict)}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
     proven += f", torch {version}" if version else ""
+    if verdict.kernels:
+        proven += f"; triton, in its interpreter: {verdict.kernels} calls"
     generated = generated._replace(proof=proof, proven=proven)
     found = [*proving.interpreter.note(), *notes]
     found += [] if _is_written(generated, ran) else [NOT_OURS]
@@ -314,6 +319,7 @@ def _verdict(generated: Generated, proving: Proving) -> tuple[Verdict, str]:
     """Return the verdict and the digest of the code it is about."""
     asked = provable_of(generated.spec, generated.derivation, Proof("", ""))
     request = request_of(generated, asked.op, asked.checks)
+    request = request._replace(kernels=asked.kernels)
     return proving.prove(generated.spec.name, request), asked.proof.function
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from scaffold.derive import Derivation, derive
+from scaffold.derive import Derivation, derive, zero_gradients
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.project.console import Console
-from scaffold.project.inferred_keys import zero_gradients
 from scaffold.project.places import Places, headed, refuse_sources
 from scaffold.project.specification import (
     Companion,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from scaffold.project.project import Project
 
 Text = TypeVar("Text")
-ROLES = ("op", "test")
 Known = Mapping[str, tuple[Proof, ...]]  # of each op
 
 
@@ -91,9 +89,11 @@ def make(
     shown = dict.fromkeys(texts, "")
     if setting.formatted:
         shown = places.formatter(texts, places.directories.line_length)
+    places_of = layout(spec.name, places.directories)
+    roles = {places_of.test_path: "test", places_of.triton_path: "triton"}
     files = tuple(
-        Wanted(role, path, text_digest(one_style(draft)), shown[path])
-        for role, (path, draft) in zip(ROLES, texts.items(), strict=False)
+        Wanted(roles.get(path, "op"), path, text_digest(one_style(draft)), shown[path])
+        for path, draft in texts.items()
     )
     return Made(derivation, files, notes_of(spec, derivation))
 
@@ -359,6 +359,7 @@ class Provable(NamedTuple):
     proof: Proof  # as recorded if the run succeeds, without the version of torch
     op: str = ""
     checks: str = ""
+    kernels: tuple[tuple[str, str], ...] = ()  # modules imported by the op
     whose: str | None = None  # a note on foreign code run with it
 
 
@@ -489,6 +490,7 @@ def _with_proof(
 
 def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
     """Return the texts to prove an op; only a reason if parts of it are left to write."""
+    from scaffold.render.kernel_file import kernel_modules
     from scaffold.render.verification import verification  # most runs prove nothing
 
     missing = missing_of(spec, derivation)
@@ -497,4 +499,5 @@ def provable_of(spec: OpSpec, derivation: Derivation, proof: Proof) -> Provable:
     texts = verification(spec, derivation, derivation.derived)
     ran = function_digest(texts.op, spec.definitions)
     whose = runs_code_of(spec)
-    return Provable(proof._replace(function=ran), texts.op, texts.checks, whose)
+    proof = proof._replace(function=ran)
+    return Provable(proof, texts.op, texts.checks, kernel_modules(spec), whose)

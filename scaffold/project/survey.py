@@ -94,6 +94,9 @@ class Op(NamedTuple):
         if self.record is None or self.record.proof is None or kept is None:
             return False
         proof, known = self.record.proof, self.standings[kept.path]
+        kernels = self.record.kept("triton")
+        if kernels and self.standings[kernels.path].edited:
+            return False
         if known.condition in ("untouched", "reformatted") and proof.text == kept.text:
             return True
         data = present(root, kept.path)

@@ -17,6 +17,7 @@ from scaffold.derive import (
 from scaffold.derive.backward_program import surely_written
 from scaffold.derive.derivation import LINE, METHOD, indent_of
 from scaffold.formula import Assign, If, Statement, emit, emit_lines, written
+from scaffold.render.fused import backward_call
 from scaffold.render.imports import names_read
 from scaffold.render.real_inputs import refused_in_backward
 from scaffold.render.second_order import (
@@ -254,6 +255,7 @@ def backward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
     body = [
         *absent,
         *late,
+        *backward_call(spec, derivation),
         *once_only(spec, derivation, body, read),
     ]
     return [

@@ -7,6 +7,8 @@ from scaffold.derive import Derivation
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import Formatter, format_files
+from scaffold.render.fused import fused
+from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories, layout
 from scaffold.render.opfile import op_draft
 from scaffold.render.reference import reference_lines
@@ -38,9 +40,12 @@ def drafts(
     files: dict[str, str] = {}
     problems: list[ScaffoldError] = []
     try:
-        files[places.op_path] = op_draft(
-            spec, derivation, directories.line_length, house
-        )
+        package = directories.package or ""
+        length = directories.line_length
+        files[places.op_path] = op_draft(spec, derivation, length, house, package)
+        kernels = fused(spec)
+        if kernels is not None:
+            files[places.triton_path] = kernel_draft(kernels.triton, house)
     except ScaffoldError as error:  # in a team's template
         problems.append(error)
     if spec.test:

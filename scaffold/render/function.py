@@ -16,6 +16,7 @@ from scaffold.render.backward import (
     backward_parameters,
     may_be_none,
 )
+from scaffold.render.fused import context_call, forward_call, with_kernels
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
 from scaffold.render.kept_forward import kept_lines
@@ -66,6 +67,7 @@ def function_view(
     spec: OpSpec, derivation: Derivation, line_length: int
 ) -> FunctionView:
     """Return the template's data for the Function."""
+    derivation = with_kernels(spec, derivation)
     combined = derivation.style == "combined"
     body = under_autocast(spec, derivation, backward_lines(spec, derivation))
     listed = registered_parameters if spec.is_library else parameters
@@ -83,7 +85,11 @@ def function_view(
         refusal=refusal(spec) if guards(derivation) else "",
         forward_parameters=f"ctx: Any, {typed}" if combined else typed,
         forward_type=forward_type(spec, derivation),
-        forward_lines=(*checks, *_forward_lines(spec, derivation)),
+        forward_lines=(
+            *checks,
+            *forward_call(spec),
+            *_forward_lines(spec, derivation),
+        ),
         context_output=_context_output(spec, derivation),
         context_lines=context,
         backward_parameters=backward_parameters(spec, derivation, body),
@@ -345,7 +351,8 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
     if derivation.saved:
         saved = [_saved(spec, item, outputs) for item in derivation.saved]
         lines.append(f"ctx.save_for_backward({', '.join(saved)})")
-    return [*lines, *_kept(spec, derivation, outputs), *kept_autocast(spec, derivation)]
+    kept = _kept(spec, derivation, outputs)
+    return [*lines, *kept, *context_call(spec), *kept_autocast(spec, derivation)]
 
 
 def _marks_of_dirty(spec: OpSpec) -> list[str]:

@@ -15,6 +15,7 @@ from scaffold.spec import Import
 KNOWN = (
     Import("torch"),
     Import("math"),
+    Import("warnings"),
     Import("torch.nn.functional", None, "F"),
     Import("typing", "Any"),
     Import("typing", "Literal"),

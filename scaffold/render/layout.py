@@ -44,6 +44,7 @@ class Layout(NamedTuple):
     search_paths: tuple[str, ...] = ()  # as seen from the test file's directory
     # The module the test imports its test methods from; None: it holds them.
     op_testing: str | None = None
+    triton_path: str = ""  # of the kernels, where there are any
 
 
 def layout(name: str, directories: Directories) -> Layout:
@@ -56,6 +57,7 @@ def layout(name: str, directories: Directories) -> Layout:
         module=f"{package}.{stem}" if package else stem,
         op_path=posixpath.normpath(f"{directories.source}/{op_file}"),
         test_path=test_path,
+        triton_path=posixpath.normpath(f"{directories.source}/{stem}_triton.py"),
         line_length=directories.line_length,
         search_paths=tuple(
             dict.fromkeys(_search_paths(directories, posixpath.dirname(test_path)))

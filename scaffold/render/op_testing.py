@@ -21,7 +21,7 @@ from scaffold.spec.testing_settings import BESIDE, CHECKS, Testing
 
 KNOWN = (
     *(item for item in LIBRARY if item.binding != "once_differentiable"),
-    *(Import("functools"), Import("os")),
+    Import("functools"),
     Import("torch.utils._python_dispatch", "TorchDispatchMode"),
 )
 CONDITION = "asked_if"  # decorator naming the class attribute a test method requires

@@ -13,6 +13,7 @@ from scaffold.render.environment import render_block, with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import format_source
 from scaffold.render.function import FunctionView, forward_type, function_view
+from scaffold.render.fused import import_lines
 from scaffold.render.imports import import_block
 from scaffold.render.jvp import chosen
 from scaffold.render.layout import Layout
@@ -51,21 +52,27 @@ class OpView(NamedTuple):
     function: FunctionView
     wrapper: WrapperView
     module: ModuleView | None
+    kernel_lines: tuple[str, ...] = ()  # import the kernels
 
 
 def op_file(
     spec: OpSpec, derivation: Derivation, layout: Layout, house: House = PLAIN
 ) -> str:
     """Return the text of the op's file, formatted."""
-    draft = op_draft(spec, derivation, layout.line_length, house)
+    package = layout.module.rpartition(".")[0]
+    draft = op_draft(spec, derivation, layout.line_length, house, package)
     return format_source(draft, layout.line_length)
 
 
 def op_draft(
-    spec: OpSpec, derivation: Derivation, line_length: int, house: House = PLAIN
+    spec: OpSpec,
+    derivation: Derivation,
+    line_length: int,
+    house: House = PLAIN,
+    package: str = "",
 ) -> str:
     """Return the text of the op's file before formatting."""
-    view = op_view(spec, derivation, line_length, house)
+    view = op_view(spec, derivation, line_length, house, package)
     single = house.single_line_imports
     wanted = (*spec.imports, *(SHARDING_IMPORTS if spec.sharding else ()))
     return with_imports(
@@ -83,7 +90,11 @@ def function_text(
 
 
 def op_view(
-    spec: OpSpec, derivation: Derivation, line_length: int, house: House
+    spec: OpSpec,
+    derivation: Derivation,
+    line_length: int,
+    house: House,
+    package: str = "",
 ) -> OpView:
     """Return the template's data, without the imports, as they follow from the rendered code."""
     spec = without_gradient(spec, derivation.detached)
@@ -93,6 +104,7 @@ def op_view(
         docstring=quoted([_title(spec)]),
         imports="",
         type_imports=_type_imports(spec),
+        kernel_lines=import_lines(spec, package),
         function=function_view(spec, derivation, line_length),
         wrapper=wrapper_view(spec, derivation, house.docstrings),
         module=(

@@ -32,6 +32,11 @@ inputs = 'x'
 forward = 'x * torch.sigmoid(x)'
 forward-ad = true
 
+[ops.fused]
+inputs = 'x'
+forward = 'x * torch.sigmoid(x)'
+kernels = ['triton']
+
 [ops.library_of_kernels]
 import = ['kernels:double_kernel']
 inputs = 'x[N, D]'

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import jinja2
 
 OP, TESTS, OP_TESTING = "op.py.jinja", "test.py.jinja", "op_testing.py.jinja"
+KERNEL = "kernel.py.jinja"
 WRITTEN = (OP, TESTS, OP_TESTING)  # rendered into files
 BUILT_IN_NAME = "builtin/"  # the prefix for extending one of ours
 SUFFIX = ".jinja"

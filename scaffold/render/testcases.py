@@ -43,7 +43,8 @@ from scaffold.spec.op_spec import SHARDING
 LIBRARY = (
     *KNOWN,
     *(Import(name) for name in ("contextlib", "copy", "gc", "itertools", "pickle")),
-    *(Import(name) for name in ("pytest", "re", "sys", "types", "weakref")),
+    *(Import(name) for name in ("os", "pytest", "re", "subprocess", "sys", "types")),
+    Import("weakref"),
     *(
         Import("collections.abc", name)
         for name in ("Collection", "Iterable", "Iterator")
@@ -66,6 +67,7 @@ HELPERS = frozenset(
         "is_real",
         "permuted",
         "shard",
+        "strided",
         "unshard",
         "unwritten",
         *SHARED,

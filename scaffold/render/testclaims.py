@@ -14,11 +14,17 @@ from scaffold.derive.forward.body import writes_in_place
 from scaffold.formula import Node, expressions
 from scaffold.formula.constant_folding import evaluated, literal_value
 from scaffold.primitives.calls import is_unbatched, may_be
+from scaffold.render.fused import fused, module_of
 from scaffold.render.library import has_vmap_rule
 from scaffold.render.reference import stated_lines
 from scaffold.render.second_order import decorated
 from scaffold.render.shape_checks import refused
-from scaffold.render.testcases import BATCH, Making
+from scaffold.render.testcases import (
+    BATCH,
+    Making,
+    leading_arguments,
+    size_arguments,
+)
 from scaffold.render.testlimits import (
     is_its_derivative,
     maps,
@@ -26,7 +32,7 @@ from scaffold.render.testlimits import (
     singular,
     takes_any_layout,
 )
-from scaffold.render.testsizes import input_dims
+from scaffold.render.testsizes import allows, choose_sizes, input_dims
 from scaffold.render.testvalues import attribute_value, enlarged, other_constants
 from scaffold.spec import OpSpec, is_leading
 from scaffold.spec.op_spec import SHARDING
@@ -175,6 +181,8 @@ def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Cla
         yield Claim("random", "True")
     if spec.dirty:
         yield Claim("changed_in_place", tupled(tuple(spec.dirty)))
+    if spec.kernels:
+        yield from _kernels(spec)
     stood_in = spec.surrogate is not None and spec.surrogate.forward is not None
     if (compared or stood_in) and (others := other_constants(spec)):
         listed = ", ".join(f'"{name}": {value!r}' for name, value in others.items())
@@ -182,6 +190,34 @@ def _calls(spec: OpSpec, derivation: Derivation, compared: bool) -> Iterator[Cla
     wrong = refused(spec, derivation)
     if wrong:
         yield Claim("refused", f"({', '.join(item.shown for item in wrong)},)")
+
+
+LEAST_SIZE = 17  # of a row: prime, and one more than a power of 2
+
+
+def _kernels(spec: OpSpec) -> Iterator[Claim]:
+    """The kernels of the op, and further cases for them: larger rows and one of 1, or more numbers than one program has."""
+    yield Claim("kernels", f'"{module_of(spec)}"')
+    found, usual = fused(spec), choose_sizes(spec)
+    if found and found.pair.shapes.width:
+        width = found.pair.shapes.width
+        chosen = [choose_sizes(spec, first=LEAST_SIZE)]
+        indices = any(item.dtype in ("int", "index") for item in spec.tensors)
+        if width in usual and allows(spec, usual | {width: 1}) and not indices:
+            chosen.append({width: 1})
+        cases = [
+            (
+                ", ".join(f"{name}={size}" for name, size in one.items()),
+                size_arguments(one),
+            )
+            for one in chosen
+        ]
+    elif spec.dims(spec.tensors[0].name) is None:
+        cases = [("two programs", '"shape": (5, 207)')]
+    else:
+        cases = [("two programs", leading_arguments(spec, (345,)))]
+    listed = ", ".join(f'"{name}": {{{text}}}' for name, text in cases if text)
+    yield Claim("kernel_cases", f"{{{listed}}}", "Cases")
 
 
 def _is_complex(spec: OpSpec) -> bool:

@@ -67,7 +67,7 @@ def build(
     style = sound.get("style", settings.style)
     check_library(style, sound, arguments, problems)
     sharding = read_sharding(style, sound.get("sharding"), arguments, problems)
-    _check_forward_ad(sound, arguments, settings, problems)
+    _check_combinations(sound, stated, arguments, settings, problems)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
@@ -130,10 +130,12 @@ def _spec(
         materialize_grads=raw.get("materialize-grads", True),
         derive=raw.get("derive", True),
         forward_ad=raw.get("forward-ad", False),
+        kernels=tuple(raw.get("kernels", ())),
         rules=configuration.rules,
         style=raw.get("style", configuration.style),
         style_is_free=_is_free(raw, configuration),
-        save_policy=raw["save-policy"],
+        # What a kernel computes of a row costs no memory, so nothing is saved that can be computed again.
+        save_policy="recompute" if raw.get("kernels") else raw["save-policy"],
         sharding=sharding,
         amp=raw.get("amp"),
         tolerance=_tolerance(raw),
@@ -157,7 +159,7 @@ def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
     stated = "style" in raw or configuration.style == "library"
     # Forward mode needs a Function that torch.func accepts; a combined one is not
     # accepted.
-    bound = stated or raw.get("forward-ad", False)
+    bound = stated or raw.get("forward-ad", False) or raw.get("kernels")
     return not bound and raw["save-policy"] == "balanced"
 
 
@@ -223,6 +225,18 @@ def _check_amp(
         problems.at(("amp",), message, "amp = 'region'")
 
 
+def _check_combinations(
+    raw: Mapping[str, Any],
+    stated: Mapping[str, Any],
+    arguments: Arguments,
+    settings: Configuration,
+    problems: Problems,
+) -> None:
+    """Note the keys that exclude each other."""
+    _check_forward_ad(raw, arguments, settings, problems)
+    _check_kernels(raw, stated, settings, problems)
+
+
 def _check_forward_ad(
     raw: Mapping[str, Any],
     arguments: Arguments,
@@ -249,6 +263,27 @@ def _check_forward_ad(
     if raw.get("materialize-grads") is False:
         message = "tangents are tensors only where materialize-grads is true"
         problems.at(path, message, "materialize-grads = true")
+
+
+def _check_kernels(
+    raw: Mapping[str, Any],
+    stated: Mapping[str, Any],
+    settings: Configuration,
+    problems: Problems,
+) -> None:
+    """What a Function that calls kernels cannot be as well."""
+    if not raw.get("kernels"):
+        return
+    path = ("kernels",)
+    if raw.get("style", settings.style) != "setup-context":
+        message = "only a Function with setup_context calls kernels"
+        problems.at(path, message, "style = 'setup-context'")
+    if stated.get("save-policy") == "balanced":
+        message = "a kernel computes again what 'balanced' would save"
+        problems.at(path, message, "leave out save-policy")
+    if raw.get("forward-ad"):
+        message = "a kernel has no forward mode"
+        problems.at(path, message, "leave out forward-ad")
 
 
 def _check_classes(

@@ -20,12 +20,14 @@ from scaffold.spec.kinds import (
     Kind,
     check_value,
     choice,
+    choices,
 )
 from scaffold.spec.problems import KeyPath, Problems
 
 Style = Literal["setup-context", "combined", "library"]
 SavePolicy = Literal["recompute", "balanced"]
 Amp = Literal["region", "float32", "off"]  # behaviour of an op under autocast
+LANGUAGES = ("triton",)  # of fused kernels
 
 
 class Key(NamedTuple):
@@ -56,6 +58,7 @@ TOLERANCE = NUMBERS._replace(
 STYLE = choice("a style", get_args(Style))
 SAVE_POLICY = choice("a policy", get_args(SavePolicy))
 AMP = choice("a word", get_args(Amp))
+KERNELS = choices("a list of languages", LANGUAGES, "LANGUAGE")
 
 KEYS: dict[str, Key] = {
     "inputs": Key(
@@ -145,6 +148,10 @@ KEYS: dict[str, Key] = {
         "compute in float32, or nothing.",
         option="What the op does under autocast (default: region, if it changes the forward).",
     ),
+    "kernels": Key(
+        KERNELS,
+        "Fused kernels in a file of their own, which the Function calls where they can run.",
+    ),
     "shape-checks": Key(
         SWITCH,
         "Raise where a declared shape that the backward relies on is broken (true).",
@@ -178,7 +185,7 @@ GONE = {"double-backward": "leave it out: every op can be differentiated again"}
 # above.
 DEFAULTS = (
     *("derive", "once-differentiable", "transforms", "materialize-grads"),
-    *("forward-ad", "tolerance", "module", "test"),
+    *("forward-ad", "kernels", "tolerance", "module", "test"),
 )
 
 

@@ -97,9 +97,10 @@ def choice(what: str, choices: tuple[str, ...]) -> Kind:
     return Kind(what, _is_text, {"enum": list(choices)}, choices, metavar)
 
 
-def choices(what: str, words: tuple[str, ...]) -> Kind:
+def choices(what: str, words: tuple[str, ...], metavar: str = "TEXT") -> Kind:
     """Return a kind for a list of `words`."""
-    return Kind(what, _is_texts, choices=words)
+    schema = {"type": "array", "items": {"enum": list(words)}}
+    return Kind(what, _is_texts, schema, words, metavar)
 
 
 # --- Check of a value against its kind.

@@ -199,6 +199,7 @@ class OpSpec:
     materialize_grads: bool = True
     derive: bool = True  # derive the gradients without a formula
     forward_ad: bool = False  # a jvp as well
+    kernels: tuple[str, ...] = ()  # the languages of its fused kernels
     rules: tuple[RuleFile, ...] = ()  # tables besides the built-in one
     style: Style = "setup-context"
     style_is_free: bool = False  # `combined` may be chosen if faster

@@ -76,6 +76,7 @@ class Verdict(NamedTuple):
     checks: tuple["Checked", ...] = ()  # of a hand-written Function
     chosen: int = 0  # the index of the accepted declaration of its inputs
     call: str = ""  # made by its checks
+    kernels: int = 0  # the calls of the op with its kernels
 
 
 class Original(NamedTuple):
@@ -129,6 +130,7 @@ class Request(NamedTuple):
     checks: str
     path: tuple[str, ...] = ()  # of the user's modules, after all others
     modules: tuple[tuple[str, str], ...] = ()  # imports of the op not written yet
+    kernels: tuple[tuple[str, str], ...] = ()  # modules of the op's kernels
     original: Original | None = None  # instead of the op's own reference
     function: HandWritten | None = None  # instead of the op
 
@@ -304,6 +306,7 @@ def read_verdict(answer: Mapping[str, Any]) -> Verdict | None:
             checks=tuple(Checked(**one) for one in answer.get("checks", ())),
             chosen=int(answer.get("chosen", 0)),
             call=str(answer.get("call", "")),
+            kernels=int(answer.get("kernels", 0)),
         )
     except (ValueError, TypeError, KeyError):
         return None

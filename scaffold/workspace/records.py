@@ -145,6 +145,12 @@ def _parts(statement: ast.stmt) -> Iterator[_Part]:
                 origin = "." * statement.level + (statement.module or "")
             for alias in names:
                 yield _Part(alias, {_binding(alias)}, set(), f"import {origin} ")
+        case ast.Try([ast.Import() | ast.ImportFrom() as imported], handlers):
+            # What lies beside the file, if it is there: in which package is no part of what the file says.
+            for alias in imported.names:
+                yield _Part(alias, {_binding(alias)}, set(), "beside ")
+            for handler in handlers:
+                yield _Part(handler, read | set(_defined(handler)), read)
         case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
             yield _Part(statement, {name}, read)
         case ast.Assign(targets):
@@ -167,7 +173,7 @@ def _root(target: ast.expr) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _defined(statement: ast.stmt) -> Iterator[str]:
+def _defined(statement: ast.AST) -> Iterator[str]:
     """Yield the names defined inside a compound statement, as by imports under `if TYPE_CHECKING:`."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.Import, ast.ImportFrom)):

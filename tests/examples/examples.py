@@ -49,8 +49,13 @@ class Example:
         return self.directory / f"test_{self.op}.py"
 
     @property
+    def kernel_file(self) -> Path:
+        return self.directory / f"{self.op}_triton.py"
+
+    @property
     def generated(self) -> list[Path]:
-        return [self.op_file, self.test_file]
+        kernels = [self.kernel_file] if "fused" in self.op else []
+        return [self.op_file, *kernels, self.test_file]
 
     @property
     def given(self) -> list[Path]:

@@ -153,6 +153,11 @@ CASES = {
         ("--inputs", "x", "--forward", "torch.exp(x)"),
         "inputs = 'x'\nforward = 'torch.exp(x)'\n",
     ),
+    "kernels": Case(
+        *(("--kernels", "triton"), "kernels = ['triton']"),
+        ("--inputs", "x", "--forward", "torch.exp(x)"),
+        "inputs = 'x'\nforward = 'torch.exp(x)'\n",
+    ),
     "amp": Case(("--amp", "region"), "amp = 'region'"),
     "sharding": Case(
         *(("--sharding", "m_, n_ -> mn"), "sharding = 'm_, n_ -> mn'"),

@@ -6,7 +6,8 @@ from scaffold.render.layout import Directories, Layout, OpTesting, layout
 
 
 def test_beside_each_other_nothing_is_searched() -> None:
-    assert layout("foo", Directories()) == Layout("foo", "foo.py", "test_foo.py")
+    expected = Layout("foo", "foo.py", "test_foo.py", triton_path="foo_triton.py")
+    assert layout("foo", Directories()) == expected
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ class Rule(NamedTuple):
     value: str | None = None
     parts: str | None = None  # the call in parts, of which one can be saved
     tangents: Mapping[str, str] = {}  # parameter -> its part of the tangent
+    triton: str = ""  # its value in a Triton kernel, over its parameters
 
     @property
     def category(self) -> str:
@@ -309,6 +310,7 @@ def read_rule(name: str, raw: Section, graph: Graph) -> Rule:
         value=raw.get("value"),
         parts=raw.get("parts"),
         tangents=raw.get("tangent", {}),
+        triton=raw.get("triton", ""),
     )
 
 

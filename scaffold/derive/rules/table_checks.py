@@ -66,6 +66,7 @@ TYPES = {
     "composed": STRINGS,
     "simpler": STRINGS,
     "code": STRING,
+    "triton": STRING,
     "value": STRING,
     "parts": STRING,
     "differentiable": STRINGS,

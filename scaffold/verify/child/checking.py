@@ -120,10 +120,10 @@ def check(checks: Any) -> dict[str, Any]:
     for case in list_cases(checks):
         for words, layout in layouts(checks):
             if run.failure is None:
-                _check_case(checks, case, layout, words, run)
+                check_case(checks, case, layout, words, run)
     _conclude(checks, run)
     if run.failure is None and not run.refusals:
-        _ask_further(checks, run)
+        ask_further(checks, run)
     if run.failure is None and not run.refusals:
         found = unfit(checks)
         if found is not None and found["words"].startswith(OWN):  # a bug of PyTorch's
@@ -165,7 +165,7 @@ def compare(checks: Any) -> dict[str, Any]:
     for case in list_cases(checks):
         for words, layout in layouts(checks):
             if run.failure is None:
-                _check_case(checks, case, layout, words, run, compare_gradients)
+                check_case(checks, case, layout, words, run, compare_gradients)
             if run.proven and not noted:
                 inputs = make_inputs(checks, case, layout)
                 noted.append(describe(value_names(checks, len(inputs)), inputs))
@@ -176,7 +176,7 @@ def compare(checks: Any) -> dict[str, Any]:
     return found | {"notes": noted, "skipped": run.skipped}
 
 
-def _check_case(
+def check_case(
     checks: Any,
     case: Case,
     layout: Layout,
@@ -252,7 +252,7 @@ def _of_memory(
     return found
 
 
-def _ask_further(checks: Any, run: Run) -> None:
+def ask_further(checks: Any, run: Run) -> None:
     """Ask further questions on the tests' cases, up to the first failure."""
     for case, answer in asked_further(checks):
         subject = f"grad_{answer.name}"

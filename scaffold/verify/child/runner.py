@@ -128,6 +128,7 @@ def _prove(request: dict[str, Any], writing: int) -> None:
 
 def _verdict(request: dict[str, Any]) -> dict[str, Any]:
     from scaffold.verify.child.checking import WATCHED, check
+    from scaffold.verify.child.kernels import check_kernels, withhold
     from scaffold.verify.child.modules import load_checks
 
     sys.path.extend(request["path"])
@@ -139,11 +140,17 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
         from scaffold.verify.child.original import against_original
 
         return against_original(request)
+    withhold(request)
     try:
         checks = load_checks(request, WATCHED)
     except Exception as error:  # noqa: BLE001 (whatever the user's modules raise)
         return _not_loaded(error)
-    return check(checks)
+    found = check(checks)
+    if request["kernels"] and found["failure"] is None:
+        more = check_kernels(request, checks)
+        more["notes"] = [*found["notes"], *more.get("notes", ())]
+        found |= more
+    return found
 
 
 def _not_loaded(error: Exception) -> dict[str, Any]:

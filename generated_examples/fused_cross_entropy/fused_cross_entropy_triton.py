@@ -1,0 +1,301 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_cross_entropy.
+
+Forward, of each row::
+
+    log_probs = torch.log_softmax(logits, dim=-1)
+    kept = target != ignore_index
+    index = torch.where(kept, target, 0).unsqueeze(-1)
+    nll = -log_probs.gather(-1, index).squeeze(-1)
+    loss = (1 - smoothing) * nll - smoothing * log_probs.mean(-1)
+    output = torch.where(kept, loss, 0.0)
+
+Backward, where what is not saved is computed again::
+
+    kept = target != ignore_index
+    index = torch.where(kept, target, 0).unsqueeze(-1)
+    neg_grad_mean = torch.where(kept, smoothing * grad_output, 0)
+    g = neg_grad_mean.unsqueeze(-1) / logits.shape[-1]
+    grad_nll = torch.where(kept, (1 - smoothing) * grad_output, 0)
+    onehot = torch.zeros_like(logits).scatter(-1, index, 1)
+    neg_grad_log_probs = g + grad_nll.unsqueeze(-1) * onehot
+    summed_grad = neg_grad_log_probs.sum(-1, keepdim=True)
+    grad_logits = torch.softmax(logits, -1) * summed_grad - neg_grad_log_probs
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_COLUMNS = 65536  # of a row, which is one block
+
+
+@triton.jit
+def forward_kernel(
+    logits_ptr,
+    logits_stride,
+    target_ptr,
+    output_ptr,
+    V,
+    smoothing: tl.constexpr,
+    ignore_index: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < V
+    logits_row = logits_ptr + row * logits_stride
+    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
+    target = tl.load(target_ptr + row)
+
+    row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=0)
+    shifted = logits - row_max
+    exp = tl.exp(shifted)
+    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    log_probs = shifted - tl.log(total)
+    kept = target != ignore_index
+    index = tl.where(kept, target, 0)
+    nll = -tl.sum(tl.where(mask & (cols == index), log_probs, 0.0), axis=0)
+    loss = (1 - smoothing) * nll - smoothing * (
+        tl.sum(tl.where(mask, log_probs, 0.0), axis=0) / V
+    )
+    output = tl.where(kept, loss, 0.0)
+    tl.store(output_ptr + row, output)
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    logits_ptr,
+    logits_stride,
+    target_ptr,
+    grad_logits_ptr,
+    V,
+    smoothing: tl.constexpr,
+    ignore_index: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < V
+    grad_output = tl.load(grad_output_ptr + row).to(DTYPE)
+    logits_row = logits_ptr + row * logits_stride
+    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
+    target = tl.load(target_ptr + row)
+
+    kept = target != ignore_index
+    index = tl.where(kept, target, 0)
+    neg_grad_mean = tl.where(kept, smoothing * grad_output, 0)
+    g = neg_grad_mean / V
+    grad_nll = tl.where(kept, (1 - smoothing) * grad_output, 0)
+    onehot = tl.where(cols == index, 1, 0.0)
+    neg_grad_log_probs = g + grad_nll * onehot
+    summed_grad = tl.sum(tl.where(mask, neg_grad_log_probs, 0.0), axis=0)
+    row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=0)
+    shifted = logits - row_max
+    exp = tl.exp(shifted)
+    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    grad_logits = exp / total * summed_grad - neg_grad_log_probs
+    tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(columns: int) -> dict[str, int]:
+    """Hold a row in one block."""
+    block = triton.next_power_of_2(columns)
+    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+    return {"BLOCK": block, "num_warps": warps}
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """View it as rows whose numbers lie side by side; else copy it."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+@torch.library.custom_op(
+    "custom_ops::fused_cross_entropy_forward_triton", mutates_args=()
+)
+def fused_cross_entropy_forward(
+    logits: Tensor,
+    target: Tensor,
+    smoothing: float,
+    ignore_index: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    V = logits.shape[-1]
+    rows = logits.numel() // V
+    output = torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
+    logits_rows = as_rows(logits)
+    with torch.cuda.device_of(logits):
+        forward_kernel[(rows,)](
+            logits_rows,
+            logits_rows.stride(0),
+            target.contiguous(),
+            output,
+            V,
+            smoothing,
+            ignore_index,
+            DTYPE=PRECISION[precision(logits)],
+            **blocks(V),
+        )
+    return output
+
+
+@fused_cross_entropy_forward.register_fake
+def _(
+    logits: Tensor,
+    target: Tensor,
+    smoothing: float,
+    ignore_index: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    return torch.empty(logits.shape[:-1], dtype=dtype, device=logits.device)
+
+
+@torch.library.custom_op(
+    "custom_ops::fused_cross_entropy_backward_triton", mutates_args=()
+)
+def fused_cross_entropy_backward(
+    grad_output: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    smoothing: float,
+    ignore_index: int,
+) -> Tensor:
+    V = logits.shape[-1]
+    rows = logits.numel() // V
+    grad_logits = logits.new_empty(logits.shape)
+    logits_rows = as_rows(logits)
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(rows,)](
+            grad_output.contiguous(),
+            logits_rows,
+            logits_rows.stride(0),
+            target.contiguous(),
+            grad_logits,
+            V,
+            smoothing,
+            ignore_index,
+            DTYPE=PRECISION[precision(grad_output, logits)],
+            **blocks(V),
+        )
+    return grad_logits
+
+
+@fused_cross_entropy_backward.register_fake
+def _(
+    grad_output: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    smoothing: float,
+    ignore_index: int,
+) -> Tensor:
+    return logits.new_empty(logits.shape)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_cross_entropy_forward.register_vmap(
+    partial(as_more_rows, fused_cross_entropy_forward, ())
+)
+fused_cross_entropy_backward.register_vmap(
+    partial(as_more_rows, fused_cross_entropy_backward, ())
+)
+
+
+def why_not(logits: Tensor, target: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (
+        logits,
+        target,
+    )
+    if logits.device.type not in DEVICES:
+        return f"logits is on {logits.device.type}"
+    if any(tensor.device != logits.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if logits.ndim != 2:
+        return "logits has other dims"
+    if target.shape != logits.shape[:-1]:
+        return "target is broadcast"
+    if logits.shape[-1] > MOST_COLUMNS:
+        return f"a row has more than {MOST_COLUMNS} numbers"
+    return ""
+
+
+def takes(logits: Tensor, target: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if logits.numel() == 0 or (
+        logits.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    ):
+        return False
+    why = why_not(logits, target)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(
+            f"fused_cross_entropy runs without its kernels: {why}", stacklevel=3
+        )
+    return not why
+
+
+def forward(
+    logits: Tensor, target: Tensor, smoothing: float, ignore_index: int
+) -> Tensor:
+    dtype = logits.dtype
+    if torch.is_autocast_enabled(logits.device.type):
+        dtype = torch.promote_types(dtype, torch.float32)
+    return fused_cross_entropy_forward(logits, target, smoothing, ignore_index, dtype)

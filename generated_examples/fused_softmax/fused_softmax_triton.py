@@ -1,0 +1,222 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_softmax.
+
+Forward, of each row::
+
+    output = torch.softmax(x / temperature, dim=-1)
+
+Backward, where what is not saved is computed again::
+
+    inner = (grad_output * output).sum(dim=-1, keepdim=True)
+    grad_x = output * (grad_output - inner) / temperature
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_COLUMNS = 65536  # of a row, which is one block
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    x_stride,
+    output_ptr,
+    D,
+    temperature: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < D
+    x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+
+    scores = x / temperature
+    row_max = tl.max(tl.where(mask, scores, float("-inf")), axis=0)
+    shifted = scores - row_max
+    exp = tl.exp(shifted)
+    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    output = exp / total
+    tl.store(output_ptr + row * D + cols, output, mask=mask)
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    grad_output_stride,
+    output_ptr,
+    output_stride,
+    grad_x_ptr,
+    D,
+    temperature: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < D
+    grad_output_row = grad_output_ptr + row * grad_output_stride
+    grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
+    output_row = output_ptr + row * output_stride
+    output = tl.load(output_row + cols, mask=mask, other=0.0).to(DTYPE)
+
+    inner = tl.sum(grad_output * output, axis=0)
+    grad_x = output * (grad_output - inner) / temperature
+    tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(columns: int) -> dict[str, int]:
+    """Hold a row in one block."""
+    block = triton.next_power_of_2(columns)
+    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+    return {"BLOCK": block, "num_warps": warps}
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """View it as rows whose numbers lie side by side; else copy it."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+@torch.library.custom_op("custom_ops::fused_softmax_forward_triton", mutates_args=())
+def fused_softmax_forward(x: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
+    D = x.shape[-1]
+    rows = x.numel() // D
+    output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    x_rows = as_rows(x)
+    with torch.cuda.device_of(x):
+        forward_kernel[(rows,)](
+            x_rows,
+            x_rows.stride(0),
+            output,
+            D,
+            temperature,
+            DTYPE=PRECISION[precision(x)],
+            **blocks(D),
+        )
+    return output
+
+
+@fused_softmax_forward.register_fake
+def _(x: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+@torch.library.custom_op("custom_ops::fused_softmax_backward_triton", mutates_args=())
+def fused_softmax_backward(
+    grad_output: Tensor, output: Tensor, temperature: float
+) -> Tensor:
+    D = grad_output.shape[-1]
+    rows = grad_output.numel() // D
+    grad_x = grad_output.new_empty(grad_output.shape)
+    grad_output_rows = as_rows(grad_output)
+    output_rows = as_rows(output)
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(rows,)](
+            grad_output_rows,
+            grad_output_rows.stride(0),
+            output_rows,
+            output_rows.stride(0),
+            grad_x,
+            D,
+            temperature,
+            DTYPE=PRECISION[precision(grad_output, output)],
+            **blocks(D),
+        )
+    return grad_x
+
+
+@fused_softmax_backward.register_fake
+def _(grad_output: Tensor, output: Tensor, temperature: float) -> Tensor:
+    return grad_output.new_empty(grad_output.shape)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_softmax_forward.register_vmap(partial(as_more_rows, fused_softmax_forward, ()))
+fused_softmax_backward.register_vmap(partial(as_more_rows, fused_softmax_backward, ()))
+
+
+def why_not(x: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (x,)
+    if x.device.type not in DEVICES:
+        return f"x is on {x.device.type}"
+    if any(tensor.device != x.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if x.shape[-1] > MOST_COLUMNS:
+        return f"a row has more than {MOST_COLUMNS} numbers"
+    return ""
+
+
+def takes(x: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if x.numel() == 0 or (x.device.type == "cpu" and torch.is_autocast_enabled("cpu")):
+        return False
+    why = why_not(x)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_softmax runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(x: Tensor, temperature: float) -> Tensor:
+    dtype = x.dtype
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.promote_types(dtype, torch.float32)
+    return fused_softmax_forward(x, temperature, dtype)

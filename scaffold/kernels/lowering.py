@@ -1,0 +1,517 @@
+"""Statements as a row program: the meaning of each primitive for a row.
+
+In: a `Lowered` graph, and over what each input varies. Out: a `RowProgram`. Invariant: it computes what the statements do, or is
+refused with the name of the primitive; a value with a name there has that name here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import OfShape, Op, Operator, SizeOf, literal
+from scaffold.derive.graph.shapes import Dim as Size
+from scaffold.derive.graph.shapes import NamedSize
+from scaffold.derive.graph.static_values import UnsupportedError, as_text
+from scaffold.derive.lower.statements import Lowered
+from scaffold.derive.rules.table import Table
+from scaffold.formula import UNKNOWN, Node, emit, evaluated
+from scaffold.formula.names import fresh
+from scaffold.kernels.row_program import (
+    NUMBER,
+    ONE,
+    Apply,
+    Column,
+    Fold,
+    Kind,
+    Line,
+    Load,
+    Name,
+    Number,
+    Reduce,
+    Space,
+    Value,
+    Word,
+)
+from scaffold.spec import Dim
+
+KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
+Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
+MEANINGS: dict[str, Meaning] = {}
+SUMS = ("sum_to_size", "summed_to")
+
+
+def meaning(*rules: str) -> Callable[[Meaning], Meaning]:
+    """Register the meaning of some primitives for a row."""
+
+    def add(function: Meaning) -> Meaning:
+        MEANINGS.update(dict.fromkeys(rules, function))
+        return function
+
+    return add
+
+
+class Shapes(NamedTuple):
+    """The declared space of each input of a kernel, and the names of its leading dims and of the last one."""
+
+    spaces: Mapping[str, Space]
+    lead: tuple[Dim, ...]
+    width: str  # "" of a program that is elementwise
+    attributes: frozenset[str] = frozenset()
+    of: int = 1  # how many values of that width the rows of some inputs hold
+
+
+class Lowering:
+    """One program. A value gets a line if it is read twice or has a name in the statements."""
+
+    def __init__(
+        self, applier: Applier, lowered: Lowered, shapes: Shapes, taken: Iterable[str]
+    ) -> None:
+        self.program, self.table = applier.program, applier.table
+        self.lowered, self.shapes = lowered, shapes
+        self.reserved = {*taken}
+        self.taken = {*taken, *lowered.held.values()}
+        self.loads: dict[str, Load] = {}
+        self.lines: list[Line] = []
+        self.numbers: dict[str, None] = {}
+        self.widths: dict[str, str] = {}  # a width -> one that is the same size
+        self.names: dict[Value, Name] = {}
+        self.values: dict[Op, Value] = {}
+        every = {op for result in lowered.results for op in result.walk()}
+        self.ops = sorted(every, key=lambda op: op.serial)
+        self.uses = Counter(arg for op in every for arg in op.args)
+
+    def run(self) -> None:
+        """Compute all named values in the order of the statements."""
+        for op in self.ops:
+            if op in self.lowered.held and op.is_tensor and not is_sum(op):
+                self.value(op)
+
+    # --- Values.
+
+    def value(self, op: Op) -> Value:
+        """Return the value of an op; it gets a line if it has a name or is read again."""
+        if op not in self.values:
+            self.values[op] = self._made(op)
+        return self.values[op]
+
+    def _made(self, op: Op) -> Value:
+        if op.kind == "complex":
+            raise UnsupportedError("a kernel computes no complex numbers")
+        if not op.is_tensor:
+            return self.number(op)
+        found = self._known(self._computed(op))
+        if op in self.lowered.held and op.rule != "input":
+            return self.named(found, self.lowered.held[op], own=True)
+        if self.uses[op] > 1 and op.rule not in ("input", "unsqueeze", "squeeze"):
+            return self.named(found, _word(op))
+        return found
+
+    def _computed(self, op: Op) -> Value:
+        rule = self.table.of_op(op.rule)
+        names = [item.name for item in rule.parameters] if rule else []
+        args = dict(zip(names, op.args, strict=False))
+        if op.rule in MEANINGS:
+            return MEANINGS[op.rule](self, op, args)
+        refuse_foreign(self.table, op)
+        return self.applied(op, args)
+
+    def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
+        """Return a primitive of an op's arguments, element by element."""
+        given = tuple((name, self._argument(arg)) for name, arg in args.items())
+        values = [item for _, item in given if not isinstance(item, Word)]
+        space = self.joined(item.space for item in values)
+        return Apply(op.rule, given, space, KINDS[op.kind])
+
+    def _known(self, value: Value) -> Value:
+        """Return a value by its name if it has one."""
+        return self.names.get(value, value)
+
+    def _argument(self, op: Op) -> Value | Word:
+        known = literal(op)
+        if not op.is_tensor and (known is None or isinstance(known, str | bool)):
+            return Word(known)
+        return self.value(op)
+
+    def apply(self, primitive: str, *values: Value, kind: Kind = "real") -> Value:
+        """Return a primitive of some values."""
+        rule = self.table.rule(primitive)
+        names = [item.name for item in rule.parameters]
+        space = self.joined(item.space for item in values)
+        args = tuple(zip(names, values, strict=False))
+        return self._known(Apply(primitive, args, space, kind))
+
+    def named(self, value: Value, word: str, *, own: bool = False) -> Value:
+        """Return a value by its name, or give it one."""
+        if isinstance(value, Name | Number):
+            return value
+        if value not in self.names:
+            free = own and word not in self.reserved | self._assigned()
+            name = word if free else None
+            name = name or fresh(word, self.taken)
+            self.taken.add(name)
+            self.lines.append(Line(name, value))
+            self.names[value] = Name(name, value.space, value.kind)
+        return self.names[value]
+
+    def _assigned(self) -> set[str]:
+        return {line.name for line in self.lines} | {*self.loads}
+
+    # --- What is the same in all rows.
+
+    def number(self, op: Op) -> Number:
+        """Return a Python value as text for a kernel."""
+        text = emit(self._text(op))
+        if self.shapes.width in names_in(text) and "**" in text:
+            raise UnsupportedError("a power of the size of a row")
+        return Number(text)
+
+    def _text(self, op: Op) -> Node:
+        match op.data:
+            case SizeOf(dim):
+                return self._size(dim)
+            case OfShape(shape) if op.rule == "size" and literal(op.args[0]) == -1:
+                return self._size(shape.dims[-1] if shape.dims else None)
+            case Operator(kind, label) if kind in ("binary", "unary"):
+                node = Node(kind, label, tuple(map(self._text, op.args)))
+            case Operator("subscript"):
+                return self._size_read(as_text(op))
+            case Operator("call") if as_text(op.args[0]).label in ("max", "min"):
+                callee, *rest = op.args
+                several = (as_text(callee), *map(self._text, rest))
+                return Node("call", "", several)
+            case _:
+                node = as_text(op)
+        known = evaluated(as_text(op)) if op.rule == "python" else UNKNOWN
+        if isinstance(known, int | float):  # of functions of math, too
+            return Node("constant", repr(known))
+        if op.rule not in ("const", "static", "python") or not self._is_plain(node):
+            raise UnsupportedError("a kernel computes no such number")
+        return node
+
+    def _is_plain(self, node: Node) -> bool:
+        """Return whether it is arithmetic on numbers and attributes."""
+        if node.kind == "name":
+            if node.label in self.shapes.attributes:
+                self.numbers[node.label] = None
+            return node.label in {*self.shapes.attributes, self.shapes.width}
+        known = node.kind in ("constant", "binary", "unary")
+        return known and all(map(self._is_plain, node.args))
+
+    def _size_read(self, node: Node) -> Node:
+        """Return the size read by `x.shape[-1]`."""
+        owner, index = node.args
+        space = self.shapes.spaces.get(owner.args[0].label) if owner.args else None
+        last = owner.label == "shape" and evaluated(index) == -1
+        if not last or space is None or space.width != self.shapes.width:
+            raise UnsupportedError("a kernel knows no size but that of a row")
+        return Node("name", self.shapes.width)
+
+    def _size(self, dim: Size | None) -> Node:
+        if not isinstance(dim, NamedSize) or dim.name != self.shapes.width:
+            raise UnsupportedError("a kernel knows no size but that of a row")
+        return Node("name", dim.name)
+
+    # --- Spaces.
+
+    def joined(self, spaces: Iterable[Space]) -> Space:
+        """Return the space several values broadcast to."""
+        every = [space for space in spaces if space != NUMBER]
+        rows = any(space.rows for space in every)
+        ranked = [space.width for space in every if space.width]
+        if ranked and len(ranked) < len(every):
+            raise UnsupportedError("it broadcasts a number of each row along the rows")
+        wide = list(dict.fromkeys(width for width in ranked if width != ONE))
+        for one, two in pairwise(wide):
+            self.widths[self.canonical(two)] = self.canonical(one)
+        width = wide[0] if wide else ONE if ranked else ""
+        return Space(rows, width)
+
+    def canonical(self, width: str) -> str:
+        """Return the one name for all equal sizes."""
+        while width in self.widths and self.widths[width] != width:
+            width = self.widths[width]
+        return width
+
+    def over_row(self, op: Op, dim: Op | None) -> bool:
+        """Return whether a dim is the last one."""
+        at, rank = literal(dim) if dim is not None else None, op.shape.rank
+        at = at[0] if isinstance(at, tuple) and len(at) == 1 else at
+        if not isinstance(at, int):
+            return False
+        return at == -1 or rank is not None and at == rank - 1
+
+    def reduced(self, value: Value, keepdim: bool) -> Space:
+        """Return the space of a reduction of a row."""
+        if not value.space.has_columns:
+            raise UnsupportedError("a reduction of what has no columns")
+        return Space(value.space.rows, ONE if keepdim else "")
+
+    def total(self, value: Value, word: str = "") -> Value:
+        """Return the sum of each row, with a dim of size 1."""
+        found = Reduce("sum", value, self.reduced(value, True))
+        return self.named(found, word) if word else found
+
+    def load(self, op: Op) -> Name:
+        """Return the value of an input."""
+        space, kind = self.shapes.spaces[op.name], KINDS[op.kind]
+        self.loads.setdefault(op.name, Load(op.name, op.name, space, kind))
+        return Name(op.name, space, kind)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in an expression."""
+    return frozenset(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def _word(op: Op) -> str:
+    return next((word for word in op.facts.words if "{" not in word), op.rule)
+
+
+UNNAMED = {"call": "a call without a rule", "cond": "a choice"}
+TAKEN_APART = frozenset({"chunk", "item", "cat", "index", "slice"})
+
+
+def refuse_foreign(table: Table, op: Op) -> None:
+    """Refuse a primitive without a meaning or a spelling, by its name."""
+    rule = table.of_op(op.rule)
+    known = op.rule in MEANINGS or rule is not None and rule.triton
+    if not known and op.rule not in (*SUMS, *TAKEN_APART):
+        name = UNNAMED.get(op.rule, op.rule)
+        raise UnsupportedError(f"{name} cannot be part of a row kernel")
+
+
+def _flag(args: Mapping[str, Op], name: str) -> bool:
+    return name in args and literal(args[name]) is True
+
+
+# --- Reductions.
+
+
+def _rows(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
+    """Return the value of a reduction, and whether its dim stays; refuse all dims but the last one."""
+    x, dim = op.args[0], args.get("dim")
+    if not self.over_row(x, dim) or not self.shapes.width:
+        raise UnsupportedError(f"{op.rule} over another dim than the last one")
+    return self.value(x), _flag(args, "keepdim")
+
+
+@meaning("sum")
+def _sum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    value, keepdim = _rows(self, op, args)
+    return Reduce("sum", value, self.reduced(value, keepdim))
+
+
+@meaning("mean")
+def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    value, keepdim = _rows(self, op, args)
+    return _mean_of(self, value, keepdim)
+
+
+def _mean_of(self: Lowering, value: Value, keepdim: bool) -> Value:
+    total = Reduce("sum", value, self.reduced(value, keepdim))
+    return self.apply("div", total, _length(self, value))
+
+
+def _length(self: Lowering, value: Value) -> Number:
+    self.canonical(value.space.width)
+    return Number(self.shapes.width)
+
+
+@meaning("var", "std")
+def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    value, keepdim = _rows(self, op, args)
+    correction = self.number(args["correction"])
+    mean = self.named(_mean_of(self, value, True), "mean")
+    centred = self.named(self.apply("sub", value, mean), "centred")
+    square = self.apply("square", centred)
+    total = Reduce("sum", square, self.reduced(value, keepdim))
+    length = _length(self, value)
+    if correction.text != "0":
+        length = Number(f"({length.text} - {correction.text})")
+    found = self.apply("div", total, length)
+    return self.apply("sqrt", found) if op.rule == "std" else found
+
+
+@meaning("norm", "vector_norm")
+def _norm(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    power = literal(args.get("p") or args["ord"])
+    value, keepdim = _rows(self, op, args)
+    space = self.reduced(value, keepdim)
+    if power == 1:
+        return Reduce("sum", self.apply("abs", value), space)
+    if power not in ("fro", 2):
+        raise UnsupportedError(f"a norm of the order {power}")
+    return self.apply("sqrt", Reduce("sum", self.apply("square", value), space))
+
+
+@meaning("amax", "amin")
+def _extremum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    value, keepdim = _rows(self, op, args)
+    fold: Fold = "max" if op.rule == "amax" else "min"
+    return Reduce(fold, value, self.reduced(value, keepdim), value.kind, nan=True)
+
+
+def _shifted(
+    self: Lowering, value: Value, word: str = "shifted"
+) -> tuple[Value, Value]:
+    """Return a row minus its maximum, and the sum of its exponentials."""
+    value = self.named(value, "scores")
+    row_max = Reduce("max", value, self.reduced(value, True))
+    less = self.apply("sub", value, self.named(row_max, "row_max"))
+    shifted = self.named(less, word)
+    exp = self.named(self.apply("exp", shifted), "exp")
+    return shifted, self.total(exp, "total")
+
+
+@meaning("softmax")
+def _softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    shifted, total = _shifted(self, _rows(self, op, args)[0])
+    return self.apply("div", self.apply("exp", shifted), total)
+
+
+@meaning("log_softmax")
+def _log_softmax(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    shifted, total = _shifted(self, _rows(self, op, args)[0])
+    return self.apply("sub", shifted, self.apply("log", total))
+
+
+# --- Dims, casts, parts.
+
+
+@meaning("input")
+def _input(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    return self.load(op)
+
+
+@meaning("unsqueeze", "squeeze")
+def _one_more(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a number of each row, with a last dim of size 1 or without it."""
+    value = self.value(op.args[0])
+    grows = op.rule == "unsqueeze"
+    fits = value.space == Space(True, "" if grows else ONE)
+    rank = op.shape.rank if grows else op.args[0].shape.rank
+    at = literal(args["dim"])
+    if not fits or at != -1 and (rank is None or at != rank - 1):
+        raise UnsupportedError(f"{op.rule} at another dim than the last one")
+    return _over(value, Space(True, ONE if grows else ""))
+
+
+def _over(value: Value, space: Space) -> Value:
+    """Return the same numbers over another space."""
+    match value:
+        case Name(text, _, kind):
+            return Name(text, space, kind)
+        case Apply(primitive, args, _, kind):
+            return Apply(primitive, args, space, kind)
+        case Reduce(fold, item, _, kind, nan):
+            return Reduce(fold, item, space, kind, nan)
+    return value
+
+
+@meaning("contiguous", "clone", "detach", "cast", "to", "float", "double", "type_as")
+def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return the value itself: in a kernel all real numbers have one precision."""
+    value = self.value(op.args[0])
+    if (value.kind, op.kind) != ("real", "real"):
+        raise UnsupportedError(f"{op.rule} of what is not real")
+    return value
+
+
+@meaning("gather")
+def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return the number of each row at an index."""
+    row, index = self.named(self.value(args["x"]), "row"), self.value(args["index"])
+    if not self.over_row(args["x"], args["dim"]) or index.space != Space(True, ONE):
+        raise UnsupportedError("gather of other than one number of each row")
+    at = self.apply("eq", Column(row.space), index, kind="bool")
+    chosen = self.apply("where", at, row, Number("0.0"))
+    return Reduce("sum", chosen, index.space)
+
+
+@meaning("cross_entropy", "nll_loss")
+def _class_loss(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return the loss of each row, 0 for an ignored target."""
+    row, target = args["input"], self.value(args["target"])
+    plain = literal(args["reduction"]) == "none" and target.space == Space(rows=True)
+    weighted = "weight" in args and literal(args["weight"]) is not None
+    if row.shape.rank != 2 or not plain or weighted:
+        raise UnsupportedError(f"{op.rule} of other than rows, without a reduction")
+    value = self.value(row)
+    if op.rule == "cross_entropy":
+        value, total = _shifted(self, value)
+    at = self.apply(
+        "eq", Column(value.space), _over(target, Space(True, ONE)), kind="bool"
+    )
+    chosen = self.apply("where", at, value, Number("0.0"))
+    loss: Value = self.apply("neg", Reduce("sum", chosen, Space(rows=True)))
+    if op.rule == "cross_entropy":
+        log_total = _over(self.apply("log", total), Space(rows=True))
+        loss = self.apply("sub", log_total, Reduce("sum", chosen, Space(rows=True)))
+    ignored = self.number(args["ignore_index"])
+    kept = self.apply("ne", target, ignored, kind="bool")
+    return self.apply("where", kept, loss, Number("0.0"))
+
+
+@meaning("zeros_like", "zeros", "new_zeros")
+def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    return Number("0.0")
+
+
+@meaning("scatter")
+def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return zeros with a number at one index of each row."""
+    index, base = self.value(args["index"]), args["x"]
+    zeros = base.rule in ("zeros_like", "zeros", "new_zeros")
+    if not zeros or not self.over_row(base, args["dim"]) or index.space.width != ONE:
+        raise UnsupportedError("scatter of other than one number of each row")
+    width = Space(True, self.shapes.width)
+    at = self.apply("eq", Column(width), index, kind="bool")
+    return self.apply("where", at, self.value(args["src"]), Number("0.0"))
+
+
+# --- What is summed over all rows: only as a result.
+
+
+def is_sum(op: Op) -> bool:
+    """Return whether it may be a sum over all rows."""
+    return op.rule in SUMS or op.rule == "neg" and op.args[0].rule in SUMS
+
+
+class Finished(NamedTuple):
+    """A result as it leaves the kernel."""
+
+    value: Value
+    summed: bool
+
+
+def finished(self: Lowering, op: Op, space: Space) -> Finished:
+    """Return a result over its declared space, summed if it is too large."""
+    if op.rule in SUMS:
+        return _summed(self, op.args[0], space)
+    if op.rule == "sum" and not self.over_row(op.args[0], op.args[1]):
+        lead = len(self.shapes.lead)
+        dims = literal(op.args[1])
+        dims = (dims,) if isinstance(dims, int) else dims
+        if dims == tuple(range(lead)) and "*" not in str(self.shapes.lead):
+            return _summed(self, op.args[0], space)
+    if op.rule == "neg" and op.args[0].rule in (*SUMS, "sum"):
+        value, summed = finished(self, op.args[0], space)
+        return Finished(self.apply("neg", value), summed)
+    value = self.value(op)
+    return _summed(self, op, space) if value.space != space else Finished(value, False)
+
+
+def _summed(self: Lowering, op: Op, space: Space) -> Finished:
+    value = self.value(op)
+    known = Space(value.space.rows, self.canonical(value.space.width))
+    wanted = Space(space.rows, self.canonical(space.width))
+    if known == wanted:
+        return Finished(value, False)
+    if known.is_row and wanted == Space(False, known.width):
+        return Finished(value, True)
+    if known.is_row and wanted == Space(True, ONE):
+        return Finished(self.total(value), False)
+    raise UnsupportedError("a gradient is summed over other than rows or columns")

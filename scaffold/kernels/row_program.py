@@ -1,0 +1,146 @@
+"""Row programs: the computation of a fused kernel for each row of its inputs, in no particular language.
+
+In: `lowering` makes one. Out: a printer writes it. Invariant: a line reads names that stand before it; what leaves a row is a result,
+and what is summed over all rows is one too. A program without a width is elementwise: it has no rows, and each of its values is one
+number of a tensor.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Kind = Literal["real", "int", "bool"]
+Fold = Literal["sum", "max", "min"]
+ONE = "1"
+
+
+class Space(NamedTuple):
+    """The dims of a value: rows or none, and the columns of a last dim of some size."""
+
+    rows: bool = False
+    width: str = ""  # the name of the size; ONE of a dim of size 1; "" without a dim
+
+    @property
+    def has_columns(self) -> bool:
+        """Return whether it has a number for each column."""
+        return self.width not in ("", ONE)
+
+    @property
+    def is_row(self) -> bool:
+        """Return whether it has a number for each column of each row."""
+        return self.rows and self.has_columns
+
+
+NUMBER = Space()
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A value named by a load or a line."""
+
+    text: str
+    space: Space
+    kind: Kind = "real"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number common to all rows: a Python expression over numbers, attributes and the size of a row."""
+
+    text: str
+    space: Space = NUMBER
+    kind: Kind = "real"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """An argument to select a function: `approximate='tanh'`."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A primitive of the rule table, element by element, with its arguments by parameter."""
+
+    primitive: str
+    args: "tuple[tuple[str, Value | Word], ...]"
+    space: Space
+    kind: Kind = "real"
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A reduction of a row. An extremum with `nan` is NaN where a number of the row is."""
+
+    fold: Fold
+    value: "Value"
+    space: Space
+    kind: Kind = "real"
+    nan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The number of the column."""
+
+    space: Space
+    kind: Kind = "int"
+
+
+Value = Name | Number | Apply | Reduce | Column
+
+
+class Part(NamedTuple):
+    """Columns of a longer row: a stretch of it, or each so-many-th of them."""
+
+    at: int
+    of: int
+    interleaved: bool = False
+
+
+class Load(NamedTuple):
+    """A read of an input, and its name."""
+
+    name: str
+    source: str
+    space: Space
+    kind: Kind
+    part: Part | None = None
+
+
+class Line(NamedTuple):
+    """A named value."""
+
+    name: str
+    value: Value
+
+
+class Result(NamedTuple):
+    """A result of a program: for each row or number, or summed over all rows. Several pieces lie in one row."""
+
+    name: str
+    pieces: tuple[tuple[Part | None, Value], ...]
+    space: Space  # of each piece
+    summed: bool = False
+    dtypes: tuple[str, ...] = ()  # the inputs whose dtypes together it has
+    float32: bool = False  # autocast computes it in float32
+
+
+class RowProgram(NamedTuple):
+    """A kernel: its reads, its lines in order, its results."""
+
+    loads: tuple[Load, ...]
+    numbers: tuple[str, ...]  # the attributes that it reads
+    lines: tuple[Line, ...]
+    results: tuple[Result, ...]
+    width: str = ""  # what the number of columns is called
+
+
+def inner(value: Value) -> tuple[Value, ...]:
+    """Return the arguments of a value."""
+    match value:
+        case Apply(_, args):
+            return tuple(item for _, item in args if not isinstance(item, Word))
+        case Reduce(_, item):
+            return (item,)
+    return ()

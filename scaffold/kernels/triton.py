@@ -1,0 +1,620 @@
+"""Row programs in Triton: the kernels of an op, and their launches.
+
+In: a `Pair`. Out: `TritonView`, whose lines the template of the file shows. Invariant: each input is read once and each result written
+once in a walk over a row; what lies behind the end of a row is 0 where it is read, and has no part in what the row comes to.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from scaffold.derive import grad_name
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.rules.table import Table
+from scaffold.derive.rules.team_tables import table_of
+from scaffold.errors import Location, ScaffoldError
+from scaffold.formula.names import fresh
+from scaffold.kernels.pair import OWN, PLAIN, Pair, kernel_pair
+from scaffold.kernels.row_program import (
+    NUMBER,
+    Apply,
+    Column,
+    Load,
+    Name,
+    Number,
+    Part,
+    Reduce,
+    Result,
+    RowProgram,
+    Value,
+    Word,
+    inner,
+)
+from scaffold.spec import OpSpec
+
+LONGEST = 84  # of a line in the body of a kernel
+NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+BLANK = ""
+
+
+class Kernel(NamedTuple):
+    """A kernel, and the op to launch it."""
+
+    name: str  # of the op
+    kernel: str
+    parameters: tuple[str, ...]  # of the kernel
+    lines: tuple[str, ...]
+    signature: str  # of the op, with types
+    arguments: str
+    returns: str
+    outputs: tuple[str, ...]  # lines that make the tensors which the kernel fills
+    grid: str
+    launch: tuple[str, ...]  # what the kernel is called with
+    result: str
+    fake: str
+    shared: str  # the positions of inputs that all rows share
+    summed: bool  # it gives sums over all rows
+
+
+class TritonView(NamedTuple):
+    """The template's data for the file."""
+
+    op: str
+    namespace: str
+    flat: bool
+    forward: Kernel
+    forward_arguments: tuple[str, ...]
+    backward: Kernel | None
+    formula: tuple[str, ...]  # of the forward, for the docstring
+    gradient: tuple[str, ...]
+    inputs: str  # the tensors of the op, with types
+    names: str
+    first: str  # the one that says how many rows there are
+    width: str
+    refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
+    dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
+    extrema: tuple[str, ...]  # those that NaN passes through
+
+
+# --- Values.
+
+
+class Printer:
+    """Writes the lines of one program."""
+
+    def __init__(self, table: Table, program: RowProgram, taken: Iterable[str]) -> None:
+        self.table, self.program = table, program
+        self.taken = {*taken, *(line.name for line in program.lines)}
+        self.taken |= {load.name for load in program.loads}
+        self.values = {line.name: line.value for line in program.lines}
+        self.loaded = {load.name: load for load in program.loads}
+        self.lines: list[str] = []
+        self.folds: set[str] = set()  # extrema that NaN passes through
+
+    def text(self, value: Value) -> str:
+        """Return a value as an expression; its steps are written before it."""
+        return ast.unparse(self.node(value))
+
+    def node(self, value: Value) -> ast.expr:
+        match value:
+            case Name(text) | Number(text):
+                return _parsed(text)
+            case Column():
+                return _parsed("cols")
+            case Reduce():
+                return self._reduction(value)
+            case Apply():
+                return self._applied(value)
+
+    def assign(self, name: str, value: Value) -> None:
+        """Write a line to name a value."""
+        text = self.text(value)
+        self.lines.append(f"{name} = {text}")
+
+    def _applied(self, value: Apply) -> ast.expr:
+        steps, end, comment = _spelling(self.table, value)
+        several = [*steps.values(), end]
+        counts = [
+            node.id
+            for x in several
+            for node in ast.walk(x)
+            if isinstance(node, ast.Name)
+        ]
+        known: dict[str, ast.expr] = {}
+        for name, item in value.args:
+            if isinstance(item, Word):
+                continue
+            known[name] = self.node(item)
+            if counts.count(name) > 1 and not isinstance(item, Name | Number):
+                known[name] = self._named(self._word(value), known[name])
+        if comment:
+            self.lines.append(f"# {comment}")
+        for name, step in steps.items():
+            known[name] = self._named(name, _filled(step, known))
+        return _filled(end, known)
+
+    def _word(self, value: Apply) -> str:
+        rule = self.table.rule(value.primitive)
+        return rule.facts.argument or "value"
+
+    def _named(self, word: str, node: ast.expr) -> ast.expr:
+        name = fresh(word, self.taken)
+        self.taken.add(name)
+        self.lines.append(f"{name} = {ast.unparse(node)}")
+        return _parsed(name)
+
+    def _reduction(self, value: Reduce) -> ast.expr:
+        item = self._within(value)
+        if value.nan and value.kind == "real":
+            self.folds.add(value.fold)
+            return _call("reduce", item, "0", f"nan_{value.fold}")
+        found = _call(value.fold, item)
+        found.keywords.append(ast.keyword("axis", _parsed("0")))
+        return found
+
+    def _within(self, value: Reduce) -> ast.expr:
+        """Return the reduced value, with a neutral element past the end of the row."""
+        inside = value.value
+        match inside:
+            case Apply(
+                "where", ((_, Apply() as test), (_, chosen), (_, Number("0.0")))
+            ):
+                if value.fold == "sum" and test.space.has_columns:
+                    both = _parsed(f"mask & ({self.text(test)})")
+                    assert not isinstance(chosen, Word)
+                    return _call("where", both, self.node(chosen), "0.0")
+        if inside.kind == "bool":
+            return _call("where", f"mask & ({self.text(inside)})", "1.0", "0.0")
+        if value.fold == "sum" and self._ends_in_zeros(inside):
+            return self.node(inside)
+        return _call("where", "mask", self.node(inside), NEUTRAL[value.fold])
+
+    def _ends_in_zeros(self, value: Value) -> bool:
+        """Return whether it is surely 0 past the end of a row, as inputs are."""
+        match value:
+            case Name(text):
+                load, line = self.loaded.get(text), self.values.get(text)
+                if load is not None:
+                    return load.space.has_columns
+                return line is not None and self._ends_in_zeros(line)
+            case Apply("mul"):
+                one, two = inner(value)
+                return any(
+                    self._ends_in_zeros(a) and self._ends_finite(b)
+                    for a, b in ((one, two), (two, one))
+                )
+            case Apply("neg" | "square" | "abs" | "add" | "sub"):
+                return all(map(self._ends_in_zeros, inner(value)))
+        return False
+
+    def _ends_finite(self, value: Value) -> bool:
+        """Return whether it is surely finite there: 0 times infinity is NaN."""
+        match value:
+            case Number():
+                return True
+            case Name(text) if text in self.values:
+                return self._ends_finite(self.values[text])
+            case Apply("mul" | "add" | "sub" | "neg" | "square" | "abs"):
+                return all(map(self._ends_finite, inner(value)))
+        return self._ends_in_zeros(value)
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _call(function: str, *args: ast.expr | str) -> ast.Call:
+    given = [_parsed(item) if isinstance(item, str) else item for item in args]
+    return ast.Call(_parsed(f"tl.{function}"), given, [])
+
+
+def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
+    """Return the expression of a spelling with its names replaced."""
+
+    class Filling(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return known.get(node.id, node)
+
+    copy = _parsed(ast.unparse(node))
+    found: ast.expr = Filling().visit(copy)
+    return found
+
+
+def _spelling(table: Table, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
+    """Return the steps, the value and the comment of a primitive's spelling."""
+    rule = table.rule(value.primitive)
+    code, _, comment = rule.triton.strip().partition("  # ")
+    *steps, last = ast.parse(code).body
+    found = {}
+    for step in steps:
+        assert isinstance(step, ast.Assign) and isinstance(step.targets[0], ast.Name)
+        found[step.targets[0].id] = step.value
+    assert isinstance(last, ast.Expr)
+    node = last.value
+    while isinstance(node, ast.IfExp):
+        node = node.body if _holds(node.test, value) else node.orelse
+    if isinstance(node, ast.Constant) and node.value is None:
+        raise UnsupportedError(f"{rule.name} with these arguments has no spelling")
+    return found, node, comment
+
+
+def _holds(test: ast.expr, value: Apply) -> bool:
+    """Return whether a test of a spelling holds for the literals of the call."""
+    assert isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
+    given, wanted = dict(value.args)[test.left.id], ast.literal_eval(
+        test.comparators[0]
+    )
+    if isinstance(given, Word):
+        return bool(given.value == wanted)
+    try:
+        return isinstance(given, Number) and ast.literal_eval(given.text) == wanted
+    except ValueError:
+        return False
+
+
+# --- Kernels.
+
+
+class Writer:
+    """Writes one program as a kernel and an op."""
+
+    def __init__(
+        self,
+        spec: OpSpec,
+        program: RowProgram,
+        direction: str,
+        tensors: Mapping[str, str],
+    ) -> None:
+        self.spec, self.program, self.direction = spec, program, direction
+        self.width = program.width
+        self.tensors = tensors  # each tensor that it may read, and its type
+        self.read = [name for name in tensors if self._loads(name)]
+        self.summed = any(item.summed for item in program.results)
+        named = {*tensors, *(item.name for item in spec.inputs), self.width}
+        self.begun: list[str] = []  # names of the places where rows begin
+        self.printer = Printer(table_of(spec), program, OWN | named)
+        order = list(tensors)
+        loads = sorted(program.loads, key=lambda x: order.index(x.source))
+        self.program = program = program._replace(loads=tuple(loads))
+        packed = [x for x in loads if x.part is not None and x.source in tensors]
+        self.lead = next(
+            (
+                x
+                for x in [*packed, *loads]
+                if x.space.rows and (x.space.has_columns or not self.width)
+            ),
+            None,
+        )
+        if self.lead is None or not program.results:
+            raise UnsupportedError("it reads no row")
+        for item in program.results:
+            if not (item.space.rows or item.summed):
+                raise UnsupportedError(f"{item.name} is no row")
+
+    def _loads(self, source: str) -> list[Load]:
+        return [load for load in self.program.loads if load.source == source]
+
+    def kernel(self) -> Kernel:
+        """Return the kernel and its op."""
+        attributes = [x for x in self.spec.attributes if x.name in self.program.numbers]
+        for item in attributes:
+            if item.annotation not in PLAIN:
+                raise UnsupportedError(f"'{item.name}' is {item.annotation}")
+        given = [f"{name}: Tensor" for name in self.read]
+        given += [f"{item.name}: {item.annotation}" for item in attributes]
+        names = [*self.read, *(item.name for item in attributes)]
+        if self.direction == "forward":
+            given, names = [*given, "dtype: torch.dtype"], [*names, "dtype"]
+        lines = self._lines()  # first: it says which extrema there are
+        count = len(self.program.results)
+        results = [self._result(item) for item in self.program.results]
+        shared = [str(at) for at, name in enumerate(self.read) if self._is_shared(name)]
+        return Kernel(
+            name=f"{self.spec.name}_{self.direction}",
+            kernel=f"{self.direction}_kernel",
+            parameters=tuple(self._parameters([item.name for item in attributes])),
+            lines=tuple(lines),
+            signature=", ".join(given),
+            arguments=", ".join(names),
+            returns=(
+                "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+            ),
+            outputs=tuple(self._outputs()),
+            grid=self._grid(),
+            launch=tuple(self._launch([item.name for item in attributes])),
+            result=", ".join(results),
+            fake=", ".join(self._made(item) for item in self.program.results),
+            shared=f"{{{', '.join(shared)}}}" if shared else "()",
+            summed=self.summed,
+        )
+
+    def _is_shared(self, source: str) -> bool:
+        return not any(load.space.rows for load in self._loads(source))
+
+    # What the kernel is called with.
+
+    def _parameters(self, attributes: list[str]) -> Iterator[str]:
+        for name in self.read:
+            yield f"{name}_ptr"
+            if self._is_strided(name):
+                yield f"{name}_stride"
+        yield from (f"{item.name}_ptr" for item in self.program.results)
+        if not self.width:
+            yield "size"
+        else:
+            yield from ("rows", self.width) if self.summed else (self.width,)
+        yield from (f"{name}: tl.constexpr" for name in attributes)
+        yield from ("DTYPE: tl.constexpr", "BLOCK: tl.constexpr")
+
+    def _is_strided(self, source: str) -> bool:
+        return any(load.space.is_row for load in self._loads(source))
+
+    def _launch(self, attributes: list[str]) -> Iterator[str]:
+        for name in self.read:
+            if self._is_strided(name):
+                yield f"{name}_rows"
+                yield f"{name}_rows.stride(0)"
+            else:
+                yield f"{name}.contiguous()"
+        yield from (item.name for item in self.program.results)
+        if not self.width:
+            yield f"{self._first}.numel()"
+        else:
+            yield from ("rows", self.width) if self.summed else (self.width,)
+        yield from attributes
+        yield f"DTYPE=PRECISION[precision({', '.join(self._real())})]"
+        yield "**blocks(" + (self.width or f"{self._first}.numel()") + ")"
+
+    @property
+    def _first(self) -> str:
+        assert self.lead is not None
+        return self.lead.source
+
+    def _real(self) -> list[str]:
+        return [x for x in self.read if self._loads(x)[0].kind == "real"]
+
+    def _grid(self) -> str:
+        if not self.width:
+            return f"(triton.cdiv({self._first}.numel(), ELEMENTS),)"
+        return "(programs,)" if self.summed else "(rows,)"
+
+    # What the op makes.
+
+    def _outputs(self) -> Iterator[str]:
+        first = self._first
+        if self.width:
+            parts = self.lead.part.of if self.lead and self.lead.part else 1
+            yield f"{self.width} = {first}.shape[-1]" + (
+                f" // {parts}" if parts > 1 else ""
+            )
+            whole = f"{first}.shape[-1]" if parts > 1 else self.width
+            yield f"rows = {first}.numel() // {whole}"
+        if self.summed:
+            yield f"programs = programs_of(rows, {first}.device)"
+        for item in self.program.results:
+            if item.summed:
+                dtype = f"precision({', '.join(self._real())})"
+                shape = f"programs, {self.width}"
+                yield f"{item.name} = {first}.new_empty(({shape}), dtype={dtype})"
+            else:
+                yield f"{item.name} = {self._made(item)}"
+        for name in self.read:
+            if self._is_strided(name):
+                yield f"{name}_rows = as_rows({name})"
+
+    def _made(self, item: Result) -> str:
+        """Return an empty tensor for a result of the op."""
+        first = self._first
+        if self.direction == "backward":
+            source = item.dtypes[0]
+            if source in self.read:
+                return f"{source}.new_empty({source}.shape)"
+            shape = f"({first}.shape[-1],)" if item.summed else self._shape(item)
+            return f"{first}.new_empty({shape})"
+        return f"torch.empty({self._shape(item)}, dtype=dtype, device={first}.device)"
+
+    def _shape(self, item: Result) -> str:
+        """Return the shape of a result with rows."""
+        first = self._first
+        if not self.width:
+            return f"{first}.shape"
+        if not item.space.has_columns:
+            last = ", 1" if item.space.width else ""
+            return f"(*{first}.shape[:-1]{last})" if last else f"{first}.shape[:-1]"
+        of = len(item.pieces)
+        parts = self.lead.part.of if self.lead and self.lead.part else 1
+        if of == parts:
+            return f"{first}.shape"
+        times = f"{of} * " if of > 1 else ""
+        by = f" // {parts}" if parts > 1 else ""
+        return f"(*{first}.shape[:-1], {times}{first}.shape[-1]{by})"
+
+    def _result(self, item: Result) -> str:
+        if not item.summed:
+            return item.name
+        source = item.dtypes[0]
+        like = source if source in self.read else self._first
+        return f"{item.name}.sum(0).to({like}.dtype)"
+
+    # The body of the kernel.
+
+    def _lines(self) -> list[str]:
+        if not self.width:
+            at = "tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)"
+            start = [f"offsets = {at}", "mask = offsets < size"]
+            return [*start, *self._row(lambda rows: True), *self._stores()]
+        columns = ["cols = tl.arange(0, BLOCK)", f"mask = cols < {self.width}"]
+        if not self.summed:
+            row = "row = tl.program_id(0).to(tl.int64)"
+            return [row, *columns, *self._row(lambda rows: True), *self._stores()]
+        before = self._row(lambda rows: not rows)
+        sums = [item for item in self.program.results if item.summed]
+        return [
+            "program = tl.program_id(0).to(tl.int64)",
+            *columns,
+            *before,
+            *(f"{item.name} = tl.zeros((BLOCK,), dtype=DTYPE)" for item in sums),
+            "for row in range(program, rows, tl.num_programs(0)):",
+            *(
+                f"    {x}" if x else x
+                for x in [*self._row(lambda rows: rows), *self._stores()]
+            ),
+            *(
+                f"tl.store({item.name}_ptr + program * {self.width} + cols, {item.name}, mask=mask)"
+                for item in sums
+            ),
+        ]
+
+    def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
+        """Return the lines to read and compute the values over rows, or the others."""
+        read = [x for x in self.program.loads if wanted(x.space.rows)]
+        loads = [line for x in read for line in self._load(x)]
+        self.printer.lines = []
+        for line in self.program.lines:
+            if wanted(line.value.space.rows):
+                self.printer.assign(line.name, line.value)
+        computed = self.printer.lines
+        return [*loads, *([BLANK] if loads and computed else []), *computed]
+
+    def _load(self, load: Load) -> Iterator[str]:
+        """Yield the line to read an input; if it is long, its row's start has a line of its own."""
+        space, pointer = load.space, f"{load.source}_ptr"
+        cast = ".to(DTYPE)" if load.kind == "real" else ""
+        other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
+        masked = f", mask=mask, other={other}"
+        if not self.width:
+            yield f"{load.name} = tl.load({pointer} + offsets{masked}){cast}"
+        elif not space.has_columns:
+            at = f"{pointer} + row" if space.rows else pointer
+            yield f"{load.name} = tl.load({at}){cast}"
+        else:
+            start = f"{pointer} + row * {load.source}_stride" if space.rows else pointer
+            columns = self._columns(load.part)
+            line = f"{load.name} = tl.load({start} + {columns}{masked}){cast}"
+            if len(line) > LONGEST - 4 * self.summed and space.rows:
+                begin = self._begin(load.source)
+                if begin not in self.begun:
+                    self.begun.append(begin)
+                    yield f"{begin} = {start}"
+                line = f"{load.name} = tl.load({begin} + {columns}{masked}){cast}"
+            yield line
+
+    def _begin(self, source: str) -> str:
+        """Return the name for the start of an input's row."""
+        taken = self.printer.taken - {*self.begun}
+        return fresh(f"{source}_row", taken)
+
+    def _columns(self, part: Part | None) -> str:
+        if part is None:
+            return "cols"
+        if part.interleaved:
+            return f"{part.of} * cols" + (f" + {part.at}" if part.at else "")
+        times = f"{part.at} * " if part.at > 1 else ""
+        return f"{times}{self.width} + cols" if part.at else "cols"
+
+    def _stores(self) -> list[str]:
+        self.printer.lines = []
+        lines = self.printer.lines
+        for item in self.program.results:
+            for part, value in item.pieces:
+                text = self.printer.text(value)
+                if item.summed:
+                    lines.append(f"{item.name} += {text}")
+                    continue
+                lines.append(self._store(item, part, text))
+        return lines
+
+    def _store(self, item: Result, part: Part | None, text: str) -> str:
+        name = f"{item.name}_ptr"
+        if not self.width:
+            return f"tl.store({name} + offsets, {text}, mask=mask)"
+        if not item.space.has_columns:
+            return f"tl.store({name} + row, {text})"
+        of = len(item.pieces)
+        length = f"{of} * {self.width}" if of > 1 else self.width
+        start = f"row * ({length})" if of > 1 else f"row * {length}"
+        return f"tl.store({name} + {start} + {self._columns(part)}, {text}, mask=mask)"
+
+
+# --- The file.
+
+
+def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
+    """Return the kernels of an op; ScaffoldError if there can be none."""
+    try:
+        pair = kernel_pair(spec)
+        return pair, triton_view(spec, pair)
+    except UnsupportedError as error:
+        hint = "leave 'kernels' out, or wrap a kernel of yours: --import"
+        message = f"no kernel can be written of '{spec.name}': {error}"
+        raise ScaffoldError(message, place, hint) from None
+
+
+def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
+    """The template's data for the file."""
+    every = {item.name: "Tensor" for item in spec.tensors}
+    forward = Writer(spec, pair.forward, "forward", every)
+    writers, backward = [forward], None
+    forward_kernel = forward.kernel()
+    if pair.backward is not None:
+        grads = [grad_name(spec, item.name) for item in spec.outputs]
+        saved = [load.source for load in pair.backward.loads]
+        read = dict.fromkeys((*grads, *saved), "Tensor")
+        writers.append(Writer(spec, pair.backward, "backward", read))
+        backward = writers[-1].kernel()
+    folds = {fold for writer in writers for fold in writer.printer.folds}
+    first = forward.lead.source if forward.lead else ""
+    return TritonView(
+        op=spec.name,
+        namespace=spec.namespace,
+        flat=not pair.forward.width,
+        forward=forward_kernel,
+        forward_arguments=tuple(forward_kernel.arguments.split(", ")[:-1]),
+        backward=backward,
+        formula=pair.formula,
+        gradient=pair.gradient,
+        inputs=", ".join(f"{name}: Tensor" for name in every),
+        names=", ".join(every),
+        first=first,
+        width=pair.forward.width,
+        refused=tuple(_refused(pair, first)),
+        dtype=tuple(_dtype(pair.forward, first)),
+        extrema=tuple(sorted(folds)),
+    )
+
+
+def _refused(pair: Pair, first: str) -> Iterator[tuple[str, str]]:
+    """Yield each test for unsupported shapes, and the reason to report."""
+    spaces, lead = pair.shapes.spaces, pair.shapes.lead
+    width = spaces[first].width
+    if width and not str(lead[0]).startswith("*"):
+        yield f"{first}.ndim != {len(lead) + 1}", f"{first} has other dims"
+    if pair.shapes.of > 1:
+        test = f"{first}.shape[-1] % {pair.shapes.of}"
+        yield test, f"a row of {first} has no {pair.shapes.of} equal parts"
+    for name, space in spaces.items():
+        if name == first:
+            continue
+        shape = f"{first}.shape"
+        if space == NUMBER:
+            shape = "()"
+        elif pair.shapes.of > 1 and space.is_row and spaces[first] != space:
+            shape = f"(*{first}.shape[:-1], {first}.shape[-1] // {pair.shapes.of})"
+        elif not space.rows:
+            shape = f"{first}.shape[-1:]" if space.has_columns else "(1,)"
+        elif space.rows and not space.has_columns and width:
+            ending = ", 1)" if space.width else ""
+            shape = f"(*{first}.shape[:-1]{ending}" if ending else f"{first}.shape[:-1]"
+        yield f"{name}.shape != {shape}", f"{name} is broadcast"
+
+
+def _dtype(program: RowProgram, first: str) -> Iterator[str]:
+    """Yield the lines to compute the dtype of the outputs."""
+    names = list(dict.fromkeys(x for item in program.results for x in item.dtypes))
+    text = f"{names[0]}.dtype"
+    for name in names[1:]:
+        text = f"torch.promote_types({text}, {name}.dtype)"
+    yield f"dtype = {text}"
+    if any(item.float32 for item in program.results):
+        yield f"if torch.is_autocast_enabled({first}.device.type):"
+        yield "    dtype = torch.promote_types(dtype, torch.float32)"

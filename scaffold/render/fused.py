@@ -1,0 +1,134 @@
+"""The kernels in the code of a Function: their import, their calls, and the tensors saved for them.
+
+In: an `OpSpec` and its `Derivation`. Out: lines for the template, and the `Derivation` with what the backward kernel reads. Invariant:
+each call stands before the formula, which is what runs where kernels cannot, and where the backward is itself differentiated.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaffold.derive import Derivation, Kept, Saved, grad_name
+from scaffold.errors import Location
+from scaffold.spec import OpSpec
+
+if TYPE_CHECKING:
+    from scaffold.kernels.pair import Pair
+    from scaffold.kernels.triton import TritonView
+
+IN_KERNELS = "in_kernels"  # on ctx: whether the kernels are for these inputs
+
+
+class Fused(NamedTuple):
+    """The kernels of an op."""
+
+    pair: "Pair"
+    triton: "TritonView"
+
+
+@lru_cache(maxsize=8)  # of one op it is asked for each of its files
+def fused(spec: OpSpec) -> Fused | None:
+    """Return the kernels of an op; ScaffoldError if there can be none."""
+    if not spec.kernels:
+        return None
+    from scaffold.kernels.triton import triton_kernels  # the engine, for few ops
+
+    place = spec.forward.location if spec.forward else Location(spec.name)
+    return Fused(*triton_kernels(spec, place))
+
+
+def module_of(spec: OpSpec) -> str:
+    """Return the name of the kernels' module in the op's file."""
+    return f"{spec.patterns.op_file(spec.name).removesuffix('.py')}_triton"
+
+
+def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
+    """Save everything its backward kernel reads, for any set of needed gradients."""
+    found = fused(spec)
+    if found is None or found.pair.backward is None:
+        return derivation
+    every = frozenset(item.name for item in spec.differentiable)
+    outputs = {item.name for item in spec.outputs}
+    saved = [item._replace(serves=every) for item in derivation.saved]
+    there = {item.origin for item in saved}
+    for name in found.pair.saved:
+        if name not in there:
+            source = "output" if name in outputs else "input"
+            saved.append(Saved(name, source, every, name))  # type: ignore[arg-type]
+    kept = {item.name for item in derivation.kept}
+    more = (name for name in found.pair.attributes if name not in kept)
+    return replace(
+        derivation,
+        saved=tuple(saved),
+        kept=(*derivation.kept, *(Kept(name, name) for name in more)),
+    )
+
+
+def import_lines(spec: OpSpec, package: str) -> tuple[str, ...]:
+    """Return the import of the kernels; without them the formula runs."""
+    if not spec.kernels:
+        return ()
+    module = module_of(spec)
+    found = f"from {package} import {module}" if package else f"import {module}"
+    said = f'f"{spec.name} runs without its kernels: {{error}}"'
+    return (
+        "try:",
+        f"    {found}",
+        "except (ImportError, AttributeError) as error:",
+        f"    {module} = None  # type: ignore[assignment]",
+        f"    warnings.warn({said}, stacklevel=2)",
+    )
+
+
+def _takes(spec: OpSpec) -> str:
+    module, names = module_of(spec), ", ".join(item.name for item in spec.tensors)
+    return f"{module} is not None and {module}.takes({names})"
+
+
+def forward_call(spec: OpSpec) -> tuple[str, ...]:
+    """Return the call of the forward kernel, under its test."""
+    found = fused(spec)
+    if found is None:
+        return ()
+    given = found.triton.forward_arguments
+    called = f"{module_of(spec)}.forward({', '.join(given)})"
+    return (
+        f"if {_takes(spec)}:",
+        f"    return {called}",
+    )
+
+
+def context_call(spec: OpSpec) -> tuple[str, ...]:
+    """Return the line to keep on ctx whether the kernels take these inputs."""
+    found = fused(spec)
+    if found is None or found.pair.backward is None:
+        return ()
+    return (f"ctx.{IN_KERNELS} = {_takes(spec)}",)
+
+
+def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
+    """Yield the call of the backward kernel, for a backward outside of a graph."""
+    found = fused(spec)
+    if found is None or found.triton.backward is None:
+        return
+    kept = {item.name for item in derivation.kept}
+    read = found.triton.backward.arguments.split(", ")
+    given = [f"ctx.{name}" if name in kept else name for name in read]
+    grads = [f"grad_{item.name}" for item in spec.differentiable]
+    kernel = f"{module_of(spec)}.{found.triton.backward.name}"
+    values = [
+        f"{grads[at]} if ctx.needs_input_grad[{spec.index(item.name)}] else None"
+        for at, item in enumerate(spec.differentiable)
+    ]
+    named = dict(zip((item.name for item in spec.differentiable), values, strict=True))
+    if len(grads) == 1:
+        named = {spec.differentiable[0].name: grads[0]}
+    returned = [named.get(item.name, "None") for item in spec.inputs]
+    tests = [f"ctx.{IN_KERNELS}"]
+    if derivation.incoming.may_be_none:
+        incoming = (grad_name(spec, item.name) for item in spec.outputs)
+        tests += [f"{name} is not None" for name in incoming if name in read]
+    yield f"if {' and '.join(tests)} and not torch.is_grad_enabled():"
+    yield f"    {', '.join(grads)} = {kernel}({', '.join(given)})"
+    yield f"    return {', '.join(returned)}"

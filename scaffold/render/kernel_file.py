@@ -1,0 +1,75 @@
+"""The file of an op's kernels, `NAME_triton.py`.
+
+In: an `OpSpec`. Out: its text before it is formatted. Invariant: the same bytes every time.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaffold.render.environment import with_imports
+from scaffold.render.file_style import PLAIN, House
+from scaffold.render.fused import fused, module_of
+from scaffold.render.imports import import_block
+from scaffold.render.templates import KERNEL
+from scaffold.spec import Import, OpSpec
+
+if TYPE_CHECKING:  # most ops have no kernels
+    from scaffold.kernels.triton import Kernel, TritonView
+
+KNOWN = (
+    Import("os"),
+    Import("warnings"),
+    Import("functools", "partial"),
+    Import("typing", "Any"),
+    Import("torch"),
+    Import("triton"),
+    Import("triton.language", None, "tl"),
+    Import("torch", "Tensor"),
+)
+
+
+class KernelView(NamedTuple):
+    """What the template shows."""
+
+    licence_lines: tuple[str, ...]
+    header: str
+    imports: str
+    each: str  # of what the forward is
+    triton: "TritonView"
+    kernels: "tuple[Kernel, ...]"
+    summed: bool
+    first_of: dict[str, str]  # the tensor whose device each op runs on
+    forward_signature: str
+    autocast: str  # a further test of calls that the formula is for
+
+
+def kernel_modules(spec: OpSpec) -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of the kernel modules, for the op's proof."""
+    found = fused(spec)
+    return ((module_of(spec), kernel_draft(found.triton)),) if found else ()
+
+
+def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
+    """Return the text of the file before formatting."""
+    kernels = tuple(filter(None, (triton.forward, triton.backward)))
+    view = KernelView(
+        licence_lines=house.licence,
+        header=house.header,
+        imports="",
+        each="element by element" if triton.flat else "of each row",
+        triton=triton,
+        kernels=kernels,
+        summed=any(item.summed for item in kernels),
+        first_of={item.name: item.signature.partition(":")[0] for item in kernels},
+        autocast=_autocast(triton) if len(triton.dtype) > 1 else "",
+        forward_signature=triton.forward.signature.removesuffix(", dtype: torch.dtype"),
+    )
+    single = house.single_line_imports
+    return with_imports(
+        KERNEL, view, lambda code: import_block(code, known=KNOWN, single=single), house
+    )
+
+
+def _autocast(triton: "TritonView") -> str:
+    """Return the test for autocast on a CPU: other functions compute in float32 there than on a GPU."""
+    device = f'{triton.first}.device.type == "cpu"'
+    return f' or ({device} and torch.is_autocast_enabled("cpu"))'

@@ -1,0 +1,52 @@
+"""The kernels of an op against its formula, in Triton's interpreter.
+
+In: the text of their module, and the checks of the op, which has been proven without them. Out: how many calls ran with them, the first
+failure in words, or why none ran. Invariant: the interpreter is asked for before triton is imported; a call that the kernels are not
+for runs the formula, and counts too.
+"""
+
+import os
+import sys
+import warnings
+from typing import Any
+
+from scaffold.verify.child.cases import layouts, list_cases
+from scaffold.verify.child.modules import load
+
+OP = "verified_op"
+
+
+def withhold(request: dict[str, Any]) -> None:
+    """Keep the op from importing kernels from a directory of the user's."""
+    for name, _ in request["kernels"]:
+        os.environ["TRITON_INTERPRET"] = "1"
+        sys.modules[name] = None  # type: ignore[assignment]
+        warnings.filterwarnings("ignore", ".*runs without its kernels")
+
+
+def check_kernels(request: dict[str, Any], checks: Any) -> dict[str, Any]:
+    """Run every case once more, with the kernels."""
+    from scaffold.verify.child.checking import Run, ask_further, check_case
+
+    found: dict[str, Any] = {"kernels": 0}
+    for name, text in request["kernels"]:
+        del sys.modules[name]
+        try:
+            module = load(name, text)
+        except ImportError as error:
+            return {"notes": [f"the kernels were not run: {error}"]}
+        # The interpreter computes what lies behind the end of a row, too.
+        warnings.filterwarnings("ignore", category=RuntimeWarning)
+        setattr(sys.modules[OP], name, module)
+        run = Run()
+        for case in list_cases(checks):
+            for words, layout in layouts(checks):
+                if run.failure is None:
+                    check_case(checks, case, layout, words, run)
+        if run.failure is None:
+            ask_further(checks, run)
+        if run.failure is not None:
+            words = f"with its kernels: {run.failure['words']}"
+            return {"failure": run.failure | {"words": words}}
+        found["kernels"] += run.cases
+    return found

@@ -1,0 +1,99 @@
+"""Compile the kernels of all ops for sm_80 and sm_90, which takes no GPU; run in a process of its own.
+
+In: a directory with the modules of the ops. Out: a line of JSON for each kernel: what it reads and writes of rows by the compiler's own
+representation, and the registers that it spills.
+"""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from types import ModuleType
+from typing import Any
+
+from scaffold.spec import TensorInput
+from tests.kernels.ops import OPS
+
+triton: Any = importlib.import_module("triton")  # which has no types
+tl: Any = importlib.import_module("triton.language")
+ATTRIBUTES = {"eps": 1e-6, "temperature": 0.7, "smoothing": 0.1, "bits": 8}
+COLUMNS = {80: 4096, 90: 8192}  # by the GPU
+
+
+def main() -> None:
+    """Compile each kernel."""
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as Triton did so far
+    sys.path.insert(0, sys.argv[1])
+    for name, op in OPS.items():
+        module = importlib.import_module(f"{name}_triton")
+        kinds = {
+            item.name: "*i64" if item.dtype == "int" else "*bf16"
+            for item in op.spec(name).inputs
+            if isinstance(item, TensorInput)
+        }
+        for direction in ("forward", "backward"):
+            kernel = vars(module).get(f"{direction}_kernel")
+            for capability in COLUMNS if kernel is not None else ():
+                told = compiled(module, kernel, kinds, capability)
+                print(json.dumps({"name": name, "direction": direction, **told}))
+
+
+def compiled(
+    module: ModuleType, kernel: Any, kinds: dict[str, str], capability: int
+) -> dict[str, Any]:
+    """What comes out for rows of bfloat16."""
+    columns = getattr(module, "ELEMENTS", COLUMNS[capability])
+    constants: dict[str, Any] = {"BLOCK": columns, "DTYPE": tl.float32}
+    constants |= {key: ATTRIBUTES[key] for key in kernel.arg_names if key in ATTRIBUTES}
+    signature = {
+        name: (
+            "constexpr"
+            if name in constants
+            else (
+                kinds.get(name.removesuffix("_ptr"), "*bf16")
+                if name.endswith("_ptr")
+                else "i32"
+            )
+        )
+        for name in kernel.arg_names
+    }
+    # As a launch does for memory that is aligned, and such a number of columns.
+    aligned = [["tt.divisibility", 16]]
+    given = [at for at, kind in enumerate(signature.values()) if kind != "constexpr"]
+    source = triton.compiler.ASTSource(
+        fn=kernel,
+        signature=signature,
+        constexprs=constants,
+        attrs={(at,): aligned for at in given},
+    )
+    warps = module.blocks(columns)["num_warps"]
+    found = triton.compile(
+        source,
+        target=triton.backends.compiler.GPUTarget("cuda", capability, 32),
+        options={"num_warps": warps},
+    )
+    ttir = found.asm["ttir"]
+    return {
+        "capability": capability,
+        "loads": len(re.findall(r"= tt\.load", ttir)),
+        "stores": len(re.findall(r"tt\.store ", ttir)),
+        "spilled": spilled(found.asm["cubin"]),
+        "cubin": len(found.asm["cubin"]),
+    }
+
+
+def spilled(cubin: bytes) -> int:
+    """The bytes of a thread's own that do not fit in registers, as NVIDIA's tool reads them."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        tool = triton.knobs.nvidia.cuobjdump.path
+        said = subprocess.check_output([tool, "-res-usage", file.name], text=True)
+    return sum(map(int, re.findall(r"(?:STACK|LOCAL):(\d+)", said)))
+
+
+if __name__ == "__main__":
+    main()

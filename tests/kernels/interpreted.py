@@ -1,0 +1,131 @@
+"""The kernels of all ops in Triton's interpreter, against autograd of their forwards in float64; run in a process of its own.
+
+In: a directory with the modules of the ops, which the test has written. Out: a line of JSON for each op: how many calls ran, and what
+went wrong.
+"""
+
+import importlib
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.kernels.ops import OPS, FusedOp
+
+LEADS = (((1,), False), ((7,), False), ((2, 3), True))  # whether with strides
+SIZES = (1, 17, 64)
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 3e-2}
+
+
+def main() -> None:
+    """Ask every op."""
+    warnings.filterwarnings("ignore", category=RuntimeWarning)
+    sys.path.insert(0, sys.argv[1])
+    for name, op in OPS.items():
+        told: dict[str, Any] = {"name": name, "calls": 0, "wrong": []}
+        for words in asked(name, op):
+            told["calls"] += 1
+            told["wrong"] += filter(None, [words])
+        print(json.dumps(told), flush=True)
+
+
+def asked(name: str, op: FusedOp) -> Iterator[str]:
+    """What is wrong of each call; "" where nothing is."""
+    module = importlib.import_module(name)
+    kernels = vars(module)[f"{name}_triton"]
+    reference = plain(op)
+    for (lead, strided), size, dtype in itertools.product(LEADS, SIZES, TOLERANCE):
+        torch.manual_seed(0)
+        inputs = [laid(x, dtype, strided) for x in op.make(lead, size)]
+        title = f"{lead} rows of {size}, {dtype}{', strided' * strided}"
+        if kernels.why_not(*(x for x in inputs if isinstance(x, Tensor))):
+            yield f"{title}: {kernels.why_not(*tensors(inputs))}"
+            continue
+        for needs in subsets(inputs):
+            yield from differing(title, module, name, reference, inputs, needs)
+
+
+def plain(op: FusedOp) -> Any:
+    """The forward as a function of PyTorch's."""
+    names = [item.name for item in op.spec("op").inputs]
+    body = op.forward if "return" in op.forward else f"return {op.forward}"
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    scope: dict[str, Any] = {"torch": torch, "F": F}
+    exec(f"def forward({', '.join(names)}):\n{lines}", scope)  # noqa: S102
+    return scope["forward"]
+
+
+def tensors(inputs: list[Any]) -> list[Tensor]:
+    return [x for x in inputs if isinstance(x, Tensor)]
+
+
+def laid(value: Any, dtype: torch.dtype, strided: bool) -> Any:
+    """A tensor of the dtype, with something between its rows."""
+    if not isinstance(value, Tensor):
+        return value
+    value = value.to(dtype) if value.is_floating_point() else value
+    return torch.cat([value, value], -1)[..., : value.shape[-1]] if strided else value
+
+
+def subsets(inputs: list[Any]) -> list[tuple[int, ...]]:
+    """Each input that may need a gradient alone, and all of them."""
+    real = [
+        at
+        for at, x in enumerate(inputs)
+        if isinstance(x, Tensor) and x.is_floating_point()
+    ]
+    return [*dict.fromkeys([tuple(real), *((at,) for at in real)])]
+
+
+def differing(
+    title: str,
+    module: Any,
+    name: str,
+    reference: Any,
+    inputs: list[Any],
+    needs: tuple[int, ...],
+) -> Iterator[str]:
+    """Compare the output and the gradients, also those that are recorded, which the formula gives."""
+    leaves = [
+        x.detach().requires_grad_(at in needs) if isinstance(x, Tensor) else x
+        for at, x in enumerate(inputs)
+    ]
+    wide = [
+        (
+            x.detach().double().requires_grad_(at in needs)
+            if isinstance(x, Tensor) and x.is_floating_point()
+            else x
+        )
+        for at, x in enumerate(inputs)
+    ]
+    function = vars(module)[name]
+    output, expected = function(*leaves), reference(*wide)
+    weights = torch.randn(expected.shape, dtype=torch.float64).to(output.dtype)
+    exact = torch.autograd.grad(expected, [wide[at] for at in needs], weights.double())
+    wanted = [leaves[at] for at in needs]
+    once = torch.autograd.grad(output, wanted, weights)
+    twice = torch.autograd.grad(function(*leaves), wanted, weights, create_graph=True)
+    allowed = TOLERANCE[inputs[needs[0]].dtype]
+    pairs = [(output, expected), *zip(once, exact, strict=True)]
+    if allowed < 1e-3:  # the formula computes in half precision
+        pairs += zip(twice, exact, strict=True)
+    for at, (ours, true) in enumerate(pairs):
+        scale = true.nan_to_num().abs().max().clamp(min=1)
+        both = ours.isnan() & true.isnan()  # the deviation of one number
+        off = float((ours.double() - true).where(~both, 0).abs().max() / scale)
+        same = ours.shape == true.shape and ours.dtype == inputs[needs[0]].dtype
+        yield (
+            ""
+            if same and off <= allowed
+            else f"{title}: value {at} is off by {off:.2g}"
+        )
+
+
+if __name__ == "__main__":
+    main()

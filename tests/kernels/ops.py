@@ -1,0 +1,119 @@
+"""The ops whose kernels are asked: their inputs, their forward, and a function that makes calls of a number of rows and columns."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scaffold.spec import OpSpec
+from tests.derive.building import spec_of
+
+Lead = tuple[int, ...]
+
+
+class FusedOp(NamedTuple):
+    """An op with kernels."""
+
+    inputs: str
+    forward: str
+    make: Callable[[Lead, int], tuple[Any, ...]]
+
+    def spec(self, name: str) -> OpSpec:
+        return spec_of(self.inputs, name, forward=self.forward, kernels=["triton"])
+
+
+def rows(*counts: int) -> Callable[[Lead, int], tuple[Tensor, ...]]:
+    """Make tensors of rows, so many times as long as there are columns."""
+    return lambda lead, size: tuple(torch.randn(*lead, n * size) for n in counts)
+
+
+def classes(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
+    count = math.prod(lead)
+    return torch.randn(count, size), torch.randint(size, (count,))
+
+
+OPS = {
+    "swish": FusedOp("x", "x * torch.sigmoid(x)", rows(1)),
+    "mish_like": FusedOp("x", "x * torch.tanh(x)", rows(1)),
+    "swiglu": FusedOp(
+        "x[..., D]",
+        "gate, value = x.chunk(2, dim=-1)\nreturn F.silu(gate) * value",
+        rows(2),
+    ),
+    "geglu": FusedOp(
+        "gate[..., D], value[..., D]",
+        "F.gelu(gate, approximate='tanh') * value",
+        rows(1, 1),
+    ),
+    "rms_norm": FusedOp(
+        "x[..., D], weight[D], eps: float = 1e-6",
+        "x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight",
+        lambda lead, size: (torch.randn(*lead, size), torch.randn(size), 1e-6),
+    ),
+    "layer_norm": FusedOp(
+        "x[..., D], weight[D], bias[D], eps: float = 1e-5",
+        "mean = x.mean(-1, keepdim=True)\n"
+        "var = x.var(-1, correction=0, keepdim=True)\n"
+        "x_hat = (x - mean) * torch.rsqrt(var + eps)\n"
+        "return x_hat * weight + bias",
+        lambda lead, size: (
+            torch.randn(*lead, size),
+            *torch.randn(2, size),
+            1e-5,
+        ),
+    ),
+    "softmax": FusedOp(
+        "x[..., D], temperature: float = 1.0",
+        "torch.softmax(x / temperature, dim=-1)",
+        lambda lead, size: (torch.randn(*lead, size), 0.7),
+    ),
+    "cross_entropy": FusedOp(
+        "logits[N, V], target[N; int]",
+        "F.cross_entropy(logits, target, reduction='none')",
+        lambda lead, size: (
+            (found := classes(lead, size))[0],
+            torch.where(torch.rand(len(found[1])) < 0.3, -100, found[1]),
+        ),
+    ),
+    "smoothed": FusedOp(
+        "logits[N, V], target[N; int], smoothing: float = 0.1",
+        "log_probs = torch.log_softmax(logits, dim=-1)\n"
+        "nll = -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)\n"
+        "return (1 - smoothing) * nll - smoothing * log_probs.mean(-1)",
+        lambda lead, size: (*classes(lead, size), 0.1),
+    ),
+    "kl_div": FusedOp(
+        "log_q[..., D], p[..., D]",
+        "(p * (p.log() - log_q)).sum(-1)",
+        lambda lead, size: tuple(
+            x.log_softmax(-1) if at else x.softmax(-1)
+            for at, x in ((1, torch.randn(*lead, size)), (0, torch.randn(*lead, size)))
+        ),
+    ),
+    "rotary": FusedOp(
+        "x[..., D], cos[..., H], sin[..., H]",
+        "a, b = x.chunk(2, -1)\nreturn torch.cat([a * cos - b * sin, b * cos + a * sin], -1)",
+        rows(2, 1, 1),
+    ),
+    "interleaved": FusedOp(
+        "x[..., D]", "x[..., ::2] * torch.sigmoid(x[..., 1::2])", rows(2)
+    ),
+    "quantize": FusedOp(
+        "x[..., D], bits: int = 8",
+        "scale = x.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)\n"
+        "return x + (torch.round(x / scale) * scale - x).detach()",
+        lambda lead, size: (torch.randn(*lead, size), 8),
+    ),
+    "normalize": FusedOp(
+        "x[..., D], eps: float = 1e-6",
+        "x / (x.norm(dim=-1, keepdim=True) + eps)",
+        lambda lead, size: (torch.randn(*lead, size), 1e-6),
+    ),
+    "centred_max": FusedOp(
+        "x[..., D], shift[D]",
+        "x - x.amax(-1, keepdim=True) + (x * shift).std(-1, keepdim=True)",
+        lambda lead, size: (torch.randn(*lead, size), torch.randn(size)),
+    ),
+}

@@ -1,0 +1,43 @@
+"""Refusals: no kernel is written of an op it cannot compute, and the message names the reason."""
+
+import pytest
+
+from scaffold.errors import Location, ScaffoldError
+from scaffold.kernels.triton import triton_kernels
+from tests.derive.building import spec_of
+
+REFUSED = {
+    "matmul": ("x[..., D], w[D, K]", "x @ w"),
+    "sum over another dim": ("x[N, D]", "x - x.sum(0)"),
+    "'bias' is optional": (
+        "x[..., D], bias[D]?",
+        "x + bias if bias is not None else x",
+    ),
+    "declare the shapes": ("x", "x / x.sum(-1, keepdim=True)"),
+    "broadcasts a number of each row": ("x[N, D], y[N]", "x.sum(-1) * x + y"),
+    "tril": ("x[N, D]", "torch.tril(x)"),
+    "log1p": ("x", "torch.log1p(x)"),
+    "pow_exponent": ("x", "x ** 2.5"),
+    "chunk along another dim": ("x[N, D]", "a, b = x.chunk(2, 0)\nreturn a * b"),
+    "read whole, and in parts": (
+        "x[N, D]",
+        "a, b = x.chunk(2, -1)\nreturn a * b + x.sum()",
+    ),
+    "'z' is complex": ("z[..., D; complex]", "z * z"),
+    "'row' is a name of the kernels' own": ("row[N, D]", "row * 2"),
+    "a choice": ("x[N, D], y[N, D], flag: bool = True", "x if flag else y"),
+    "'scale' is tuple": ("x[N, D], scale: tuple = (1, 2)", "x * scale"),
+    "the gradient of 'x' is zero everywhere": ("x, y", "torch.floor(x) * y"),
+    "neither the rows": ("x[B, T, D], cos[T, D]", "x * cos"),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_no_kernel_computes_is_refused_by_its_name(words: str) -> None:
+    inputs, forward = REFUSED[words]
+    spec = spec_of(inputs, "some_op", forward=forward, kernels=["triton"])
+    with pytest.raises(ScaffoldError) as raised:
+        triton_kernels(spec, Location("ops.toml"))
+    assert "no kernel can be written of 'some_op'" in raised.value.message
+    assert words in raised.value.message
+    assert raised.value.hint
