@@ -16,8 +16,8 @@ RIDDLE = re.compile(r"\b(?:that|which|what|where|whose|those|whom)\b", re.IGNORE
 FENCED = re.compile(r"^```.*?^```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 END = re.compile(r"(?<=[.:?!])\s+|\n\n|\n(?=[-|#])")
 BEGINS = re.compile(r"^[-*\d. ]*(What|Whose|Of which|Which) (?!.*\?$)")
-DOCS, MESSAGES, DOCSTRINGS = 0.275, 0.09, 0.17  # riddle words a sentence
-BEGINNINGS = 22  # sentences of the docs that begin with one
+DOCS, MESSAGES, DOCSTRINGS = 0.125, 0.09, 0.17  # riddle words a sentence
+BEGINNINGS = 2  # sentences of the docs that begin with one
 
 
 def sentences(text: str) -> list[str]:
