@@ -552,7 +552,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
     "cli": 4654,  # verdicts on hand-written Functions are shown
-    "derive": 19763,  # calls in parts, of which one is saved
+    "derive": 19767,  # calls in parts, of which one is saved
     "formula": 6854,
     "inspect": 3585,  # the inputs of such are guessed, and their tests written
     "lint": 4575,

@@ -3,9 +3,11 @@
 import re
 
 import pytest
+import torch
+import torch.nn.functional as F
 
 from scaffold.derive import derive
-from tests.derive.building import op_text, spec_of
+from tests.derive.building import load, op_text, spec_of
 
 LINEAR = "input[..., K], weight[N, K], bias[N]?"
 MATHS = "input @ weight.t() + bias"
@@ -104,6 +106,22 @@ def test_a_gradient_of_atens_gets_a_cotangent_of_its_dtype() -> None:
     # A compiler traces the backward of a registered op under the autocast around its call.
     library = op_text(inputs, **options, style="library")
     assert ".to(probs.dtype), probs, -1, probs.dtype" in library
+
+
+def test_a_loss_of_low_precision_has_a_gradient_of_that_precision() -> None:
+    """Autocast computes the loss in float32; log_softmax too on CUDA, but not on a CPU."""
+    options = {"forward": "F.nll_loss(F.log_softmax(x, -1), t)"}
+    run = load(op_text("x[N, C], t[N; index(C)]", **options))
+    target = torch.tensor([0, 2, 1])
+    for dtype in (torch.bfloat16, torch.float32):
+        x = torch.linspace(-1, 2, 15).reshape(3, 5).to(dtype).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            plain = F.nll_loss(F.log_softmax(x, -1), target)
+            ours = run.some_op(x, target)
+        (wanted,) = torch.autograd.grad(plain, x)
+        (found,) = torch.autograd.grad(ours, x)
+        assert found.dtype == wanted.dtype
+        torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize(

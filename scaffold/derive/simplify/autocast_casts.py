@@ -101,6 +101,10 @@ def _has_dtype_of(op: Op, like: Op) -> bool:
     """Return whether a value certainly has the dtype of `like`, one of its operands."""
     if op is like:
         return True
+    if op.rule == "cast":
+        return _has_dtype_of(op.args[1], like)
+    if op.rule == "to" and op.args[1].rule == "dtype":
+        return _has_dtype_of(op.args[1].args[0], like)
     kept = op.facts.autocast == "number_first" and op.args[0].is_tensor
     if op.facts.autocast and not kept or op.rule == "vjp":
         return False
