@@ -4,6 +4,7 @@ In: a `Lowered` graph, and over what each input varies. Out: a `RowProgram`. Inv
 refused with the name of the primitive; a value with a name there has that name here.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -185,8 +186,9 @@ class Lowering:
             case _:
                 node = as_text(op)
         known = evaluated(as_text(op)) if op.rule == "python" else UNKNOWN
+        known = INFINITE.get(emit(as_text(op)), known)
         if isinstance(known, int | float):  # of functions of math, too
-            return Node("constant", repr(known))
+            return Node("constant", _constant(known))
         if op.rule not in ("const", "static", "python") or not self._is_plain(node):
             raise UnsupportedError("a kernel computes no such number")
         return node
@@ -259,6 +261,13 @@ class Lowering:
         space, kind = self.shapes.spaces[op.name], KINDS[op.kind]
         self.loads.setdefault(op.name, Load(op.name, op.name, space, kind))
         return Name(op.name, space, kind)
+
+
+INFINITE = {f"float('{sign}inf')": float(f"{sign}inf") for sign in ("", "-", "+")}
+
+
+def _constant(value: float) -> str:
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 def names_in(text: str) -> frozenset[str]:

@@ -111,6 +111,8 @@ class Taken:
                 return False
             plain = [callee.args[0], *plain]
         bound = dict(zip(("input", "chunks", "dim"), plain, strict=False)) | given
+        if not {"input", "chunks"} <= {*bound}:
+            return False
         row = bound["input"].label
         last = "dim" in bound and literal_value(emit(bound["dim"])) == -1
         if row not in self.rows or literal_value(emit(bound["chunks"])) != len(names):
@@ -130,16 +132,16 @@ class Taken:
         if len(index) != 2 or index[0].label != "..." or index[1].kind != "slice":
             return None
         start, end, step = index[1].args
-        count, at = literal_value(emit(step)), (
-            0 if start.kind == "absent" else literal_value(emit(start))
-        )
-        if (
-            end.kind != "absent"
-            or not isinstance(count, int)
-            or not isinstance(at, int)
-        ):
+        if end.kind != "absent" or step.kind == "absent":
             return None
-        if not 0 <= at < count or count < 2:
+        count = literal_value(emit(step))
+        at = 0 if start.kind == "absent" else literal_value(emit(start))
+        if (
+            not isinstance(at, int)
+            or not isinstance(count, int)
+            or not 0 <= at < count
+            or count < 2
+        ):
             return None
         row, part = node.args[0].label, Part(at, count, interleaved=True)
         known = next((k for k, v in self.parts.items() if v == (row, part)), None)

@@ -19,8 +19,17 @@ from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.saving import is_of_ctx
-from scaffold.formula import Graph, Lines, Node, emit, emit_lines, rewritten
+from scaffold.formula import (
+    Graph,
+    Lines,
+    Node,
+    emit,
+    emit_lines,
+    rewritten,
+    written,
+)
 from scaffold.kernels.lowering import Lowering, Shapes, finished, refuse_foreign
+from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, OWN, Own, own_names
 from scaffold.kernels.packed import Packed, Parts, unpacked
 from scaffold.kernels.row_program import (
     NUMBER,
@@ -33,14 +42,6 @@ from scaffold.kernels.row_program import (
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
 ROWS = "*rows"
-# Names of the file's own: in a kernel, around its launch, in the module.
-OWN = frozenset({"row", "cols", "mask", "rows", "program", "offsets", "size"})
-OWN |= {"programs", "dtype", "BLOCK", "DTYPE", "half", "third", "quarter", "part"}
-OWN |= {"os", "partial", "tl", "torch", "triton", "warnings", "Any", "Tensor"}
-OWN |= {"blocks", "precision", "as_rows", "programs_of", "each_sample", "as_more_rows"}
-OWN |= {"forward", "takes", "why_not", "forward_kernel", "backward_kernel"}
-OWN |= {"INTERPRETED", "DEVICES", "PRECISION", "DTYPES", "ELEMENTS", "MOST_COLUMNS"}
-AFFIXES = ("_ptr", "_stride", "_rows", "_row")  # of names made of an input's
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
 
@@ -54,21 +55,23 @@ class Pair(NamedTuple):
     shapes: Shapes = Shapes({}, (), "")
     formula: tuple[str, ...] = ()  # the lines that the forward is of
     gradient: tuple[str, ...] = ()  # ... and the backward
+    own: Own = Own()
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
     """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none."""
     _refuse(spec)
     packed = unpacked(spec)
+    own = own_names(_names(spec) | _names(packed.spec) | _locals(spec))
     if packed.inputs:
-        return _repacked(spec, packed, _pair(_over_rows(packed.spec)))
+        return _repacked(spec, packed, _pair(_over_rows(packed.spec), own))
     try:
-        return _pair(_over_elements(spec))
+        return _pair(_over_elements(spec), own)
     except UnsupportedError as error:
         if all(spec.dims(item.name) is None for item in spec.tensors):
             hint = "; declare the shapes: 'x[..., D]'"
             raise UnsupportedError(f"{error}{hint}") from None
-        return _pair(_over_rows(spec))
+        return _pair(_over_rows(spec), own)
 
 
 def _refuse(spec: OpSpec) -> None:
@@ -97,15 +100,25 @@ def _refuse(spec: OpSpec) -> None:
 
 
 def _refuse_names(spec: OpSpec) -> None:
-    """Refuse names the file of the kernels gives to something else."""
-    sizes = {str(dim) for item in spec.tensors for dim in item.dims or ()}
-    tensors = {item.name for item in spec.tensors}
-    tensors |= {item.name for item in spec.outputs}
-    names = tensors | {item.name for item in spec.attributes} | sizes
+    """Refuse names the file of the kernels gives to what cannot have another."""
+    tensors = {item.name for item in (*spec.tensors, *spec.outputs)}
     made = {f"{name}{affix}" for name in tensors for affix in AFFIXES}
-    taken = sorted(names & (OWN | made | {f"{spec.name}_forward"}))
+    taken = sorted(_names(spec) & (FIXED | made | {f"{spec.name}_forward"}))
     if taken:
         raise UnsupportedError(f"'{taken[0]}' is a name of the kernels' own")
+
+
+def _names(spec: OpSpec) -> frozenset[str]:
+    """Return the names in the signature of an op."""
+    sizes = (str(dim) for item in spec.tensors for dim in item.dims or ())
+    every = (*spec.inputs, *spec.outputs)
+    return frozenset({*sizes, *(item.name for item in every)})
+
+
+def _locals(spec: OpSpec) -> frozenset[str]:
+    """Return the names in a forward."""
+    assert spec.forward is not None  # or else it was refused
+    return spec.forward.names() | written(*spec.forward.statements)
 
 
 # --- Rows of several parts: their programs are those of the parts, which lie in the rows.
@@ -245,7 +258,7 @@ def _space(name: str, dims: tuple[Dim, ...], lead: tuple[Dim, ...]) -> Space:
 # --- The programs.
 
 
-def _pair(spec: OpSpec) -> Pair:
+def _pair(spec: OpSpec, own: Own) -> Pair:
     shapes, derivation = _shapes(spec), derive(spec)
     if derivation.missing or derivation.forward is None:
         note = next(iter(derivation.notes), "its gradient is not derived")
@@ -253,12 +266,12 @@ def _pair(spec: OpSpec) -> Pair:
     flat = sorted(zero_gradients(derivation))
     if flat:
         raise UnsupportedError(f"the gradient of '{flat[0]}' is zero everywhere")
-    forward = _forward(spec, derivation, shapes)
+    forward = _forward(spec, derivation, shapes, own)
     backward: RowProgram | None = None
     saved: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     if spec.differentiable:
-        backward = _backward(spec, derivation, shapes, forward)
+        backward = _backward(spec, derivation, shapes, forward, own)
         saved = tuple(item.origin for item in derivation.saved)
         attributes = backward.numbers
         read = {load.name for load in backward.loads}
@@ -277,14 +290,15 @@ def _pair(spec: OpSpec) -> Pair:
         shapes,
         (*emit_lines(derivation.forward), *results),
         tuple(emit_lines(lines)),
+        own,
     )
 
 
-def _reserved(spec: OpSpec) -> frozenset[str]:
+def _reserved(spec: OpSpec, own: Own) -> frozenset[str]:
     """Return the names no line of a kernel may get."""
-    inputs = {item.name for item in spec.inputs}
-    made = {f"{item.name}{affix}" for item in spec.inputs for affix in AFFIXES}
-    return OWN | inputs | made
+    given = (*AFFIXES, *LOCAL)
+    made = {f"{item.name}{affix}" for item in spec.inputs for affix in given}
+    return FIXED | {*own} | _names(spec) - {x.name for x in spec.outputs} | made
 
 
 def _is_copied(result: Result, read: Collection[str]) -> bool:
@@ -294,11 +308,13 @@ def _is_copied(result: Result, read: Collection[str]) -> bool:
     return copied and not result.summed
 
 
-def _forward(spec: OpSpec, derivation: Derivation, shapes: Shapes) -> RowProgram:
+def _forward(
+    spec: OpSpec, derivation: Derivation, shapes: Shapes, own: Own
+) -> RowProgram:
     assert derivation.forward is not None
     applier = _applier(spec)
     lowered = _lowered(spec, derivation.forward, derivation.results, applier)
-    lowering = Lowering(applier, lowered, shapes, _reserved(spec))
+    lowering = Lowering(applier, lowered, shapes, _reserved(spec, own))
     lowering.run()
     results = []
     for output, op in zip(spec.outputs, lowered.results, strict=True):
@@ -328,17 +344,17 @@ def _dtypes(op: Op, shapes: Shapes) -> tuple[str, ...]:
 
 
 def _backward(
-    spec: OpSpec, derivation: Derivation, shapes: Shapes, forward: RowProgram
+    spec: OpSpec, derivation: Derivation, shapes: Shapes, forward: RowProgram, own: Own
 ) -> RowProgram:
     graph = _graph(spec)
-    own, spaces = _of_backward(spec, derivation, shapes, forward)
+    back, spaces = _of_backward(spec, derivation, shapes, forward)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     lines = rewritten(graph, lines, partial(_off_ctx, graph))
     names = [f"grad_{item.name}" for item in spec.differentiable]
-    applier = _applier(own)
-    lowered = _lowered(own, lines, tuple(map(graph.name, names)), applier)
+    applier = _applier(back)
+    lowered = _lowered(back, lines, tuple(map(graph.name, names)), applier)
     known = shapes._replace(spaces=spaces)
-    lowering = Lowering(applier, lowered, known, _reserved(own))
+    lowering = Lowering(applier, lowered, known, _reserved(back, own))
     lowering.run()
     results = []
     for item, name, op in zip(spec.differentiable, names, lowered.results, strict=True):

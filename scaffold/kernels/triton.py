@@ -14,7 +14,8 @@ from scaffold.derive.rules.table import Table
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula.names import fresh
-from scaffold.kernels.pair import OWN, PLAIN, Pair, kernel_pair
+from scaffold.kernels.names import FIXED, Own
+from scaffold.kernels.pair import PLAIN, Pair, kernel_pair
 from scaffold.kernels.row_program import (
     NUMBER,
     Apply,
@@ -74,6 +75,7 @@ class TritonView(NamedTuple):
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
     dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
     extrema: tuple[str, ...]  # those that NaN passes through
+    own: Own
 
 
 # --- Values.
@@ -82,8 +84,10 @@ class TritonView(NamedTuple):
 class Printer:
     """Writes the lines of one program."""
 
-    def __init__(self, table: Table, program: RowProgram, taken: Iterable[str]) -> None:
-        self.table, self.program = table, program
+    def __init__(
+        self, table: Table, program: RowProgram, taken: Iterable[str], own: Own
+    ) -> None:
+        self.table, self.program, self.own = table, program, own
         self.taken = {*taken, *(line.name for line in program.lines)}
         self.taken |= {load.name for load in program.loads}
         self.values = {line.name: line.value for line in program.lines}
@@ -100,7 +104,7 @@ class Printer:
             case Name(text) | Number(text):
                 return _parsed(text)
             case Column():
-                return _parsed("cols")
+                return _parsed(self.own.cols)
             case Reduce():
                 return self._reduction(value)
             case Apply():
@@ -160,14 +164,15 @@ class Printer:
                 "where", ((_, Apply() as test), (_, chosen), (_, Number("0.0")))
             ):
                 if value.fold == "sum" and test.space.has_columns:
-                    both = _parsed(f"mask & ({self.text(test)})")
+                    both = _parsed(f"{self.own.mask} & ({self.text(test)})")
                     assert not isinstance(chosen, Word)
                     return _call("where", both, self.node(chosen), "0.0")
         if inside.kind == "bool":
-            return _call("where", f"mask & ({self.text(inside)})", "1.0", "0.0")
+            both = f"{self.own.mask} & ({self.text(inside)})"
+            return _call("where", both, "1.0", "0.0")
         if value.fold == "sum" and self._ends_in_zeros(inside):
             return self.node(inside)
-        return _call("where", "mask", self.node(inside), NEUTRAL[value.fold])
+        return _call("where", self.own.mask, self.node(inside), NEUTRAL[value.fold])
 
     def _ends_in_zeros(self, value: Value) -> bool:
         """Return whether it is surely 0 past the end of a row, as inputs are."""
@@ -264,7 +269,9 @@ class Writer:
         program: RowProgram,
         direction: str,
         tensors: Mapping[str, str],
+        own: Own,
     ) -> None:
+        self.own = own
         self.spec, self.program, self.direction = spec, program, direction
         self.width = program.width
         self.tensors = tensors  # each tensor that it may read, and its type
@@ -272,7 +279,7 @@ class Writer:
         self.summed = any(item.summed for item in program.results)
         named = {*tensors, *(item.name for item in spec.inputs), self.width}
         self.begun: list[str] = []  # names of the places where rows begin
-        self.printer = Printer(table_of(spec), program, OWN | named)
+        self.printer = Printer(table_of(spec), program, FIXED | {*own} | named, own)
         order = list(tensors)
         loads = sorted(program.loads, key=lambda x: order.index(x.source))
         self.program = program = program._replace(loads=tuple(loads))
@@ -304,7 +311,8 @@ class Writer:
         given += [f"{item.name}: {item.annotation}" for item in attributes]
         names = [*self.read, *(item.name for item in attributes)]
         if self.direction == "forward":
-            given, names = [*given, "dtype: torch.dtype"], [*names, "dtype"]
+            given.append(f"{self.own.dtype}: torch.dtype")
+            names.append(self.own.dtype)
         lines = self._lines()  # first: it says which extrema there are
         count = len(self.program.results)
         results = [self._result(item) for item in self.program.results]
@@ -340,11 +348,12 @@ class Writer:
                 yield f"{name}_stride"
         yield from (f"{item.name}_ptr" for item in self.program.results)
         if not self.width:
-            yield "size"
+            yield self.own.size
         else:
-            yield from ("rows", self.width) if self.summed else (self.width,)
+            yield from (self.own.rows, self.width) if self.summed else (self.width,)
         yield from (f"{name}: tl.constexpr" for name in attributes)
-        yield from ("DTYPE: tl.constexpr", "BLOCK: tl.constexpr")
+        yield f"{self.own.DTYPE}: tl.constexpr"
+        yield f"{self.own.BLOCK}: tl.constexpr"
 
     def _is_strided(self, source: str) -> bool:
         return any(load.space.is_row for load in self._loads(source))
@@ -352,18 +361,27 @@ class Writer:
     def _launch(self, attributes: list[str]) -> Iterator[str]:
         for name in self.read:
             if self._is_strided(name):
-                yield f"{name}_rows"
-                yield f"{name}_rows.stride(0)"
+                yield self._rows_of(name)
+                yield f"{self._rows_of(name)}.stride(0)"
             else:
                 yield f"{name}.contiguous()"
         yield from (item.name for item in self.program.results)
         if not self.width:
             yield f"{self._first}.numel()"
         else:
-            yield from ("rows", self.width) if self.summed else (self.width,)
+            yield from (self.own.rows, self.width) if self.summed else (self.width,)
         yield from attributes
-        yield f"DTYPE=PRECISION[precision({', '.join(self._real())})]"
-        yield "**blocks(" + (self.width or f"{self._first}.numel()") + ")"
+        yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
+        size = self.width or f"{self._first}.numel()"
+        yield f"**{self.own.blocks}({size})"
+
+    def _precision(self) -> str:
+        """Return the dtype the kernel computes in."""
+        return f"{self.own.precision}({', '.join(self._real())})"
+
+    def _rows_of(self, source: str) -> str:
+        """Return the name for an input as rows."""
+        return fresh(f"{source}_rows", {*self.tensors, *self.own, self.width})
 
     @property
     def _first(self) -> str:
@@ -376,7 +394,7 @@ class Writer:
     def _grid(self) -> str:
         if not self.width:
             return f"(triton.cdiv({self._first}.numel(), ELEMENTS),)"
-        return "(programs,)" if self.summed else "(rows,)"
+        return f"({self.own.programs if self.summed else self.own.rows},)"
 
     # What the op makes.
 
@@ -388,19 +406,20 @@ class Writer:
                 f" // {parts}" if parts > 1 else ""
             )
             whole = f"{first}.shape[-1]" if parts > 1 else self.width
-            yield f"rows = {first}.numel() // {whole}"
+            yield f"{self.own.rows} = {first}.numel() // {whole}"
         if self.summed:
-            yield f"programs = programs_of(rows, {first}.device)"
+            given = f"{self.own.rows}, {first}.device"
+            yield f"{self.own.programs} = programs_of({given})"
         for item in self.program.results:
             if item.summed:
-                dtype = f"precision({', '.join(self._real())})"
-                shape = f"programs, {self.width}"
-                yield f"{item.name} = {first}.new_empty(({shape}), dtype={dtype})"
+                shape = f"{self.own.programs}, {self.width}"
+                given = f"({shape}), dtype={self._precision()}"
+                yield f"{item.name} = {first}.new_empty({given})"
             else:
                 yield f"{item.name} = {self._made(item)}"
         for name in self.read:
             if self._is_strided(name):
-                yield f"{name}_rows = as_rows({name})"
+                yield f"{self._rows_of(name)} = as_rows({name})"
 
     def _made(self, item: Result) -> str:
         """Return an empty tensor for a result of the op."""
@@ -411,7 +430,8 @@ class Writer:
                 return f"{source}.new_empty({source}.shape)"
             shape = f"({first}.shape[-1],)" if item.summed else self._shape(item)
             return f"{first}.new_empty({shape})"
-        return f"torch.empty({self._shape(item)}, dtype=dtype, device={first}.device)"
+        given = f"dtype={self.own.dtype}, device={first}.device"
+        return f"torch.empty({self._shape(item)}, {given})"
 
     def _shape(self, item: Result) -> str:
         """Return the shape of a result with rows."""
@@ -439,31 +459,40 @@ class Writer:
     # The body of the kernel.
 
     def _lines(self) -> list[str]:
+        own = self.own
+        block = f"tl.arange(0, {own.BLOCK})"
         if not self.width:
-            at = "tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)"
-            start = [f"offsets = {at}", "mask = offsets < size"]
+            at = f"tl.program_id(0).to(tl.int64) * {own.BLOCK} + {block}"
+            inside = f"{own.mask} = {own.offsets} < {own.size}"
+            start = [f"{own.offsets} = {at}", inside]
             return [*start, *self._row(lambda rows: True), *self._stores()]
-        columns = ["cols = tl.arange(0, BLOCK)", f"mask = cols < {self.width}"]
+        columns = [f"{own.cols} = {block}", f"{own.mask} = {own.cols} < {self.width}"]
         if not self.summed:
-            row = "row = tl.program_id(0).to(tl.int64)"
+            row = f"{own.row} = tl.program_id(0).to(tl.int64)"
             return [row, *columns, *self._row(lambda rows: True), *self._stores()]
         before = self._row(lambda rows: not rows)
         sums = [item for item in self.program.results if item.summed]
+        walk = f"range({own.program}, {own.rows}, tl.num_programs(0))"
         return [
-            "program = tl.program_id(0).to(tl.int64)",
+            f"{own.program} = tl.program_id(0).to(tl.int64)",
             *columns,
             *before,
-            *(f"{item.name} = tl.zeros((BLOCK,), dtype=DTYPE)" for item in sums),
-            "for row in range(program, rows, tl.num_programs(0)):",
+            *(
+                f"{item.name} = tl.zeros(({own.BLOCK},), dtype={own.DTYPE})"
+                for item in sums
+            ),
+            f"for {own.row} in {walk}:",
             *(
                 f"    {x}" if x else x
                 for x in [*self._row(lambda rows: rows), *self._stores()]
             ),
-            *(
-                f"tl.store({item.name}_ptr + program * {self.width} + cols, {item.name}, mask=mask)"
-                for item in sums
-            ),
+            *map(self._store_sum, sums),
         ]
+
+    def _store_sum(self, item: Result) -> str:
+        own = self.own
+        at = f"{item.name}_ptr + {own.program} * {self.width} + {own.cols}"
+        return f"tl.store({at}, {item.name}, mask={own.mask})"
 
     def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
         """Return the lines to read and compute the values over rows, or the others."""
@@ -479,16 +508,17 @@ class Writer:
     def _load(self, load: Load) -> Iterator[str]:
         """Yield the line to read an input; if it is long, its row's start has a line of its own."""
         space, pointer = load.space, f"{load.source}_ptr"
-        cast = ".to(DTYPE)" if load.kind == "real" else ""
+        cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
         other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
-        masked = f", mask=mask, other={other}"
+        masked = f", mask={self.own.mask}, other={other}"
         if not self.width:
-            yield f"{load.name} = tl.load({pointer} + offsets{masked}){cast}"
+            yield f"{load.name} = tl.load({pointer} + {self.own.offsets}{masked}){cast}"
         elif not space.has_columns:
-            at = f"{pointer} + row" if space.rows else pointer
+            at = f"{pointer} + {self.own.row}" if space.rows else pointer
             yield f"{load.name} = tl.load({at}){cast}"
         else:
-            start = f"{pointer} + row * {load.source}_stride" if space.rows else pointer
+            row = f"{self.own.row} * {load.source}_stride"
+            start = f"{pointer} + {row}" if space.rows else pointer
             columns = self._columns(load.part)
             line = f"{load.name} = tl.load({start} + {columns}{masked}){cast}"
             if len(line) > LONGEST - 4 * self.summed and space.rows:
@@ -505,12 +535,13 @@ class Writer:
         return fresh(f"{source}_row", taken)
 
     def _columns(self, part: Part | None) -> str:
+        cols = self.own.cols
         if part is None:
-            return "cols"
+            return cols
         if part.interleaved:
-            return f"{part.of} * cols" + (f" + {part.at}" if part.at else "")
+            return f"{part.of} * {cols}" + (f" + {part.at}" if part.at else "")
         times = f"{part.at} * " if part.at > 1 else ""
-        return f"{times}{self.width} + cols" if part.at else "cols"
+        return f"{times}{self.width} + {cols}" if part.at else cols
 
     def _stores(self) -> list[str]:
         self.printer.lines = []
@@ -525,15 +556,16 @@ class Writer:
         return lines
 
     def _store(self, item: Result, part: Part | None, text: str) -> str:
-        name = f"{item.name}_ptr"
+        name, own = f"{item.name}_ptr", self.own
+        masked = f"{text}, mask={own.mask}"
         if not self.width:
-            return f"tl.store({name} + offsets, {text}, mask=mask)"
+            return f"tl.store({name} + {own.offsets}, {masked})"
         if not item.space.has_columns:
-            return f"tl.store({name} + row, {text})"
+            return f"tl.store({name} + {own.row}, {text})"
         of = len(item.pieces)
-        length = f"{of} * {self.width}" if of > 1 else self.width
-        start = f"row * ({length})" if of > 1 else f"row * {length}"
-        return f"tl.store({name} + {start} + {self._columns(part)}, {text}, mask=mask)"
+        length = f"({of} * {self.width})" if of > 1 else self.width
+        start = f"{name} + {own.row} * {length}"
+        return f"tl.store({start} + {self._columns(part)}, {masked})"
 
 
 # --- The file.
@@ -553,14 +585,14 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
 def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     """The template's data for the file."""
     every = {item.name: "Tensor" for item in spec.tensors}
-    forward = Writer(spec, pair.forward, "forward", every)
+    forward = Writer(spec, pair.forward, "forward", every, pair.own)
     writers, backward = [forward], None
     forward_kernel = forward.kernel()
     if pair.backward is not None:
         grads = [grad_name(spec, item.name) for item in spec.outputs]
         saved = [load.source for load in pair.backward.loads]
         read = dict.fromkeys((*grads, *saved), "Tensor")
-        writers.append(Writer(spec, pair.backward, "backward", read))
+        writers.append(Writer(spec, pair.backward, "backward", read, pair.own))
         backward = writers[-1].kernel()
     folds = {fold for writer in writers for fold in writer.printer.folds}
     first = forward.lead.source if forward.lead else ""
@@ -578,8 +610,9 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         first=first,
         width=pair.forward.width,
         refused=tuple(_refused(pair, first)),
-        dtype=tuple(_dtype(pair.forward, first)),
+        dtype=tuple(_dtype(pair.forward, first, pair.own.dtype)),
         extrema=tuple(sorted(folds)),
+        own=pair.own,
     )
 
 
@@ -608,13 +641,13 @@ def _refused(pair: Pair, first: str) -> Iterator[tuple[str, str]]:
         yield f"{name}.shape != {shape}", f"{name} is broadcast"
 
 
-def _dtype(program: RowProgram, first: str) -> Iterator[str]:
+def _dtype(program: RowProgram, first: str, name: str) -> Iterator[str]:
     """Yield the lines to compute the dtype of the outputs."""
-    names = list(dict.fromkeys(x for item in program.results for x in item.dtypes))
-    text = f"{names[0]}.dtype"
-    for name in names[1:]:
-        text = f"torch.promote_types({text}, {name}.dtype)"
-    yield f"dtype = {text}"
+    read = list(dict.fromkeys(x for item in program.results for x in item.dtypes))
+    text = f"{read[0]}.dtype"
+    for other in read[1:]:
+        text = f"torch.promote_types({text}, {other}.dtype)"
+    yield f"{name} = {text}"
     if any(item.float32 for item in program.results):
         yield f"if torch.is_autocast_enabled({first}.device.type):"
-        yield "    dtype = torch.promote_types(dtype, torch.float32)"
+        yield f"    {name} = torch.promote_types({name}, torch.float32)"

@@ -61,7 +61,9 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         summed=any(item.summed for item in kernels),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if len(triton.dtype) > 1 else "",
-        forward_signature=triton.forward.signature.removesuffix(", dtype: torch.dtype"),
+        forward_signature=triton.forward.signature.removesuffix(
+            f", {triton.own.dtype}: torch.dtype"
+        ),
     )
     single = house.single_line_imports
     return with_imports(

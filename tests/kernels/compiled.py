@@ -20,6 +20,8 @@ from tests.kernels.ops import OPS
 triton: Any = importlib.import_module("triton")  # which has no types
 tl: Any = importlib.import_module("triton.language")
 ATTRIBUTES = {"eps": 1e-6, "temperature": 0.7, "smoothing": 0.1, "bits": 8}
+ATTRIBUTES |= {"why": 2.0, "dtype": 2.0}
+TYPES = {"int": "*i64", "bool": "*i1"}
 COLUMNS = {80: 4096, 90: 8192}  # by the GPU
 
 
@@ -30,7 +32,7 @@ def main() -> None:
     for name, op in OPS.items():
         module = importlib.import_module(f"{name}_triton")
         kinds = {
-            item.name: "*i64" if item.dtype == "int" else "*bf16"
+            item.name: TYPES.get(item.dtype, "*bf16")
             for item in op.spec(name).inputs
             if isinstance(item, TensorInput)
         }

@@ -29,6 +29,13 @@ def rows(*counts: int) -> Callable[[Lead, int], tuple[Tensor, ...]]:
     return lambda lead, size: tuple(torch.randn(*lead, n * size) for n in counts)
 
 
+def masked(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
+    """Make rows, and a mask that leaves a number of each."""
+    mask = torch.rand(*lead, size) > 0.5
+    mask[..., 0] = True
+    return torch.randn(*lead, size), mask
+
+
 def classes(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
     count = math.prod(lead)
     return torch.randn(count, size), torch.randint(size, (count,))
@@ -68,6 +75,21 @@ OPS = {
         "x[..., D], temperature: float = 1.0",
         "torch.softmax(x / temperature, dim=-1)",
         lambda lead, size: (torch.randn(*lead, size), 0.7),
+    ),
+    "masked_softmax": FusedOp(
+        "row[..., D], mask[..., D; bool]",
+        "torch.softmax(row.masked_fill(~mask, float('-inf')), dim=-1)",
+        masked,
+    ),
+    "names": FusedOp(
+        "rows[..., cols], program[cols], why: float = 2.0",
+        "precision = rows * program\nreturn precision * precision.mean(-1, keepdim=True) * why",
+        lambda lead, size: (torch.randn(*lead, size), torch.randn(size), 2.0),
+    ),
+    "flat_names": FusedOp(
+        "size, tensor, dtype: float = 2.0",
+        "offsets = size * dtype\nreturn torch.tanh(offsets) * tensor",
+        lambda lead, size: (*torch.randn(2, *lead, size), 2.0),
     ),
     "cross_entropy": FusedOp(
         "logits[N, V], target[N; int]",

@@ -42,6 +42,14 @@ def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
     )
 
 
+def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
+    lines = lines_of("masked_softmax")
+    assert "in_row = cols < D" in lines
+    assert any(line.startswith("mask = tl.load(mask_") for line in lines)
+    assert any(line.startswith("row = tl.load(row_row + cols") for line in lines)
+    assert "row_row = row_ptr + row_index * row_stride" in lines
+
+
 SPELLED = [name for name in built_in().names() if built_in().rule(name).triton]
 
 
