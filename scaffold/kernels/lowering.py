@@ -42,6 +42,7 @@ KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
 SUMS = ("sum_to_size", "summed_to")
+ARITHMETIC = ("binary", "unary", "conditional", "compare")  # on numbers
 
 
 def meaning(*rules: str) -> Callable[[Meaning], Meaning]:
@@ -175,7 +176,7 @@ class Lowering:
                 return self._size(dim)
             case OfShape(shape) if op.rule == "size" and literal(op.args[0]) == -1:
                 return self._size(shape.dims[-1] if shape.dims else None)
-            case Operator(kind, label) if kind in ("binary", "unary"):
+            case Operator(kind, label) if kind in ARITHMETIC:
                 node = Node(kind, label, tuple(map(self._text, op.args)))
             case Operator("subscript"):
                 return self._size_read(as_text(op))
@@ -199,7 +200,7 @@ class Lowering:
             if node.label in self.shapes.attributes:
                 self.numbers[node.label] = None
             return node.label in {*self.shapes.attributes, self.shapes.width}
-        known = node.kind in ("constant", "binary", "unary")
+        known = node.kind in ("constant", *ARITHMETIC)
         return known and all(map(self._is_plain, node.args))
 
     def _size_read(self, node: Node) -> Node:

@@ -134,7 +134,9 @@ class Printer:
         if comment:
             self.lines.append(f"# {comment}")
         for name, step in steps.items():
-            known[name] = self._named(name, _filled(step, known))
+            filled = _filled(step, known)
+            plain = isinstance(filled, ast.Name)
+            known[name] = filled if plain else self._named(name, filled)
         return _filled(end, known)
 
     def _word(self, value: Apply) -> str:
@@ -226,35 +228,57 @@ def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
 
 
 def _spelling(table: Table, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
-    """Return the steps, the value and the comment of a primitive's spelling."""
+    """Return the steps, the value and the comment of a primitive's spelling, for the literals of the call."""
     rule = table.rule(value.primitive)
     code, _, comment = rule.triton.strip().partition("  # ")
-    *steps, last = ast.parse(code).body
-    found = {}
-    for step in steps:
-        assert isinstance(step, ast.Assign) and isinstance(step.targets[0], ast.Name)
-        found[step.targets[0].id] = step.value
+    *lines, last = ast.parse(code).body
     assert isinstance(last, ast.Expr)
-    node = last.value
+    end = _chosen(last.value, value)
+    if isinstance(end, ast.Constant) and end.value is None:
+        raise UnsupportedError(f"{rule.name} with these arguments has no spelling")
+    steps: dict[str, ast.expr] = {}
+    read = _names(end)
+    for line in reversed(lines):
+        assert isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name)
+        name = line.targets[0].id
+        if name in read:
+            steps[name] = _chosen(line.value, value)
+            read |= _names(steps[name])
+    found = dict(reversed(steps.items()))
+    return found, end, comment if found or not lines else ""
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+
+
+def _chosen(node: ast.expr, value: Apply) -> ast.expr:
+    """Return the branch of a choice by the literals of a call."""
     while isinstance(node, ast.IfExp):
         node = node.body if _holds(node.test, value) else node.orelse
-    if isinstance(node, ast.Constant) and node.value is None:
-        raise UnsupportedError(f"{rule.name} with these arguments has no spelling")
-    return found, node, comment
+    return node
 
 
 def _holds(test: ast.expr, value: Apply) -> bool:
-    """Return whether a test of a spelling holds for the literals of the call."""
-    assert isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
-    given, wanted = dict(value.args)[test.left.id], ast.literal_eval(
-        test.comparators[0]
-    )
-    if isinstance(given, Word):
-        return bool(given.value == wanted)
-    try:
-        return isinstance(given, Number) and ast.literal_eval(given.text) == wanted
-    except ValueError:
-        return False
+    """Return whether `exponent == 2` or `exponent % 2 != 0` surely holds for the literals of the call."""
+    assert isinstance(test, ast.Compare)
+    left, divisor = test.left, None
+    if isinstance(left, ast.BinOp):
+        left, divisor = left.left, ast.literal_eval(left.right)
+    assert isinstance(left, ast.Name)
+    wanted = ast.literal_eval(test.comparators[0])
+    match dict(value.args)[left.id]:
+        case Word(known):
+            pass
+        case Number(text):
+            try:
+                known = ast.literal_eval(text)
+            except ValueError:
+                return False
+        case _:
+            return False
+    rest = known % divisor if divisor and isinstance(known, int | float) else known
+    return bool(rest == wanted) is isinstance(test.ops[0], ast.Eq)
 
 
 # --- Kernels.
