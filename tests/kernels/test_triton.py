@@ -59,7 +59,7 @@ def test_a_spelling_reads_parameters_and_its_own_steps(name: str) -> None:
     tree = ast.parse(rule.triton.strip().partition("  # ")[0])
     *steps, last = tree.body
     assert isinstance(last, ast.Expr)
-    known = {item.name for item in rule.parameters} | {"tl"}
+    known = {item.name for item in rule.parameters} | {"tl", "float"}
     for step in tree.body:
         read = {node.id for node in ast.walk(step) if isinstance(node, ast.Name)}
         assert read <= known | ({ast.unparse(step.targets[0])} if step in steps else set())  # type: ignore[attr-defined]
