@@ -12,7 +12,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import OfShape, Op, Operator, SizeOf, literal
+from scaffold.derive.graph.op import (
+    OfShape,
+    Op,
+    Operator,
+    Position,
+    SizeOf,
+    literal,
+)
 from scaffold.derive.graph.shapes import Dim as Size
 from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
@@ -32,6 +39,7 @@ from scaffold.kernels.row_program import (
     Name,
     Number,
     Reduce,
+    Repeat,
     Space,
     Value,
     Word,
@@ -42,6 +50,8 @@ KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
 SUMS = ("sum_to_size", "summed_to")
+CASTS = ("to", "cast", "float", "double", "unsqueeze", "squeeze")  # no arithmetic
+LINEAR = ("neg", "mul", "div", *CASTS)
 ARITHMETIC = ("binary", "unary", "conditional", "compare")  # on numbers
 
 
@@ -63,6 +73,9 @@ class Shapes(NamedTuple):
     width: str  # "" of a program that is elementwise
     attributes: frozenset[str] = frozenset()
     of: int = 1  # how many values of that width the rows of some inputs hold
+    repeats: Mapping[str, Repeat] = {}  # of inputs that lack leading dims
+    singles: frozenset[str] = frozenset()  # inputs of one number for all rows
+    scalars: frozenset[str] = frozenset()  # inputs without dims: they have no say in a dtype
 
 
 class Lowering:
@@ -88,7 +101,7 @@ class Lowering:
     def run(self) -> None:
         """Compute all named values in the order of the statements."""
         for op in self.ops:
-            if op in self.lowered.held and op.is_tensor and not is_sum(op):
+            if op in self.lowered.held and op.is_tensor and not self.is_sum(op):
                 self.value(op)
 
     # --- Values.
@@ -246,6 +259,16 @@ class Lowering:
             return False
         return at == -1 or rank is not None and at == rank - 1
 
+    def is_sum(self, op: Op) -> bool:
+        """Return whether it may be a sum over all rows, also times a number."""
+        if op.rule in SUMS:
+            return True
+        if op.rule == "sum":
+            return not self.over_row(op.args[0], op.args[1])
+        tensors = [arg for arg in op.args if arg.is_tensor]
+        linear = op.rule in LINEAR and len(tensors) == 1 and tensors[0] is op.args[0]
+        return linear and self.is_sum(tensors[0])
+
     def reduced(self, value: Value, keepdim: bool) -> Space:
         """Return the space of a reduction of a row."""
         if not value.space.has_columns:
@@ -260,7 +283,10 @@ class Lowering:
     def load(self, op: Op) -> Name:
         """Return the value of an input."""
         space, kind = self.shapes.spaces[op.name], KINDS[op.kind]
-        self.loads.setdefault(op.name, Load(op.name, op.name, space, kind))
+        repeat = self.shapes.repeats.get(op.name)
+        single = op.name in self.shapes.singles
+        load = Load(op.name, op.name, space, kind, None, repeat, single)
+        self.loads.setdefault(op.name, load)
         return Name(op.name, space, kind)
 
 
@@ -281,7 +307,8 @@ def _word(op: Op) -> str:
 
 
 UNNAMED = {"call": "a call without a rule", "cond": "a choice"}
-TAKEN_APART = frozenset({"chunk", "item", "cat", "index", "slice"})
+SEVERAL = ("max_dim", "min_dim", "var_mean")  # results
+TAKEN_APART = frozenset({*SEVERAL, "chunk", "item", "cat", "index", "slice"})
 
 
 def refuse_foreign(table: Table, op: Op) -> None:
@@ -409,6 +436,48 @@ def _one_more(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return _over(value, Space(True, ONE if grows else ""))
 
 
+@meaning("select")
+def _only(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a number of each row without its last dim of size 1."""
+    value, index = self.value(op.args[0]), literal(op.args[2])
+    last = self.over_row(op.args[0], op.args[1])
+    if value.space != Space(True, ONE) or not last or index not in (0, -1):
+        raise UnsupportedError("select of other than the only number of a row")
+    return _over(value, Space(rows=True))
+
+
+@meaning("expand_as")
+def _expanded(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a number of each row in all columns."""
+    value, like = self.value(op.args[0]), self.value(op.args[1])
+    if value.space != Space(True, ONE) or not like.space.is_row:
+        raise UnsupportedError("expand_as of other than a number of each row")
+    return _over(value, like.space)
+
+
+@meaning("item")
+def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a result of several: the extremum of a row or its column, its variance or its mean."""
+    group, at = op.args[0], op.data.at if isinstance(op.data, Position) else None
+    names = [item.name for item in self.table.rule(group.rule).parameters]
+    given = dict(zip(names, group.args, strict=False))
+    if group.rule == "var_mean" and at == 0:
+        return _variance(self, group, given)
+    if group.rule not in ("var_mean", "max_dim", "min_dim") or at not in (0, 1):
+        raise UnsupportedError(f"a result of {group.rule} cannot be part of a row kernel")
+    value, keepdim = _rows(self, group, given)
+    if group.rule == "var_mean":
+        return _mean_of(self, value, keepdim)
+    fold: Fold = "max" if group.rule == "max_dim" else "min"
+    found = Reduce(fold, value, self.reduced(value, at == 1 or keepdim), nan=True)
+    if at == 0:
+        return found
+    first = self.apply("eq", value, self.named(found, f"row_{fold}"), kind="bool")
+    column, end = Column(value.space), Number(self.shapes.width, kind="int")
+    where = self.apply("where", first, column, end, kind="int")
+    return Reduce("min", where, self.reduced(value, keepdim), "int")
+
+
 def _over(value: Value, space: Space) -> Value:
     """Return the same numbers over another space."""
     match value:
@@ -427,6 +496,9 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value = self.value(op.args[0])
     if (value.kind, op.kind) != ("real", "real"):
         raise UnsupportedError(f"{op.rule} of what is not real")
+    single = op.rule == "to" and emit(as_text(op.args[1])) == "torch.float32"
+    if op.rule == "float" or single:  # of float64, too
+        return Apply("float", (("x", value),), value.space)
     return value
 
 
@@ -465,6 +537,47 @@ def _class_loss(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return self.apply("where", kept, loss, Number("0.0"))
 
 
+@meaning("logsumexp")
+def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return the logarithm of a sum of exponentials; an infinite maximum is not subtracted."""
+    value, keepdim = _rows(self, op, args)
+    value = self.named(value, "scores")
+    row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
+    bounds = (self.apply("abs", row_max), Number('float("inf")'))
+    finite = self.apply("lt", *bounds, kind="bool")
+    row_max = self.named(self.apply("where", finite, row_max, Number("0.0")), "shift")
+    exp = self.named(self.apply("exp", self.apply("sub", value, row_max)), "exp")
+    log = self.apply("log", self.total(exp, "total"))
+    found = self.apply("add", row_max, log)
+    return _over(found, self.reduced(value, keepdim))
+
+
+@meaning("kl_div")
+def _kl_div(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    _refuse_reduction(op, args)
+    given, target = self.value(args["input"]), self.value(args["target"])
+    if literal(args["log_target"]) is True:
+        less = self.apply("sub", target, given)
+        return self.apply("mul", self.apply("exp", target), less)
+    log = self.apply("mul", target, self.apply("log", target))
+    none = self.apply("eq", target, Number("0"), kind="bool")
+    entropy = self.apply("where", none, Number("0.0"), log)
+    return self.apply("sub", entropy, self.apply("mul", target, given))
+
+
+@meaning("binary_cross_entropy_with_logits")
+def _binary(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    _refuse_reduction(op, args)
+    given, target = self.value(args["input"]), self.value(args["target"])
+    less = self.apply("mul", self.apply("sub", Number("1.0"), target), given)
+    return self.apply("sub", less, self.apply("logsigmoid", given))
+
+
+def _refuse_reduction(op: Op, args: Mapping[str, Op]) -> None:
+    if literal(args["reduction"]) != "none":
+        raise UnsupportedError(f"{op.rule} with a reduction that is not the result")
+
+
 @meaning("zeros_like", "zeros", "new_zeros")
 def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return Number("0.0")
@@ -485,11 +598,6 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 # --- What is summed over all rows: only as a result.
 
 
-def is_sum(op: Op) -> bool:
-    """Return whether it may be a sum over all rows."""
-    return op.rule in SUMS or op.rule == "neg" and op.args[0].rule in SUMS
-
-
 class Finished(NamedTuple):
     """A result as it leaves the kernel."""
 
@@ -497,21 +605,47 @@ class Finished(NamedTuple):
     summed: bool
 
 
-def finished(self: Lowering, op: Op, space: Space) -> Finished:
-    """Return a result over its declared space, summed if it is too large."""
-    if op.rule in SUMS:
+def finished(self: Lowering, op: Op, name: str) -> Finished:
+    """Return the gradient of an input over its declared space, summed if it is too large."""
+    space = self.shapes.spaces[name]
+    if op.rule == "sum" and self.is_sum(op):
+        _check_dims(self, op, name)
+    if op.rule in (*SUMS, "sum") and self.is_sum(op):
         return _summed(self, op.args[0], space)
-    if op.rule == "sum" and not self.over_row(op.args[0], op.args[1]):
-        lead = len(self.shapes.lead)
-        dims = literal(op.args[1])
-        dims = (dims,) if isinstance(dims, int) else dims
-        if dims == tuple(range(lead)) and "*" not in str(self.shapes.lead):
-            return _summed(self, op.args[0], space)
-    if op.rule == "neg" and op.args[0].rule in (*SUMS, "sum"):
-        value, summed = finished(self, op.args[0], space)
-        return Finished(self.apply("neg", value), summed)
+    if self.is_sum(op):  # times a number
+        value, summed = finished(self, op.args[0], name)
+        if op.rule not in CASTS:
+            (first, _), *rest = zip(_parameters(self, op), op.args, strict=False)
+            given = ((key, self._argument(arg)) for key, arg in rest)
+            value = Apply(op.rule, ((first, value), *given), value.space)
+        return Finished(value, summed)
     value = self.value(op)
     return _summed(self, op, space) if value.space != space else Finished(value, False)
+
+
+def _parameters(self: Lowering, op: Op) -> list[str]:
+    return [item.name for item in self.table.rule(op.rule).parameters]
+
+
+def _check_dims(self: Lowering, op: Op, name: str) -> None:
+    """Refuse a sum over other dims than the input lacks."""
+    space, repeat = self.shapes.spaces[name], self.shapes.repeats.get(name)
+    dims, rank = literal(op.args[1]), op.args[0].shape.rank
+    dims = (dims,) if isinstance(dims, int) else dims
+    lead = [str(dim) for dim in self.shapes.lead]
+    lacking = range(len(lead))
+    if repeat is not None:
+        lacking = [at for at, dim in enumerate(lead) if dim not in repeat.count]
+    if dims is None or dims == ():
+        fits = space == NUMBER
+    elif rank is None:
+        fits = all(at < 0 and at + len(lead) + 1 in lacking for at in dims)
+        fits = fits and len(dims) == len(lacking) and "*" not in str(lead)
+    else:
+        over = {at % rank for at in dims}
+        fits = space.rows is (repeat is not None) and over == {*lacking}
+    if not fits:
+        raise UnsupportedError("sum over another dim than the last one")
 
 
 def _summed(self: Lowering, op: Op, space: Space) -> Finished:
@@ -524,4 +658,6 @@ def _summed(self: Lowering, op: Op, space: Space) -> Finished:
         return Finished(value, True)
     if known.is_row and wanted == Space(True, ONE):
         return Finished(self.total(value), False)
+    if known.rows and wanted == NUMBER:
+        return Finished(value, True)
     raise UnsupportedError("a gradient is summed over other than rows or columns")

@@ -4,22 +4,23 @@ In: an `OpSpec`. Out: a `Pair`, or an `UnsupportedError` that names what no row 
 inputs and outputs, and attributes; no row that can be computed again is saved.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from scaffold.derive import Derivation, derive, grad_name, zero_gradients
+from scaffold.derive import Derivation, Saved, derive, grad_name, zero_gradients
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, Program
-from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.graph.static_values import UnsupportedError, as_text
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.saving import is_of_ctx
 from scaffold.formula import (
+    Assign,
     Graph,
     Lines,
     Node,
@@ -35,13 +36,18 @@ from scaffold.kernels.row_program import (
     NUMBER,
     ONE,
     Name,
+    Reduce,
+    Repeat,
     Result,
     RowProgram,
     Space,
 )
+from scaffold.kernels.written_out import Total, without_total, written_out
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
 ROWS = "*rows"
+DTYPES = {"float": "float32", "double": "float64"}  # by the name of a cast
+SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
 
@@ -56,26 +62,31 @@ class Pair(NamedTuple):
     formula: tuple[str, ...] = ()  # the lines that the forward is of
     gradient: tuple[str, ...] = ()  # ... and the backward
     own: Own = Own()
+    total: Total | None = None  # what is done with the results of the forward
+    columns: bool = False  # each number of a row is such a result
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
     """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none."""
     _refuse(spec)
+    spec, total = without_total(spec)
+    spec = written_out(spec)
+    _refuse_primitives(spec)
     packed = unpacked(spec)
     own = own_names(_names(spec) | _names(packed.spec) | _locals(spec))
     if packed.inputs:
-        return _repacked(spec, packed, _pair(_over_rows(packed.spec), own))
+        return _repacked(spec, packed, _pair(_over_rows(packed.spec), own, total))
     try:
-        return _pair(_over_elements(spec), own)
+        return _pair(_over_elements(spec), own, total)
     except UnsupportedError as error:
         if all(spec.dims(item.name) is None for item in spec.tensors):
             hint = "; declare the shapes: 'x[..., D]'"
             raise UnsupportedError(f"{error}{hint}") from None
-        return _pair(_over_rows(spec), own)
+        return _pair(_over_rows(spec), own, total)
 
 
 def _refuse(spec: OpSpec) -> None:
-    """Refuse inputs and primitives unknown to kernels."""
+    """Refuse inputs unknown to kernels."""
     for item in spec.tensors:
         if item.optional or item.variadic:
             kind = "is optional" if item.optional else "is any number of tensors"
@@ -91,7 +102,11 @@ def _refuse(spec: OpSpec) -> None:
     if not spec.materialize_grads:
         raise UnsupportedError("an output gradient may be None")
     _refuse_names(spec)
-    # First of all, before what is said of shapes.
+
+
+def _refuse_primitives(spec: OpSpec) -> None:
+    """Refuse primitives unknown to kernels, before what is said of shapes."""
+    assert spec.forward is not None
     applier, forward = _applier(spec), write_forward(spec, spec.forward)
     for result in lower(spec, forward, applier, frozenset()).results:
         for op in result.walk():
@@ -126,7 +141,6 @@ def _locals(spec: OpSpec) -> frozenset[str]:
 
 def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     """Return the programs of the parts as programs of their rows."""
-    lead = pair.shapes.lead
     rows = {row for row, _ in packed.inputs.values()}
     width = pair.forward.width
     spaces = {
@@ -159,7 +173,7 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         forward=_with_rows(pair.forward, packed.inputs, packed.outputs, packed.inputs),
         backward=back,
         saved=tuple(saved),
-        shapes=Shapes(spaces, lead, width, of=packed.of),
+        shapes=pair.shapes._replace(spaces=spaces, of=packed.of),
         formula=(*packed.lines, *pair.formula),
         gradient=(*packed.lines, *pair.gradient),
     )
@@ -194,10 +208,16 @@ def _with_rows(
 
 
 def _over_elements(spec: OpSpec) -> OpSpec:
-    """Return the op for tensors of one shape."""
-    if len({spec.dims(item.name) for item in spec.tensors}) > 1:
+    """Return the op for tensors of one shape, and of no dims."""
+    every = {spec.dims(item.name) for item in spec.tensors}
+    if len(every - {*SCALARS}) > 1:
         raise UnsupportedError("its inputs have several shapes")
-    return _declared(spec, lambda item: (ROWS,))
+
+    def dims(item: TensorInput) -> tuple[Dim, ...]:
+        given = spec.dims(item.name)
+        return given if given in SCALARS else (ROWS,)  # type: ignore[return-value]
+
+    return _declared(spec, dims)
 
 
 def _over_rows(spec: OpSpec) -> OpSpec:
@@ -233,32 +253,55 @@ def _declared(spec: OpSpec, dims: Callable[[TensorInput], tuple[Dim, ...]]) -> O
 def _shapes(spec: OpSpec) -> Shapes:
     """Return the space of each input."""
     dims = {item.name: item.dims or () for item in spec.tensors}
-    longest = max(dims.values(), key=len, default=())
+    rows = [given for given in dims.values() if given and given[-1] not in (1, "1")]
+    longest = max(rows, key=len, default=())
     names = frozenset(item.name for item in spec.attributes)
+    scalars = frozenset(name for name, given in dims.items() if given == ())
     if longest == (ROWS,):
-        spaces = dict.fromkeys(dims, Space(rows=True))
-        return Shapes(spaces, longest, "", names)
+        spaces = {
+            name: NUMBER if given in SCALARS else Space(rows=True)
+            for name, given in dims.items()
+        }
+        return Shapes(spaces, longest, "", names, scalars=scalars)
     lead, width = longest[:-1], str(longest[-1:][0]) if longest else ""
     if not lead or is_leading(width) or not width.isidentifier():
         raise UnsupportedError("no input has rows of a size with a name")
-    spaces = {name: _space(name, given, lead) for name, given in dims.items()}
-    return Shapes(spaces, lead, width, names)
+    if width in lead or len({*lead}) < len(lead):
+        raise UnsupportedError(f"'{width}' is the size of several dims")
+    spaces, repeats = {}, {}
+    for name, given in dims.items():
+        spaces[name], repeats[name] = _space(name, given, lead)
+    repeated = {name: item for name, item in repeats.items() if item is not None}
+    return Shapes(spaces, lead, width, names, repeats=repeated, scalars=scalars)
 
 
-def _space(name: str, dims: tuple[Dim, ...], lead: tuple[Dim, ...]) -> Space:
+def _space(
+    name: str, dims: tuple[Dim, ...], lead: tuple[Dim, ...]
+) -> tuple[Space, Repeat | None]:
+    """Return the space of an input, and how its rows repeat if it lacks leading dims."""
+    if dims in SCALARS:
+        return NUMBER, None
     if dims == lead:
-        return Space(rows=True)
-    if dims and dims[:-1] in (lead, ()) and not is_leading(dims[-1]):
-        return Space(dims[:-1] == lead, str(dims[-1]))
-    if dims == ():
-        return NUMBER
+        return Space(rows=True), None
+    if not is_leading(dims[-1]) and dims[:-1] in (lead, ()):
+        return Space(dims[:-1] == lead, str(dims[-1])), None
+    rest = (1,) * (len(lead) + 1 - len(dims)) + dims[:-1]
+    there = [at for at, dim in enumerate(rest) if dim not in (1, "1")]
+    named = all(rest[at] == lead[at] and rest[at] != ROWS for at in there)
+    if len(rest) == len(lead) and there and named and not is_leading(dims[-1]):
+        first, last = there[0], there[-1] + 1
+        after = [str(dim) for dim in lead[last:]]
+        if there == [*range(first, last)] and ROWS not in after:
+            count = tuple(str(dim) for dim in lead[first:last])
+            repeat = Repeat(count, tuple(after), again=first > 0)
+            return Space(True, str(dims[-1])), repeat
     raise UnsupportedError(f"'{name}' has neither the rows of the others nor columns")
 
 
 # --- The programs.
 
 
-def _pair(spec: OpSpec, own: Own) -> Pair:
+def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     shapes, derivation = _shapes(spec), derive(spec)
     if derivation.missing or derivation.forward is None:
         note = next(iter(derivation.notes), "its gradient is not derived")
@@ -267,21 +310,30 @@ def _pair(spec: OpSpec, own: Own) -> Pair:
     if flat:
         raise UnsupportedError(f"the gradient of '{flat[0]}' is zero everywhere")
     forward = _forward(spec, derivation, shapes, own)
+    spaces = {item.name: item.space for item in forward.results}
+    if total is not None:
+        forward = _totalled(forward)
     backward: RowProgram | None = None
     saved: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     if spec.differentiable:
-        backward = _backward(spec, derivation, shapes, forward, own)
+        backward = _backward(spec, derivation, shapes, spaces, own, total)
         saved = tuple(item.origin for item in derivation.saved)
+        if total is not None:
+            grads = {grad_name(spec, item.name) for item in spec.outputs}
+            loads = (load.source for load in backward.loads)
+            saved = tuple(name for name in loads if name not in grads)
         attributes = backward.numbers
         read = {load.name for load in backward.loads}
-        if all(_is_copied(result, read) for result in backward.results):
+        copied = all(_is_copied(result, read) for result in backward.results)
+        if copied and total is None:
             backward = None
     values = zip(spec.outputs, derivation.results, strict=True)
-    results = [f"{item.name} = {emit(value)}" for item, value in values]
+    results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
     graph = _graph(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
-    lines = rewritten(graph, lines, partial(_off_ctx, graph))
+    kept = _kept_shapes(spec, derivation)
+    lines = rewritten(graph, lines, partial(_off_ctx, graph, kept))
     return Pair(
         forward,
         backward,
@@ -291,6 +343,33 @@ def _pair(spec: OpSpec, own: Own) -> Pair:
         (*emit_lines(derivation.forward), *results),
         tuple(emit_lines(lines)),
         own,
+        total,
+        any(space.is_row for space in spaces.values()),
+    )
+
+
+def _shown(text: str, total: Total | None) -> str:
+    """Return a result as it is shown, with its reduction."""
+    if total is None:
+        return text
+    if total.count:
+        return f"({text}).sum() / {total.count}"
+    return f"({text}).{'sum' if total.count is None else 'mean'}()"
+
+
+def _totalled(program: RowProgram) -> RowProgram:
+    """Return a program with the sum of each row, or of each program, in place of the losses."""
+    (item,) = program.results
+    ((part, value),) = item.pieces
+    if not program.width:
+        return program._replace(
+            results=(item._replace(space=NUMBER, summed=True),),
+        )
+    if value.space.has_columns:
+        value = Reduce("sum", value, Space(True, ""))
+    space = Space(rows=True)
+    return program._replace(
+        results=(item._replace(pieces=((part, value),), space=space),)
     )
 
 
@@ -305,7 +384,7 @@ def _is_copied(result: Result, read: Collection[str]) -> bool:
     """Return whether a gradient is only a copy of an incoming one."""
     values = [value for _, value in result.pieces]
     copied = all(isinstance(item, Name) and item.text in read for item in values)
-    return copied and not result.summed
+    return copied and not result.summed and result.repeat is None
 
 
 def _forward(
@@ -320,6 +399,10 @@ def _forward(
     for output, op in zip(spec.outputs, lowered.results, strict=True):
         if op.kind != "real":
             raise UnsupportedError(f"'{output.name}' is not of real numbers")
+        read = {item.name for item in op.walk() if item.rule == "input"}
+        whole = read & {*shapes.spaces} - {*shapes.repeats}
+        if not any(shapes.spaces[name].rows for name in whole):
+            raise UnsupportedError(f"'{output.name}' is of no input with all rows")
         value = lowering.named(lowering.value(op), output.name, own=True)
         results.append(
             Result(
@@ -334,45 +417,102 @@ def _forward(
 
 
 def _dtypes(op: Op, shapes: Shapes) -> tuple[str, ...]:
-    """Return the inputs with a part in the dtype of a result."""
-    read = {item.name for item in op.walk() if item.rule == "input"}
-    real = {
-        item.name for item in op.walk() if item.kind == "real" if item.rule == "input"
-    }
-    found = [name for name in shapes.spaces if name in read & real]
-    return tuple(name for name in found if shapes.spaces[name] != NUMBER)
+    """Return what the dtype of a result is promoted of: the inputs, and dtypes it is cast to."""
+    if op.kind != "real":
+        return ()
+    match op.rule:
+        case "input":
+            return () if op.name in shapes.scalars else (op.name,)
+        case "float" | "double":
+            return (f"torch.{DTYPES[op.rule]}",)
+        case "to" | "cast":
+            text = emit(as_text(op.args[1]))
+            owner, _, word = text.rpartition(".")
+            if owner == "torch":
+                return (text,)
+            if word != "dtype" or owner not in shapes.spaces:
+                raise UnsupportedError(f"a cast to {text}")
+            return (owner,)
+        case "type_as":
+            return _dtypes(op.args[1], shapes)
+    every = [arg for arg in op.args if arg.is_tensor]
+    return tuple(dict.fromkeys(x for arg in every for x in _dtypes(arg, shapes)))
 
 
 def _backward(
-    spec: OpSpec, derivation: Derivation, shapes: Shapes, forward: RowProgram, own: Own
+    spec: OpSpec,
+    derivation: Derivation,
+    shapes: Shapes,
+    outputs: Mapping[str, Space],
+    own: Own,
+    total: Total | None,
 ) -> RowProgram:
     graph = _graph(spec)
-    back, spaces = _of_backward(spec, derivation, shapes, forward)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
-    lines = rewritten(graph, lines, partial(_off_ctx, graph))
+    singles = frozenset[str]()
+    if total is not None:  # no loss is kept: one that is read is computed again
+        singles = frozenset(grad_name(spec, name) for name in outputs)
+        inputs = [item for item in derivation.saved if item.source == "input"]
+        if len(inputs) < len(derivation.saved):
+            lines = (*_recomputed(spec, derivation), *lines)
+            names = _locals(spec) & {item.name for item in spec.tensors}
+            known = {item.origin for item in inputs}
+            inputs += [
+                Saved(name, "input", frozenset(), name) for name in names - known
+            ]
+        derivation = replace(derivation, saved=tuple(inputs))
+    back, spaces = _of_backward(spec, derivation, shapes, outputs)
+    off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
+    lines = rewritten(graph, lines, off_ctx)
     names = [f"grad_{item.name}" for item in spec.differentiable]
     applier = _applier(back)
     lowered = _lowered(back, lines, tuple(map(graph.name, names)), applier)
-    known = shapes._replace(spaces=spaces)
-    lowering = Lowering(applier, lowered, known, _reserved(back, own))
+    origins = {item.name: item.origin for item in derivation.saved}
+    repeats = {
+        name: shapes.repeats[origins.get(name, name)]
+        for name in spaces
+        if origins.get(name, name) in shapes.repeats
+    }
+    lowering = Lowering(
+        applier,
+        lowered,
+        shapes._replace(spaces=spaces, repeats=repeats, singles=singles),
+        _reserved(back, own),
+    )
     lowering.run()
     results = []
     for item, name, op in zip(spec.differentiable, names, lowered.results, strict=True):
-        space = shapes.spaces[item.name]
-        value, summed = finished(lowering, op, space)
-        value = value if summed else lowering.named(value, name, own=True)
-        results.append(Result(name, ((None, value),), space, summed, (item.name,)))
+        space, repeat = shapes.spaces[item.name], shapes.repeats.get(item.name)
+        value, summed = finished(lowering, op, item.name)
+        if not summed:
+            value = lowering.named(value, name, own=True)
+        pieces = ((None, value),)
+        result = Result(name, pieces, space, summed, (item.name,), repeat=repeat)
+        results.append(result)
     return _program(lowering, results)
 
 
+def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
+    """Return the lines that compute an output again, before those of the backward."""
+    lines = derivation.forward or ()
+    inputs = {item.name for item in spec.inputs}
+    if inputs & written(*lines):
+        raise UnsupportedError("the backward reads a loss again")
+    graph = _graph(spec)
+    pairs = zip(spec.outputs, derivation.results, strict=True)
+    return (*lines, *(Assign(graph.name(item.name), value) for item, value in pairs))
+
+
 def _of_backward(
-    spec: OpSpec, derivation: Derivation, shapes: Shapes, forward: RowProgram
+    spec: OpSpec,
+    derivation: Derivation,
+    shapes: Shapes,
+    outputs: Mapping[str, Space],
 ) -> tuple[OpSpec, dict[str, Space]]:
     """Return the backward as an op of the incoming gradients, the saved tensors and the attributes."""
-    spaces = {grad_name(spec, item.name): item.space for item in forward.results}
+    spaces = {grad_name(spec, name): space for name, space in outputs.items()}
     tensors = {item.name: item for item in spec.tensors}
     inputs = [TensorInput(name, _dims(space, shapes)) for name, space in spaces.items()]
-    outputs = {item.name: item.space for item in forward.results}
     for item in derivation.saved:
         if item.source == "input":
             inputs.append(tensors[item.origin]._replace(name=item.name))
@@ -382,6 +522,11 @@ def _of_backward(
             inputs.append(TensorInput(item.name, _dims(spaces[item.name], shapes)))
         else:
             raise UnsupportedError(f"the backward reads '{item.origin}' again")
+    there = {item.name for item in inputs}
+    for item in spec.tensors:  # whose shape may be asked
+        if item.name not in there:
+            inputs.append(item)
+            spaces[item.name] = shapes.spaces[item.name]
     own = replace(
         spec,
         inputs=(*inputs, *spec.attributes),
@@ -397,8 +542,20 @@ def _dims(space: Space, shapes: Shapes) -> tuple[Dim, ...]:
     return (*lead, *((1,) if space.width == ONE else last))
 
 
-def _off_ctx(graph: Graph, node: Node) -> Node | None:
-    return graph.name(node.label) if is_of_ctx(node) else None
+def _off_ctx(graph: Graph, kept: Mapping[str, str], node: Node) -> Node | None:
+    """Return `eps` for `ctx.eps`, and the shape of an input for `ctx.x_shape`."""
+    if not is_of_ctx(node):
+        return None
+    if node.label in kept:
+        return graph.node("attribute", "shape", (graph.name(kept[node.label]),))
+    return graph.name(node.label)
+
+
+def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, str]:
+    """Return the inputs whose shape is kept on ctx, by its name there."""
+    every = {f"{item.name}.shape": item.name for item in spec.tensors}
+    found = {item.name: every.get(item.expression) for item in derivation.kept}
+    return {name: source for name, source in found.items() if source is not None}
 
 
 def _graph(spec: OpSpec) -> Graph:

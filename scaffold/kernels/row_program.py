@@ -98,6 +98,14 @@ class Part(NamedTuple):
     interleaved: bool = False
 
 
+class Repeat(NamedTuple):
+    """The rows of an input that lacks leading dims: each stands for `times` rows in turn, and after `count` rows they begin again."""
+
+    count: tuple[str, ...]  # sizes, to be multiplied
+    times: tuple[str, ...] = ()
+    again: bool = True  # else they suffice
+
+
 class Load(NamedTuple):
     """A read of an input, and its name."""
 
@@ -106,6 +114,8 @@ class Load(NamedTuple):
     space: Space
     kind: Kind
     part: Part | None = None
+    repeat: Repeat | None = None
+    single: bool = False  # one number for all rows
 
 
 class Line(NamedTuple):
@@ -124,6 +134,7 @@ class Result(NamedTuple):
     summed: bool = False
     dtypes: tuple[str, ...] = ()  # the inputs whose dtypes together it has
     float32: bool = False  # autocast computes it in float32
+    repeat: Repeat | None = None  # of the input that it is the gradient of
 
 
 class RowProgram(NamedTuple):

@@ -18,6 +18,7 @@ from scaffold.kernels.names import FIXED, Own
 from scaffold.kernels.pair import PLAIN, Pair, kernel_pair
 from scaffold.kernels.row_program import (
     NUMBER,
+    ONE,
     Apply,
     Column,
     Load,
@@ -25,6 +26,7 @@ from scaffold.kernels.row_program import (
     Number,
     Part,
     Reduce,
+    Repeat,
     Result,
     RowProgram,
     Value,
@@ -54,7 +56,8 @@ class Kernel(NamedTuple):
     result: str
     fake: str
     shared: str  # the positions of inputs that all rows share
-    summed: bool  # it gives sums over all rows
+    partial: bool  # as many programs as run at once sum their rows
+    summed: bool  # it gives sums over all rows, or reads rows that repeat: more rows do not stand for a batch
 
 
 class TritonView(NamedTuple):
@@ -174,7 +177,10 @@ class Printer:
             return _call("where", both, "1.0", "0.0")
         if value.fold == "sum" and self._ends_in_zeros(inside):
             return self.node(inside)
-        return _call("where", self.own.mask, self.node(inside), NEUTRAL[value.fold])
+        neutral = NEUTRAL[value.fold]
+        if value.kind == "int" and value.fold == "min":  # of the number of a column
+            neutral = self.program.width
+        return _call("where", self.own.mask, self.node(inside), neutral)
 
     def _ends_in_zeros(self, value: Value) -> bool:
         """Return whether it is surely 0 past the end of a row, as inputs are."""
@@ -182,7 +188,7 @@ class Printer:
             case Name(text):
                 load, line = self.loaded.get(text), self.values.get(text)
                 if load is not None:
-                    return load.space.has_columns
+                    return load.space.has_columns and not load.single
                 return line is not None and self._ends_in_zeros(line)
             case Apply("mul"):
                 one, two = inner(value)
@@ -293,9 +299,11 @@ class Writer:
         program: RowProgram,
         direction: str,
         tensors: Mapping[str, str],
-        own: Own,
+        pair: Pair,
     ) -> None:
-        self.own = own
+        self.own, self.total, lead = pair.own, pair.total, pair.shapes.lead
+        own = pair.own
+        self.columns = pair.columns  # whether each number of a row is a loss
         self.spec, self.program, self.direction = spec, program, direction
         self.width = program.width
         self.tensors = tensors  # each tensor that it may read, and its type
@@ -308,11 +316,13 @@ class Writer:
         loads = sorted(program.loads, key=lambda x: order.index(x.source))
         self.program = program = program._replace(loads=tuple(loads))
         packed = [x for x in loads if x.part is not None and x.source in tensors]
+        self.lead_dims = [str(dim) for dim in lead]
         self.lead = next(
             (
                 x
                 for x in [*packed, *loads]
                 if x.space.rows and (x.space.has_columns or not self.width)
+                if x.repeat is None and not x.single
             ),
             None,
         )
@@ -321,6 +331,13 @@ class Writer:
         for item in program.results:
             if not (item.space.rows or item.summed):
                 raise UnsupportedError(f"{item.name} is no row")
+
+    @property
+    def _sizes(self) -> list[str]:
+        """Return the sizes of leading dims that the kernel asks for."""
+        repeats = [load.repeat for load in self.program.loads if load.repeat]
+        every = (size for item in repeats for size in _asked(item))
+        return [size for size in dict.fromkeys(every) if size.isidentifier()]
 
     def _loads(self, source: str) -> list[Load]:
         return [load for load in self.program.loads if load.source == source]
@@ -355,13 +372,18 @@ class Writer:
             grid=self._grid(),
             launch=tuple(self._launch([item.name for item in attributes])),
             result=", ".join(results),
-            fake=", ".join(self._made(item) for item in self.program.results),
+            fake=", ".join(self._fake(item) for item in self.program.results),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
-            summed=self.summed,
+            summed=self.summed
+            or self.total is not None
+            or any(x.repeat for x in self.program.loads),
+            partial=self.summed and bool(self.width),
         )
 
     def _is_shared(self, source: str) -> bool:
-        return not any(load.space.rows for load in self._loads(source))
+        loads = self._loads(source)
+        whole = [x for x in loads if x.space.rows and not (x.repeat or x.single)]
+        return not whole
 
     # What the kernel is called with.
 
@@ -375,16 +397,39 @@ class Writer:
             yield self.own.size
         else:
             yield from (self.own.rows, self.width) if self.summed else (self.width,)
+        yield from self._sizes
         yield from (f"{name}: tl.constexpr" for name in attributes)
         yield f"{self.own.DTYPE}: tl.constexpr"
         yield f"{self.own.BLOCK}: tl.constexpr"
 
     def _is_strided(self, source: str) -> bool:
-        return any(load.space.is_row for load in self._loads(source))
+        return any(x.space.is_row and not x.single for x in self._loads(source))
+
+    def _is_single(self, source: str) -> bool:
+        return any(load.single for load in self._loads(source))
+
+    def _each_of(self, source: str) -> str:
+        """Return the name for the gradient of each loss."""
+        return fresh(f"{source}_each", {*self.tensors, *self.own, self.width})
+
+    def _count(self) -> str | None:
+        """Return the divisor of the total as code; None of a sum."""
+        total = self.total
+        if total is None or total.count is None:
+            return None
+        if total.count.isidentifier() or not total.count:
+            if not self.width:
+                return f"{self._first}.numel()"
+            return f"({self.own.rows} * {self.width})" if self.columns else self.own.rows
+        if total.count.endswith(".shape[0]"):
+            return f"{self._first}.shape[0]"
+        return total.count
 
     def _launch(self, attributes: list[str]) -> Iterator[str]:
         for name in self.read:
-            if self._is_strided(name):
+            if self._is_single(name):
+                yield self._each_of(name)
+            elif self._is_strided(name):
                 yield self._rows_of(name)
                 yield f"{self._rows_of(name)}.stride(0)"
             else:
@@ -394,6 +439,7 @@ class Writer:
             yield f"{self._first}.numel()"
         else:
             yield from (self.own.rows, self.width) if self.summed else (self.width,)
+        yield from self._sizes
         yield from attributes
         yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
         size = self.width or f"{self._first}.numel()"
@@ -416,7 +462,7 @@ class Writer:
         return [x for x in self.read if self._loads(x)[0].kind == "real"]
 
     def _grid(self) -> str:
-        if not self.width:
+        if not self.width and not self.summed:
             return f"(triton.cdiv({self._first}.numel(), ELEMENTS),)"
         return f"({self.own.programs if self.summed else self.own.rows},)"
 
@@ -431,12 +477,19 @@ class Writer:
             )
             whole = f"{first}.shape[-1]" if parts > 1 else self.width
             yield f"{self.own.rows} = {first}.numel() // {whole}"
+        for size in self._sizes:
+            at = self.lead_dims.index(size) - len(self.lead_dims) - 1
+            yield f"{size} = {first}.shape[{at}]"
         if self.summed:
             given = f"{self.own.rows}, {first}.device"
-            yield f"{self.own.programs} = programs_of({given})"
+            count = f"programs_of({given})"
+            if not self.width:
+                count = f"triton.cdiv({first}.numel(), ELEMENTS)"
+            yield f"{self.own.programs} = {count}"
         for item in self.program.results:
             if item.summed:
-                shape = f"{self.own.programs}, {self.width}"
+                width = f" {self.width}" if item.space.has_columns else ""
+                shape = f"{self.own.programs},{width}"
                 given = f"({shape}), dtype={self._precision()}"
                 yield f"{item.name} = {first}.new_empty({given})"
             else:
@@ -444,12 +497,34 @@ class Writer:
         for name in self.read:
             if self._is_strided(name):
                 yield f"{self._rows_of(name)} = as_rows({name})"
+            elif self._is_single(name):
+                count = self._count()
+                by = f" / {count}" if count else ""
+                yield f"{self._each_of(name)} = {name}.to({self._precision()}){by}"
+
+    def _fake(self, item: Result) -> str:
+        """Return an empty tensor like a result of the op."""
+        first = self._first
+        if self.direction == "forward" and self.total is not None:
+            return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
+        source = item.dtypes[0] if item.dtypes else ""
+        if self.direction == "backward" and source not in self.read:
+            if item.repeat is not None:
+                return f"{first}.new_empty({self._declared(source, first)})"
+            if item.space == NUMBER:
+                return f"{first}.new_empty({self.spec.dims(source) or ()})"
+        return self._made(item._replace(repeat=None))
 
     def _made(self, item: Result) -> str:
-        """Return an empty tensor for a result of the op."""
+        """Return an empty tensor for what the kernel computes."""
         first = self._first
+        if self.direction == "forward" and self.total is not None:
+            return f"{first}.new_empty({self.own.rows}, dtype={self._precision()})"
         if self.direction == "backward":
             source = item.dtypes[0]
+            if item.repeat is not None:
+                given = f"{self._shape(item)}, dtype={self._precision()}"
+                return f"{first}.new_empty({given})"
             if source in self.read:
                 return f"{source}.new_empty({source}.shape)"
             shape = f"({first}.shape[-1],)" if item.summed else self._shape(item)
@@ -474,11 +549,25 @@ class Writer:
         return f"(*{first}.shape[:-1], {times}{first}.shape[-1]{by})"
 
     def _result(self, item: Result) -> str:
+        if self.direction == "forward" and self.total is not None:
+            count = self._count()
+            found = f"{item.name}.sum()" + (f" / {count}" if count else "")
+            found = f"({found})" if count else found
+            return f"{found}.to({self.own.dtype})"
+        source = item.dtypes[0] if item.dtypes else ""
+        like = source if source in self.read else self._first
+        if item.repeat is not None and self.direction == "backward":
+            shape = self._declared(source, self._first)
+            return f"{item.name}.sum_to_size({shape}).to({like}.dtype)"
         if not item.summed:
             return item.name
-        source = item.dtypes[0]
-        like = source if source in self.read else self._first
-        return f"{item.name}.sum(0).to({like}.dtype)"
+        only = ", keepdim=True" if self.spec.dims(source) == (1,) else ""
+        return f"{item.name}.sum(0{only}).to({like}.dtype)"
+
+    def _declared(self, source: str, first: str) -> str:
+        """Return the declared shape of an input that lacks leading dims, as code."""
+        parts = self.lead.part.of if self.lead and self.lead.part else 1
+        return declared_shape(self.spec, source, first, self.lead_dims, parts)
 
     # The body of the kernel.
 
@@ -515,12 +604,16 @@ class Writer:
 
     def _store_sum(self, item: Result) -> str:
         own = self.own
+        if not item.space.has_columns:
+            total = f"tl.sum(tl.where({own.mask}, {item.name}, 0.0), axis=0)"
+            return f"tl.store({item.name}_ptr + {own.program}, {total})"
         at = f"{item.name}_ptr + {own.program} * {self.width} + {own.cols}"
         return f"tl.store({at}, {item.name}, mask={own.mask})"
 
     def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
         """Return the lines to read and compute the values over rows, or the others."""
-        read = [x for x in self.program.loads if wanted(x.space.rows)]
+        every = self.program.loads
+        read = [x for x in every if wanted(x.space.rows and not x.single)]
         loads = [line for x in read for line in self._load(x)]
         self.printer.lines = []
         for line in self.program.lines:
@@ -535,13 +628,15 @@ class Writer:
         cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
         other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
         masked = f", mask={self.own.mask}, other={other}"
-        if not self.width:
+        if load.single:
+            yield f"{load.name} = tl.load({pointer}){cast}"
+        elif not self.width and space.rows:
             yield f"{load.name} = tl.load({pointer} + {self.own.offsets}{masked}){cast}"
         elif not space.has_columns:
-            at = f"{pointer} + {self.own.row}" if space.rows else pointer
+            at = f"{pointer} + {self._row_of(load)}" if space.rows else pointer
             yield f"{load.name} = tl.load({at}){cast}"
         else:
-            row = f"{self.own.row} * {load.source}_stride"
+            row = f"{self._row_of(load)} * {load.source}_stride"
             start = f"{pointer} + {row}" if space.rows else pointer
             columns = self._columns(load.part)
             line = f"{load.name} = tl.load({start} + {columns}{masked}){cast}"
@@ -552,6 +647,18 @@ class Writer:
                     yield f"{begin} = {start}"
                 line = f"{load.name} = tl.load({begin} + {columns}{masked}){cast}"
             yield line
+
+    def _row_of(self, load: Load) -> str:
+        """Return which row of an input is read."""
+        row, repeat = self.own.row, load.repeat
+        if repeat is None:
+            return row
+        times, count = (" * ".join(x) for x in (repeat.times, repeat.count))
+        if repeat.times:
+            row += f" // ({times})" if len(repeat.times) > 1 else f" // {times}"
+        if repeat.again:
+            row += f" % ({count})" if len(repeat.count) > 1 else f" % {count}"
+        return f"({row})"
 
     def _begin(self, source: str) -> str:
         """Return the name for the start of an input's row."""
@@ -574,10 +681,20 @@ class Writer:
             for part, value in item.pieces:
                 text = self.printer.text(value)
                 if item.summed:
-                    lines.append(f"{item.name} += {text}")
+                    lines.append(self._added(item, value, text))
                     continue
                 lines.append(self._store(item, part, text))
         return lines
+
+    def _added(self, item: Result, value: Value, text: str) -> str:
+        """Return the line to add a row to a sum over rows."""
+        own = self.own
+        if not self.width:
+            total = f"tl.sum(tl.where({own.mask}, {text}, 0.0), axis=0)"
+            return f"tl.store({item.name}_ptr + tl.program_id(0), {total})"
+        if not value.space.has_columns:  # once, not for each column
+            text = f"tl.where({own.cols} == 0, {text}, 0.0)"
+        return f"{item.name} += {text}"
 
     def _store(self, item: Result, part: Part | None, text: str) -> str:
         name, own = f"{item.name}_ptr", self.own
@@ -590,6 +707,24 @@ class Writer:
         length = f"({of} * {self.width})" if of > 1 else self.width
         start = f"{name} + {own.row} * {length}"
         return f"tl.store({start} + {self._columns(part)}, {masked})"
+
+
+def _asked(repeat: Repeat) -> tuple[str, ...]:
+    return (*repeat.times, *(repeat.count if repeat.again else ()))
+
+
+def declared_shape(
+    spec: OpSpec, name: str, first: str, lead: list[str], parts: int
+) -> str:
+    """Return the shape of an input with few of the leading dims, as code."""
+    *dims, last = map(str, spec.dims(name) or ())
+    sizes = [
+        f"{first}.shape[{lead.index(dim) - len(lead) - 1}]" if dim in lead else dim
+        for dim in dims
+    ]
+    by = f" // {parts}" if parts > 1 else ""
+    sizes.append(last if last == ONE else f"{first}.shape[-1]{by}")
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 # --- The file.
@@ -609,14 +744,14 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
 def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     """The template's data for the file."""
     every = {item.name: "Tensor" for item in spec.tensors}
-    forward = Writer(spec, pair.forward, "forward", every, pair.own)
+    forward = Writer(spec, pair.forward, "forward", every, pair)
     writers, backward = [forward], None
     forward_kernel = forward.kernel()
     if pair.backward is not None:
         grads = [grad_name(spec, item.name) for item in spec.outputs]
         saved = [load.source for load in pair.backward.loads]
         read = dict.fromkeys((*grads, *saved), "Tensor")
-        writers.append(Writer(spec, pair.backward, "backward", read, pair.own))
+        writers.append(Writer(spec, pair.backward, "backward", read, pair))
         backward = writers[-1].kernel()
     folds = {fold for writer in writers for fold in writer.printer.folds}
     first = forward.lead.source if forward.lead else ""
@@ -633,30 +768,36 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         names=", ".join(every),
         first=first,
         width=pair.forward.width,
-        refused=tuple(_refused(pair, first)),
+        refused=tuple(_refused(spec, pair, first)),
         dtype=tuple(_dtype(pair.forward, first, pair.own.dtype)),
         extrema=tuple(sorted(folds)),
         own=pair.own,
     )
 
 
-def _refused(pair: Pair, first: str) -> Iterator[tuple[str, str]]:
+def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
     """Yield each test for unsupported shapes, and the reason to report."""
-    spaces, lead = pair.shapes.spaces, pair.shapes.lead
+    spaces, lead, of = pair.shapes.spaces, pair.shapes.lead, pair.shapes.of
     width = spaces[first].width
     if width and not str(lead[0]).startswith("*"):
         yield f"{first}.ndim != {len(lead) + 1}", f"{first} has other dims"
-    if pair.shapes.of > 1:
-        test = f"{first}.shape[-1] % {pair.shapes.of}"
-        yield test, f"a row of {first} has no {pair.shapes.of} equal parts"
+    elif width and len(lead) > 1:
+        yield f"{first}.ndim < {len(lead)}", f"{first} has other dims"
+    if of > 1:
+        yield f"{first}.shape[-1] % {of}", f"a row of {first} has no {of} equal parts"
     for name, space in spaces.items():
         if name == first:
             continue
         shape = f"{first}.shape"
-        if space == NUMBER:
-            shape = "()"
-        elif pair.shapes.of > 1 and space.is_row and spaces[first] != space:
-            shape = f"(*{first}.shape[:-1], {first}.shape[-1] // {pair.shapes.of})"
+        if name in pair.shapes.repeats:
+            parts = of if space.is_row and spaces[first] != space else 1
+            shape = declared_shape(spec, name, first, [*map(str, lead)], parts)
+        elif space == NUMBER:
+            shape = "()" if spec.dims(name) == () else "(1,)"
+            if not width and shape == "(1,)":
+                yield f"{first}.ndim == 0", f"{first} has no dims"
+        elif of > 1 and space.is_row and spaces[first] != space:
+            shape = f"(*{first}.shape[:-1], {first}.shape[-1] // {of})"
         elif not space.rows:
             shape = f"{first}.shape[-1:]" if space.has_columns else "(1,)"
         elif space.rows and not space.has_columns and width:
@@ -668,9 +809,10 @@ def _refused(pair: Pair, first: str) -> Iterator[tuple[str, str]]:
 def _dtype(program: RowProgram, first: str, name: str) -> Iterator[str]:
     """Yield the lines to compute the dtype of the outputs."""
     read = list(dict.fromkeys(x for item in program.results for x in item.dtypes))
-    text = f"{read[0]}.dtype"
-    for other in read[1:]:
-        text = f"torch.promote_types({text}, {other}.dtype)"
+    given = [x if x.startswith("torch.") else f"{x}.dtype" for x in read or [first]]
+    text = given[0]
+    for other in given[1:]:
+        text = f"torch.promote_types({text}, {other})"
     yield f"{name} = {text}"
     if any(item.float32 for item in program.results):
         yield f"if torch.is_autocast_enabled({first}.device.type):"

@@ -36,7 +36,7 @@ class KernelView(NamedTuple):
     each: str  # of what the forward is
     triton: "TritonView"
     kernels: "tuple[Kernel, ...]"
-    summed: bool
+    partial: bool
     first_of: dict[str, str]  # the tensor whose device each op runs on
     forward_signature: str
     autocast: str  # a further test of calls that the formula is for
@@ -58,7 +58,7 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         each="element by element" if triton.flat else "of each row",
         triton=triton,
         kernels=kernels,
-        summed=any(item.summed for item in kernels),
+        partial=any(item.partial for item in kernels),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if len(triton.dtype) > 1 else "",
         forward_signature=triton.forward.signature.removesuffix(

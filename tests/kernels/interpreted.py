@@ -67,8 +67,8 @@ def tensors(inputs: list[Any]) -> list[Tensor]:
 
 def laid(value: Any, dtype: torch.dtype, strided: bool) -> Any:
     """A tensor of the dtype, with something between its rows."""
-    if not isinstance(value, Tensor):
-        return value
+    if not isinstance(value, Tensor) or not value.ndim:
+        return value.to(dtype) if isinstance(value, Tensor) else value
     value = value.to(dtype) if value.is_floating_point() else value
     return torch.cat([value, value], -1)[..., : value.shape[-1]] if strided else value
 

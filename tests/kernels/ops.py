@@ -41,6 +41,14 @@ def classes(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, size), torch.randint(size, (count,))
 
 
+def ignored(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
+    """Make classes with targets that are ignored, but for the first."""
+    logits, target = classes(lead, size)
+    drawn = torch.rand(len(target)) < 0.3
+    drawn[0] = False
+    return logits, torch.where(drawn, -100, target)
+
+
 OPS = {
     "swish": FusedOp("x", "x * torch.sigmoid(x)", rows(1)),
     "mish_like": FusedOp("x", "x * torch.tanh(x)", rows(1)),
@@ -81,6 +89,73 @@ OPS = {
         "torch.softmax(row.masked_fill(~mask, float('-inf')), dim=-1)",
         masked,
     ),
+    "swish_beta": FusedOp(
+        "x, beta[]",
+        "x * torch.sigmoid(beta * x)",
+        lambda lead, size: (torch.randn(*lead, size), torch.rand(()) + 0.5),
+    ),
+    "tanh_norm": FusedOp(
+        "x[..., D], alpha[1], weight[D], bias[D]",
+        "torch.tanh(alpha * x) * weight + bias",
+        lambda lead, size: (
+            torch.randn(*lead, size),
+            torch.rand(1) + 0.5,
+            *torch.randn(2, size),
+        ),
+    ),
+    "modulated": FusedOp(
+        "x[B, T, D], scale[B, 1, D], shift[B, 1, D]",
+        "(x - x.mean(-1, keepdim=True)) * (1 + scale) + shift",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), size),
+            *torch.randn(2, 2, 1, size),
+        ),
+    ),
+    "rotary_positions": FusedOp(
+        "x[B, T, D], cos[T, H], sin[T, H]",
+        "a, b = x.chunk(2, -1)\nreturn torch.cat([a * cos - b * sin, b * cos + a * sin], -1)",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), 2 * size),
+            *torch.randn(2, math.prod(lead), size),
+        ),
+    ),
+    "rotary_heads": FusedOp(
+        "x[B, T, H, D], cos[T, 1, R], sin[T, 1, R]",
+        "a, b = x[..., ::2], x[..., 1::2]\nreturn torch.cat([a * cos - b * sin, b * cos + a * sin], -1)",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), 3, 2 * size),
+            *torch.randn(2, math.prod(lead), 1, size),
+        ),
+    ),
+    "smoothed_mean": FusedOp(
+        "logits[N, V], target[N; int], smoothing: float = 0.1",
+        "F.cross_entropy(logits, target, label_smoothing=smoothing)",
+        lambda lead, size: (*ignored(lead, size), 0.1),
+    ),
+    "square_root_mean": FusedOp(
+        "x, y, eps: float = 1e-3",
+        "torch.sqrt((x - y) ** 2 + eps).mean()",
+        lambda lead, size: (*torch.randn(2, *lead, size), 1e-3),
+    ),
+    "batch_mean": FusedOp(
+        "log_q[N, D], log_p[N, D]",
+        "F.kl_div(log_q, log_p, reduction='batchmean', log_target=True)",
+        lambda lead, size: tuple(
+            torch.randn(2, math.prod(lead), size).log_softmax(-1)
+        ),
+    ),
+    "called_norm": FusedOp(
+        "x[..., D], weight[D], bias[D], eps: float = 1e-5",
+        "F.layer_norm(x, x.shape[-1:], weight, bias, eps)",
+        lambda lead, size: (torch.randn(*lead, size), *torch.randn(2, size), 1e-5),
+    ),
+    "first_maximum": FusedOp(
+        "x[..., D], gamma: float = 1.5",
+        "e = torch.exp(x - x.max(-1, keepdim=True).values)\n"
+        "p = e / e.sum(-1, keepdim=True)\n"
+        "return torch.logsumexp(x, -1) * (p ** gamma).sum(-1)",
+        lambda lead, size: (torch.randn(*lead, size), 1.5),
+    ),
     "names": FusedOp(
         "rows[..., cols], program[cols], why: float = 2.0",
         "precision = rows * program\nreturn precision * precision.mean(-1, keepdim=True) * why",
@@ -94,10 +169,7 @@ OPS = {
     "cross_entropy": FusedOp(
         "logits[N, V], target[N; int]",
         "F.cross_entropy(logits, target, reduction='none')",
-        lambda lead, size: (
-            (found := classes(lead, size))[0],
-            torch.where(torch.rand(len(found[1])) < 0.3, -100, found[1]),
-        ),
+        ignored,
     ),
     "smoothed": FusedOp(
         "logits[N, V], target[N; int], smoothing: float = 0.1",

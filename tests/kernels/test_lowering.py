@@ -16,8 +16,8 @@ REFUSED = {
     "declare the shapes": ("x", "x / x.sum(-1, keepdim=True)"),
     "broadcasts a number of each row": ("x[N, D], y[N]", "x.sum(-1) * x + y"),
     "tril": ("x[N, D]", "torch.tril(x)"),
-    "log1p": ("x", "torch.log1p(x)"),
-    "pow_exponent": ("x", "x ** 2.5"),
+    "acosh": ("x", "torch.acosh(x)"),
+    "pow_base": ("x", "2.5 ** x"),
     "chunk along another dim": ("x[N, D]", "a, b = x.chunk(2, 0)\nreturn a * b"),
     "read whole, and in parts": (
         "x[N, D]",
@@ -29,7 +29,9 @@ REFUSED = {
     "a choice": ("x[N, D], y[N, D], flag: bool = True", "x if flag else y"),
     "'scale' is tuple": ("x[N, D], scale: tuple = (1, 2)", "x * scale"),
     "the gradient of 'x' is zero everywhere": ("x, y", "torch.floor(x) * y"),
-    "neither the rows": ("x[B, T, D], cos[T, D]", "x * cos"),
+    "neither the rows": ("x[B, H, T, D], cos[B, 1, T, D]", "x * cos"),
+    "of no input with all rows": ("x[B, T, D; int], cos[T, D]", "cos * 2"),
+    "is the size of several dims": ("x[N, N]", "x - x.mean(-1, keepdim=True)"),
 }
 
 

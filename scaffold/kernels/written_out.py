@@ -1,0 +1,278 @@
+"""Calls of PyTorch's that stand for a formula of a row, and means and sums over everything.
+
+In: an `OpSpec`. Out: the op with `F.layer_norm(x, ...)` as its formula, and without the reduction of its result, a `Total`. Invariant:
+both compute the same; a call with arguments that no formula stands for is left as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from scaffold.derive.graph.static_values import UnsupportedError, dotted
+from scaffold.errors import Location
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Node,
+    Scope,
+    Text,
+    emit,
+    keywords,
+    parse,
+    rewritten,
+)
+from scaffold.spec import OpSpec, is_leading
+
+Given = Mapping[str, str]  # the arguments of a call as text; no parameter at its default
+Written = Callable[[Given], str | None]
+FUNCTIONAL = "torch.nn.functional."
+OF_LOSSES = ("input", "target", "size_average", "reduce", "reduction")
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "F.layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
+    "F.rms_norm": ("input", "normalized_shape", "weight", "eps"),
+    "F.normalize": ("input", "p", "dim", "eps"),
+    "F.cosine_similarity": ("x1", "x2", "dim", "eps"),
+    "F.softmin": ("input", "dim"),
+    "F.cross_entropy": (
+        *("input", "target", "weight", "size_average", "ignore_index", "reduce"),
+        *("reduction", "label_smoothing"),
+    ),
+    "F.nll_loss": (
+        *("input", "target", "weight", "size_average", "ignore_index", "reduce"),
+        "reduction",
+    ),
+    "F.kl_div": (*OF_LOSSES, "log_target"),
+    "F.mse_loss": OF_LOSSES,
+    "F.l1_loss": OF_LOSSES,
+    "F.smooth_l1_loss": (*OF_LOSSES, "beta"),
+    "F.huber_loss": ("input", "target", "reduction", "delta"),
+    "F.binary_cross_entropy_with_logits": (
+        *("input", "target", "weight", "size_average", "reduce", "reduction"),
+        "pos_weight",
+    ),
+}
+LOSSES = tuple(name for name, item in PARAMETERS.items() if "reduction" in item)
+SINGULAR = ("weight", "pos_weight", "size_average", "reduce")  # of losses: left alone
+
+
+class Total(NamedTuple):
+    """What is done with the losses of all rows: their sum, over a count if it is a mean."""
+
+    count: str | None = None  # "" of all losses; else code
+
+
+def bound(graph: Graph, node: Node) -> tuple[str, dict[str, str]] | None:
+    """Return the function of a known call, and its arguments."""
+    if node.kind != "call":
+        return None
+    name = (dotted(node.args[0]) or "").replace(FUNCTIONAL, "F.")
+    name = name.replace("torch.", "F.") if name.replace("torch.", "F.") in TORCH else name
+    if name not in PARAMETERS:
+        return None
+    given = keywords(node)
+    plain = node.args[1 : len(node.args) - len(given)]
+    every = dict(zip(PARAMETERS[name], plain, strict=False)) | given
+    texts = {key: emit(value) for key, value in every.items()}
+    return name, {key: text for key, text in texts.items() if text != "None"}
+
+
+TORCH = ("F.layer_norm", "F.rms_norm", "F.cosine_similarity")  # also in torch itself
+
+
+def written_out(spec: OpSpec) -> OpSpec:
+    """Return the op with formulas in place of some calls."""
+    formula = spec.forward
+    assert formula is not None
+    graph = formula.graph
+
+    def change(node: Node) -> Node | None:
+        found = bound(graph, node)
+        text = found and _formula(spec, *found)
+        if not text:
+            return None
+        return rewritten_node(graph, _parsed(spec, graph, text), change)
+
+    lines = rewritten(graph, formula.statements, change)
+    result = formula.result
+    if result is not None:
+        result = graph.rewrite(result, change)
+    return replace(spec, forward=replace(formula, statements=lines, result=result))
+
+
+def rewritten_node(
+    graph: Graph, node: Node, change: Callable[[Node], Node | None]
+) -> Node:
+    """Return an expression with what stands in it changed, too."""
+    return graph.rewrite(node, lambda item: None if item is node else change(item))
+
+
+def _parsed(spec: OpSpec, graph: Graph, text: str) -> Node:
+    assert spec.forward is not None
+    names = {item.name for item in spec.inputs} | {*spec.forward.names()}
+    names -= {"torch", "F", "math"}
+    node = parse(Text(text, Location("formula")), Scope(frozenset(names)), graph).result
+    assert node is not None
+    return node
+
+
+def _formula(spec: OpSpec, name: str, given: Given) -> str | None:
+    """Return the formula of a call; None if it has none."""
+    x = f"({given.get('input', '')})"
+    match name:
+        case "F.layer_norm" | "F.rms_norm":
+            if not _is_last(spec, given.get("normalized_shape", "")):
+                return None
+            weight = f" * ({given['weight']})" if "weight" in given else ""
+            if name == "F.rms_norm":
+                if "eps" not in given:
+                    raise UnsupportedError("rms_norm without eps")
+                mean = f"{x}.square().mean(-1, keepdim=True)"
+                return f"{x} * torch.rsqrt({mean} + {given['eps']}){weight}"
+            bias = f" + ({given['bias']})" if "bias" in given else ""
+            var = f"{x}.var(-1, correction=0, keepdim=True)"
+            rstd = f"torch.rsqrt({var} + {given.get('eps', '1e-05')})"
+            return f"({x} - {x}.mean(-1, keepdim=True)) * {rstd}{weight}{bias}"
+        case "F.normalize" if given.get("p", "2") in ("2", "2.0"):
+            if _is_last_dim(spec, given, given["input"]):
+                return f"{x} / {_length(x, given.get('eps', '1e-12'))}"
+        case "F.cosine_similarity" if _is_last_dim(spec, given, given["x1"]):
+            one, two, eps = f"({given['x1']})", f"({given['x2']})", given.get("eps")
+            first, second = (_length(item, eps or "1e-08") for item in (one, two))
+            return f"(({one} / {first}) * ({two} / {second})).sum(-1)"
+        case "F.softmin":
+            return f"torch.softmax(-{x}, {given.get('dim', '')})"
+    if name in LOSSES and given.get("reduction") == "'none'":
+        return _loss(name, given, x)
+    return None
+
+
+def _is_last(spec: OpSpec, shape: str) -> bool:
+    """Return whether it is the shape of the last dim."""
+    whole = [item.name for item in spec.tensors]
+    ends = {f"{name}.shape[-1:]" for name in whole}
+    ends |= {f"{o}{name}.shape[-1]{c}" for name in whole for o, c in ("[]", ("(", ",)"))}
+    rows = (item.name for item in spec.tensors if len(spec.dims(item.name) or "12") == 1)
+    return shape in ends | {f"{name}.shape" for name in rows}
+
+
+def _is_last_dim(spec: OpSpec, given: Given, x: str) -> bool:
+    """Return whether `dim`, 1 if not given, is the last one of an input."""
+    dim, known = given.get("dim", "1"), {item.name for item in spec.tensors}
+    dims = spec.dims(x) if x in known else None
+    whole = dims is not None and not is_leading(dims[0]) and dim == str(len(dims) - 1)
+    return dim == "-1" or whole
+
+
+def _length(x: str, eps: str) -> str:
+    return f"{x}.norm(dim=-1, keepdim=True).clamp(min={eps})"
+
+
+def _loss(name: str, given: Given, x: str) -> str | None:
+    """Return the formula of a loss without a reduction."""
+    if any(item in given for item in SINGULAR):
+        return None
+    diff = f"({x} - ({given.get('target', '')}))"
+    match name:
+        case "F.mse_loss":
+            return f"{diff} ** 2"
+        case "F.l1_loss":
+            return f"{diff}.abs()"
+        case "F.huber_loss" | "F.smooth_l1_loss":
+            size = f"{diff}.abs()"
+            if name == "F.huber_loss":
+                delta = f"({given.get('delta', '1.0')})"
+                far = f"{delta} * ({size} - 0.5 * {delta})"
+                return f"torch.where({size} <= {delta}, 0.5 * {diff} ** 2, {far})"
+            beta = f"({given.get('beta', '1.0')})"
+            near = f"0.5 * {diff} ** 2 / {beta}"
+            return f"torch.where({size} < {beta}, {near}, {size} - 0.5 * {beta})"
+        case "F.cross_entropy" if given.get("label_smoothing", "0.0") != "0.0":
+            smoothing = f"({given['label_smoothing']})"
+            target, ignored = given["target"], given.get("ignore_index", "-100")
+            loss = f"F.cross_entropy({x}, {target}, ignore_index={ignored}, reduction='none')"
+            mean = f"torch.log_softmax({x}, -1).mean(-1)"
+            spread = f"torch.where(({target}) != {ignored}, {mean}, 0)"
+            return f"(1 - {smoothing}) * {loss} - {smoothing} * {spread}"
+    return None
+
+
+# --- Reductions of everything.
+
+
+def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
+    """Return the op of the losses, and what is done with them; None if its result is no reduction."""
+    formula = spec.forward
+    if formula is None or formula.result is None or len(spec.outputs) != 1:
+        return spec, None
+    graph, lines, result = formula.graph, formula.statements, formula.result
+    last = lines[-1] if lines else None
+    if isinstance(last, Assign) and last.target is result and not last.operator:
+        lines, result = lines[:-1], last.value
+    found = _reduced(spec, graph, result)
+    if found is None:
+        return spec, None
+    result, total = found
+    return replace(spec, forward=replace(formula, statements=lines, result=result)), total
+
+
+def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | None:
+    """Return what is reduced, and how; a factor goes to each loss."""
+    tensors = {item.name for item in spec.tensors}
+    tensors |= {
+        name for item in _lines(spec) for name in item.target.names()
+    }  # which may be tensors
+    if node.kind == "unary" and node.label == "-":
+        found = _reduced(spec, graph, node.args[0])
+        return found and (graph.node("unary", "-", (found[0],)), found[1])
+    if node.kind == "binary" and node.label in "*/":
+        for at, (one, other) in enumerate((node.args, node.args[::-1])):
+            if at and node.label == "/" or other.names() & tensors:
+                continue
+            found = _reduced(spec, graph, one)
+            if found is not None:
+                pair = (found[0], other) if not at else (other, found[0])
+                return graph.node("binary", node.label, pair), found[1]
+        return None
+    if node.kind != "call":
+        return None
+    callee, *args = node.args
+    known = bound(graph, node)
+    if known is not None and known[0] in LOSSES:
+        return _reduced_loss(spec, graph, *known)
+    if callee.kind == "attribute" and callee.label in ("mean", "sum"):
+        item = None
+        if not args and dotted(callee.args[0]) not in ("torch", "math"):
+            item = callee.args[0]
+        if len(args) == 1 and not node.keywords and dotted(callee.args[0]) == "torch":
+            item = args[0]
+        if item is not None:
+            return item, Total("" if callee.label == "mean" else None)
+    return None
+
+
+def _lines(spec: OpSpec) -> list[Assign]:
+    assert spec.forward is not None
+    return [item for item in spec.forward.statements if isinstance(item, Assign)]
+
+
+def _reduced_loss(
+    spec: OpSpec, graph: Graph, name: str, given: Given
+) -> tuple[Node, Total] | None:
+    kind = given.get("reduction", "'mean'").strip("'")
+    if kind == "none" or any(item in given for item in SINGULAR):
+        return None
+    rest = {key: text for key, text in given.items() if key != "reduction"}
+    words = [f"{key}={text}" for key, text in rest.items()]
+    node = _parsed(spec, graph, f"{name}({', '.join(words)}, reduction='none')")
+    if kind == "sum":
+        return node, Total()
+    if kind == "batchmean":
+        return node, Total(f"{given['input']}.shape[0]")
+    if kind != "mean":
+        return None
+    if name not in ("F.cross_entropy", "F.nll_loss"):
+        return node, Total("")
+    target, ignored = given["target"], given.get("ignore_index", "-100")
+    if not target.isidentifier():
+        raise UnsupportedError(f"the mean over targets that are {target}")
+    return node, Total(f"({target} != {ignored}).sum()")
