@@ -4,7 +4,7 @@ In: an `OpSpec` whose forward takes a row apart, `gate, value = x.chunk(2, -1)` 
 Out: a `Packed`. Invariant: the op of the parts computes what the op does; of a row that is read in parts nothing else is read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,9 +53,10 @@ def unpacked(spec: OpSpec) -> Packed:
         return Packed(spec, {}, {})
     lines, result = taken.lines, taken.result
     rows = {row for row, _ in taken.parts.values()}
-    read = {name for item in lines for node in _nodes(item) for name in node.names()}
-    read |= {*result.names()} if result else set()
-    if rows & read or {*taken.parts} & written(*lines):
+    if rows & _read(lines, result):
+        lines, result = taken.halves(lines, result)
+    rows = {row for row, _ in taken.parts.values()}
+    if rows & _read(lines, result) or {*taken.parts} & written(*lines):
         raise UnsupportedError(f"'{min(rows)}' is read whole, and in parts")
     if len({part.of for _, part in taken.parts.values()}) > 1:
         raise UnsupportedError("rows have several numbers of parts")
@@ -69,6 +70,12 @@ def unpacked(spec: OpSpec) -> Packed:
         outputs,
         tuple(taken.said),
     )
+
+
+def _read(lines: Lines, result: Node | None) -> set[str]:
+    """Return the names read by some lines, and by a result."""
+    read = {name for item in lines for node in _nodes(item) for name in node.names()}
+    return read | ({*result.names()} if result else set())
 
 
 def _nodes(item: object) -> Iterator[Node]:
@@ -85,10 +92,22 @@ class Taken:
         self.rows = {
             item.name: item for item in spec.tensors if item.dims and len(item.dims) > 1
         }
+        self.numbers_of = {item.name for item in spec.attributes}
         self.names = {item.name for item in spec.inputs} | {*formula.names()}
+        self.numbers = {
+            item.target.label: item.value
+            for item in formula.statements
+            if isinstance(item, Assign) and emit(item.value).endswith("(-1) // 2")
+            or isinstance(item, Assign) and emit(item.value).endswith("shape[-1] // 2")
+        }
         self.parts: Parts = {}
         self.said: list[str] = []
         kept = [item for item in formula.statements if not self._is_chunk(item)]
+        kept = [
+            item
+            for item in kept
+            if not isinstance(item, Assign) or item.target.label not in self.numbers
+        ]
         self.graph = formula.graph
         self.lines: Lines = rewritten(self.graph, tuple(kept), self._sliced)
         end = (Assign(self.graph.name("_"), formula.result),) if formula.result else ()
@@ -96,7 +115,7 @@ class Taken:
         self.result = ends[0].value if ends and isinstance(ends[0], Assign) else None
 
     def _is_chunk(self, item: object) -> bool:
-        """Return whether a line is `gate, value = x.chunk(2, -1)`."""
+        """Return whether a line is `gate, value = x.chunk(2, -1)`, or a split in equal parts."""
         if not isinstance(item, Assign) or item.target.kind != "tuple":
             return False
         names = [target.label for target in item.target.args]
@@ -106,52 +125,137 @@ class Taken:
         callee, *args = call.args
         given = keywords(call)
         plain = args[: len(args) - len(given)]
-        if dotted(callee) != "torch.chunk":
-            if callee.kind != "attribute" or callee.label != "chunk":
-                return False
+        word = (dotted(callee) or "").rpartition(".")[2]
+        if callee.kind != "attribute" or word not in ("chunk", "split"):
+            return False
+        if dotted(callee) != f"torch.{word}":
             plain = [callee.args[0], *plain]
-        bound = dict(zip(("input", "chunks", "dim"), plain, strict=False)) | given
-        if not {"input", "chunks"} <= {*bound}:
+        bound = dict(zip(("input", "size", "dim"), plain, strict=False)) | given
+        size = next((bound[x] for x in ("size", "chunks", "split_size") if x in bound), None)
+        if "input" not in bound or size is None or bound["input"].label not in self.rows:
             return False
-        row = bound["input"].label
-        last = "dim" in bound and literal_value(emit(bound["dim"])) == -1
-        if row not in self.rows or literal_value(emit(bound["chunks"])) != len(names):
+        row, of = bound["input"].label, len(names)
+        equal = {f"{row}.shape[-1] // {of}", f"{row}.size(-1) // {of}"}
+        if emit(self._known(size)) not in (equal if word == "split" else {str(of)}):
             return False
-        if not last:
-            raise UnsupportedError("chunk along another dim than the last one")
+        if "dim" not in bound or literal_value(emit(bound["dim"])) != -1:
+            raise UnsupportedError(f"{word} along another dim than the last one")
         for at, name in enumerate(names):
             self.parts[name] = (row, Part(at, len(names)))
         self.said += emit_lines((item,))
         return True
 
+    def _known(self, node: Node) -> Node:
+        """Return the value of a name for a number: `half`."""
+        return self.numbers.get(node.label, node) if node.kind == "name" else node
+
+    def _part(self, row: str, part: Part, words: tuple[str, ...], text: str) -> Node:
+        """Return the name for a part of a row."""
+        known = next((k for k, v in self.parts.items() if v == (row, part)), None)
+        if known is None:
+            word = words[part.at] if part.of == len(words) else str(part.at)
+            known = fresh(f"{row}_{word}", self.names)
+            self.names.add(known)
+            self.parts[known] = (row, part)
+            self.said.append(f"{known} = {text}")
+        return self.graph.name(known)
+
+    def _gated(self, node: Node) -> Node | None:
+        """Return the formula of `F.glu(x)`."""
+        if node.kind != "call" or not (dotted(node.args[0]) or "").endswith(".glu"):
+            return None
+        given = keywords(node)
+        plain = node.args[1 : len(node.args) - len(given)]
+        bound = dict(zip(("input", "dim"), plain, strict=False)) | given
+        row, last = bound["input"].label, "dim" not in bound or emit(bound["dim"]) == "-1"
+        if row not in self.rows or not last:
+            return None
+        halves = ("first", "second")
+        one, two = (
+            self._part(row, Part(at, 2), halves, f"{row}.chunk(2, -1)[{at}]")
+            for at in range(2)
+        )
+        graph = self.graph
+        sigmoid = graph.node("attribute", "sigmoid", (graph.name("torch"),))
+        return graph.node("binary", "*", (one, graph.node("call", "", (sigmoid, two))))
+
+    def _half(self, node: Node, row: str, start: Node, end: Node) -> Node | None:
+        """Return the name of `x[..., :half]` or `x[..., half:]`."""
+        at = int(end.kind == "absent")
+        bound = self._known(start if at else end)
+        other = end if at else start
+        middle = (f"{row}.shape[-1] // 2", f"{row}.size(-1) // 2")
+        whole = other.kind == "absent" or not at and emit(other) == "0"
+        if not whole or emit(bound) not in middle:
+            return None
+        return self._part(row, Part(at, 2), ("first", "second"), emit(node))
+
     def _sliced(self, node: Node) -> Node | None:
-        """Return the name of `x[..., ::2]`."""
+        """Return the name of `x[..., ::2]` or `x[..., :half]`."""
+        if node.kind == "call":
+            return self._gated(node)
         if node.kind != "subscript" or node.args[0].label not in self.rows:
             return None
         index = node.args[1].args if node.args[1].kind == "tuple" else ()
         if len(index) != 2 or index[0].label != "..." or index[1].kind != "slice":
             return None
         start, end, step = index[1].args
-        if end.kind != "absent" or step.kind == "absent":
-            return None
+        row = node.args[0].label
+        if step.kind == "absent":
+            absent = start.kind == "absent" and end.kind == "absent"
+            return None if absent else self._half(node, row, start, end)
         count = literal_value(emit(step))
         at = 0 if start.kind == "absent" else literal_value(emit(start))
-        if (
-            not isinstance(at, int)
-            or not isinstance(count, int)
-            or not 0 <= at < count
-            or count < 2
-        ):
+        if end.kind != "absent" or not isinstance(at, int):
             return None
-        row, part = node.args[0].label, Part(at, count, interleaved=True)
-        known = next((k for k, v in self.parts.items() if v == (row, part)), None)
-        if known is None:
-            word = ("even", "odd")[at] if count == 2 else str(at)
-            known = fresh(f"{row}_{word}", self.names)
-            self.names.add(known)
-            self.parts[known] = (row, part)
-            self.said.append(f"{known} = {emit(node)}")
-        return self.graph.name(known)
+        if not isinstance(count, int) or not 0 <= at < count or count < 2:
+            return None
+        return self._part(row, Part(at, count, True), ("even", "odd"), emit(node))
+
+
+    def halves(self, lines: Lines, result: Node | None) -> tuple[Lines, Node | None]:
+        """Return `x * cos + torch.cat([-b, a], -1) * sin` as the parts of its own that it computes."""
+        values = {
+            item.target.label: item.value for item in lines if isinstance(item, Assign)
+        }
+        found = self._split(result, values) if result is not None else None
+        if found is None or len(values) < len(lines):
+            return lines, result
+        graph = self.graph
+        parts = (graph.node("list", "", found), graph.node("constant", "-1", ()))
+        cat = graph.node("attribute", "cat", (graph.name("torch"),))
+        return (), graph.node("call", "", (cat, *parts))
+
+    def _split(
+        self, node: Node, values: Mapping[str, Node]
+    ) -> tuple[Node, ...] | None:
+        """Return the parts of what is computed element by element; None where it cannot be told."""
+        of = next(part.of for _, part in self.parts.values())
+        if node.kind == "name" and node.label in values:
+            return self._split(values[node.label], values)
+        if node.kind == "name" and node.label in self.rows:
+            words = ("first", "second")
+            text = f"{node.label}.chunk({of}, -1)"
+            places = [Part(at, of) for at in range(of)]
+            return tuple(
+                self._part(node.label, part, words, f"{text}[{part.at}]")
+                for part in places
+            )
+        if node.kind == "constant" or node.kind == "name" and node.label in self.numbers_of:
+            return (node,) * of
+        if node.kind == "unary" or node.kind == "binary" and node.label in "+-*/":
+            every = [self._split(item, values) for item in node.args]
+            known = [item for item in every if item is not None]
+            if len(known) < len(every):
+                return None
+            return tuple(
+                self.graph.node(node.kind, node.label, args)
+                for args in zip(*known, strict=True)
+            )
+        parts = _joined(node)
+        plain = parts and not {*self.rows} & {x for item in parts for x in item.names()}
+        local = parts and {*values} & {x for item in parts for x in item.names()}
+        return parts if plain and not local and len(parts) == of else None
 
 
 def _declared(spec: OpSpec, taken: Taken) -> OpSpec:
@@ -174,20 +278,44 @@ def _declared(spec: OpSpec, taken: Taken) -> OpSpec:
 def _outputs(
     spec: OpSpec, result: Node | None, found: OpSpec
 ) -> tuple[Parts, Node | None]:
-    """Return the parts of the output of `torch.cat([a, b], -1)`, and the new result."""
-    if len(spec.outputs) != 1 or result is None or result.kind != "call":
+    """Return the parts of each output that is `torch.cat([a, b], -1)`, and the new result."""
+    if result is None or spec.forward is None:
         return {}, result
-    callee, *args = result.args
-    given = keywords(result)
-    plain = args[: len(args) - len(given)]
-    bound = dict(zip(("tensors", "dim"), plain, strict=False)) | given
-    parts = bound["tensors"].args if "tensors" in bound else ()
-    last = "dim" in bound and literal_value(emit(bound["dim"])) == -1
-    if dotted(callee) != "torch.cat" or not last or len(parts) < 2:
+    several = result.args if result.kind == "tuple" else (result,)
+    if len(several) != len(spec.outputs):
         return {}, result
-    output, of = spec.outputs[0].name, len(parts)
     taken = {item.name for item in found.inputs} | {*result.names()}
-    names = [fresh(f"{output}_{at + 1}", taken) for at in range(of)]
-    assert spec.forward is not None
-    ends = spec.forward.graph.node("tuple", "", parts)
-    return {name: (output, Part(at, of)) for at, name in enumerate(names)}, ends
+    parts: Parts = {}
+    ends: list[Node] = []
+    for output, node in zip(spec.outputs, several, strict=True):
+        pieces = _joined(node)
+        interleaved = not pieces and bool(pieces := _stacked(node))
+        if not pieces:
+            return {}, result
+        of = len(pieces)
+        for at, piece in enumerate(pieces):
+            name = fresh(f"{output.name}_{at + 1}", taken)
+            parts[name] = (output.name, Part(at, of, interleaved))
+            ends.append(piece)
+    return parts, spec.forward.graph.node("tuple", "", tuple(ends))
+
+
+def _joined(node: Node, function: str = "torch.cat") -> tuple[Node, ...]:
+    """Return the parts of `torch.cat([a, b], -1)`; none of anything else."""
+    if node.kind != "call" or dotted(node.args[0]) != function:
+        return ()
+    given = keywords(node)
+    plain = node.args[1 : len(node.args) - len(given)]
+    bound = dict(zip(("tensors", "dim"), plain, strict=False)) | given
+    last = "dim" in bound and literal_value(emit(bound["dim"])) == -1
+    parts = bound["tensors"].args if last and "tensors" in bound else ()
+    return parts if len(parts) > 1 else ()
+
+
+def _stacked(node: Node) -> tuple[Node, ...]:
+    """Return the parts of `torch.stack([a, b], -1).flatten(-2)`; none of anything else."""
+    callee = node.args[0] if node.kind == "call" else node
+    flat = callee.kind == "attribute" and callee.label == "flatten"
+    if not flat or len(node.args) != 2 or emit(node.args[1]) != "-2":
+        return ()
+    return _joined(callee.args[0], "torch.stack")

@@ -4,7 +4,7 @@ In: an `OpSpec`. Out: a `Pair`, or an `UnsupportedError` that names what no row 
 inputs and outputs, and attributes; no row that can be computed again is saved.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -64,6 +64,7 @@ class Pair(NamedTuple):
     own: Own = Own()
     total: Total | None = None  # what is done with the results of the forward
     columns: bool = False  # each number of a row is such a result
+    rows: frozenset[str] = frozenset()  # inputs that are read in parts
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
@@ -71,8 +72,8 @@ def kernel_pair(spec: OpSpec) -> Pair:
     _refuse(spec)
     spec, total = without_total(spec)
     spec = written_out(spec)
-    _refuse_primitives(spec)
     packed = unpacked(spec)
+    _refuse_primitives(packed.spec if packed.inputs else spec)
     own = own_names(_names(spec) | _names(packed.spec) | _locals(spec))
     if packed.inputs:
         return _repacked(spec, packed, _pair(_over_rows(packed.spec), own, total))
@@ -173,10 +174,19 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         forward=_with_rows(pair.forward, packed.inputs, packed.outputs, packed.inputs),
         backward=back,
         saved=tuple(saved),
-        shapes=pair.shapes._replace(spaces=spaces, of=packed.of),
+        shapes=pair.shapes._replace(
+            spaces=spaces, of=packed.of, repeats=dict(_repeats(packed, pair.shapes))
+        ),
+        rows=frozenset(rows),
         formula=(*packed.lines, *pair.formula),
         gradient=(*packed.lines, *pair.gradient),
     )
+
+
+def _repeats(packed: Packed, shapes: Shapes) -> Iterator[tuple[str, Repeat]]:
+    """Yield how the rows of each input repeat, also of one that is read in parts."""
+    for name, repeat in shapes.repeats.items():
+        yield packed.inputs.get(name, (name,))[0], repeat
 
 
 def _with_rows(

@@ -303,6 +303,7 @@ class Writer:
     ) -> None:
         self.own, self.total, lead = pair.own, pair.total, pair.shapes.lead
         own = pair.own
+        self.parted = pair.rows
         self.columns = pair.columns  # whether each number of a row is a loss
         self.spec, self.program, self.direction = spec, program, direction
         self.width = program.width
@@ -567,6 +568,7 @@ class Writer:
     def _declared(self, source: str, first: str) -> str:
         """Return the declared shape of an input that lacks leading dims, as code."""
         parts = self.lead.part.of if self.lead and self.lead.part else 1
+        parts = 1 if source in self.parted else parts
         return declared_shape(self.spec, source, first, self.lead_dims, parts)
 
     # The body of the kernel.

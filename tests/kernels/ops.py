@@ -153,7 +153,7 @@ OPS = {
         "x[..., D], gamma: float = 1.5",
         "e = torch.exp(x - x.max(-1, keepdim=True).values)\n"
         "p = e / e.sum(-1, keepdim=True)\n"
-        "return torch.logsumexp(x, -1) * (p ** gamma).sum(-1)",
+        "return torch.logsumexp(x, -1) * (p * p).sum(-1) ** gamma",
         lambda lead, size: (torch.randn(*lead, size), 1.5),
     ),
     "names": FusedOp(
