@@ -44,8 +44,8 @@ def forward_kernel(
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < half
-    gate = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
     x_row = x_ptr + row * x_stride
+    gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
     value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
 
     output = gate * tl.sigmoid(gate) * value
@@ -68,8 +68,8 @@ def backward_kernel(
     mask = cols < half
     grad_output_row = grad_output_ptr + row * grad_output_stride
     grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
-    gate = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
     x_row = x_ptr + row * x_stride
+    gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
     value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
 
     sigmoid = tl.sigmoid(gate)

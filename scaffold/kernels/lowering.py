@@ -75,7 +75,9 @@ class Shapes(NamedTuple):
     of: int = 1  # how many values of that width the rows of some inputs hold
     repeats: Mapping[str, Repeat] = {}  # of inputs that lack leading dims
     singles: frozenset[str] = frozenset()  # inputs of one number for all rows
-    scalars: frozenset[str] = frozenset()  # inputs without dims: they have no say in a dtype
+    scalars: frozenset[str] = (
+        frozenset()
+    )  # inputs without dims: they have no say in a dtype
 
 
 class Lowering:
@@ -464,7 +466,9 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if group.rule == "var_mean" and at == 0:
         return _variance(self, group, given)
     if group.rule not in ("var_mean", "max_dim", "min_dim") or at not in (0, 1):
-        raise UnsupportedError(f"a result of {group.rule} cannot be part of a row kernel")
+        raise UnsupportedError(
+            f"a result of {group.rule} cannot be part of a row kernel"
+        )
     value, keepdim = _rows(self, group, given)
     if group.rule == "var_mean":
         return _mean_of(self, value, keepdim)
@@ -630,14 +634,14 @@ def _parameters(self: Lowering, op: Op) -> list[str]:
 def _check_dims(self: Lowering, op: Op, name: str) -> None:
     """Refuse a sum over other dims than the input lacks."""
     space, repeat = self.shapes.spaces[name], self.shapes.repeats.get(name)
-    dims, rank = literal(op.args[1]), op.args[0].shape.rank
-    dims = (dims,) if isinstance(dims, int) else dims
+    given, rank = literal(op.args[1]), op.args[0].shape.rank
+    dims = (given,) if isinstance(given, int) else given
     lead = [str(dim) for dim in self.shapes.lead]
-    lacking = range(len(lead))
+    lacking = [*range(len(lead))]
     if repeat is not None:
-        lacking = [at for at, dim in enumerate(lead) if dim not in repeat.count]
-    if dims is None or dims == ():
-        fits = space == NUMBER
+        lacking = [at for at, dim in enumerate(lead) if dim not in repeat.every]
+    if not isinstance(dims, tuple) or not dims:
+        fits = dims in (None, ()) and space == NUMBER
     elif rank is None:
         fits = all(at < 0 and at + len(lead) + 1 in lacking for at in dims)
         fits = fits and len(dims) == len(lacking) and "*" not in str(lead)

@@ -97,8 +97,10 @@ class Taken:
         self.numbers = {
             item.target.label: item.value
             for item in formula.statements
-            if isinstance(item, Assign) and emit(item.value).endswith("(-1) // 2")
-            or isinstance(item, Assign) and emit(item.value).endswith("shape[-1] // 2")
+            if isinstance(item, Assign)
+            and emit(item.value).endswith("(-1) // 2")
+            or isinstance(item, Assign)
+            and emit(item.value).endswith("shape[-1] // 2")
         }
         self.parts: Parts = {}
         self.said: list[str] = []
@@ -131,8 +133,14 @@ class Taken:
         if dotted(callee) != f"torch.{word}":
             plain = [callee.args[0], *plain]
         bound = dict(zip(("input", "size", "dim"), plain, strict=False)) | given
-        size = next((bound[x] for x in ("size", "chunks", "split_size") if x in bound), None)
-        if "input" not in bound or size is None or bound["input"].label not in self.rows:
+        size = next(
+            (bound[x] for x in ("size", "chunks", "split_size") if x in bound), None
+        )
+        if (
+            "input" not in bound
+            or size is None
+            or bound["input"].label not in self.rows
+        ):
             return False
         row, of = bound["input"].label, len(names)
         equal = {f"{row}.shape[-1] // {of}", f"{row}.size(-1) // {of}"}
@@ -167,7 +175,10 @@ class Taken:
         given = keywords(node)
         plain = node.args[1 : len(node.args) - len(given)]
         bound = dict(zip(("input", "dim"), plain, strict=False)) | given
-        row, last = bound["input"].label, "dim" not in bound or emit(bound["dim"]) == "-1"
+        row, last = (
+            bound["input"].label,
+            "dim" not in bound or emit(bound["dim"]) == "-1",
+        )
         if row not in self.rows or not last:
             return None
         halves = ("first", "second")
@@ -212,7 +223,6 @@ class Taken:
             return None
         return self._part(row, Part(at, count, True), ("even", "odd"), emit(node))
 
-
     def halves(self, lines: Lines, result: Node | None) -> tuple[Lines, Node | None]:
         """Return `x * cos + torch.cat([-b, a], -1) * sin` as the parts of its own that it computes."""
         values = {
@@ -226,9 +236,7 @@ class Taken:
         cat = graph.node("attribute", "cat", (graph.name("torch"),))
         return (), graph.node("call", "", (cat, *parts))
 
-    def _split(
-        self, node: Node, values: Mapping[str, Node]
-    ) -> tuple[Node, ...] | None:
+    def _split(self, node: Node, values: Mapping[str, Node]) -> tuple[Node, ...] | None:
         """Return the parts of what is computed element by element; None where it cannot be told."""
         of = next(part.of for _, part in self.parts.values())
         if node.kind == "name" and node.label in values:
@@ -241,21 +249,34 @@ class Taken:
                 self._part(node.label, part, words, f"{text}[{part.at}]")
                 for part in places
             )
-        if node.kind == "constant" or node.kind == "name" and node.label in self.numbers_of:
+        if (
+            node.kind == "constant"
+            or node.kind == "name"
+            and node.label in self.numbers_of
+        ):
             return (node,) * of
         if node.kind == "unary" or node.kind == "binary" and node.label in "+-*/":
             every = [self._split(item, values) for item in node.args]
             known = [item for item in every if item is not None]
             if len(known) < len(every):
                 return None
-            return tuple(
-                self.graph.node(node.kind, node.label, args)
-                for args in zip(*known, strict=True)
-            )
+            pairs = zip(*known, strict=True)
+            return tuple(self._combined(node, args) for args in pairs)
         parts = _joined(node)
         plain = parts and not {*self.rows} & {x for item in parts for x in item.names()}
         local = parts and {*values} & {x for item in parts for x in item.names()}
         return parts if plain and not local and len(parts) == of else None
+
+    def _combined(self, node: Node, args: tuple[Node, ...]) -> Node:
+        """Return a part of a sum or product; `a - b * c` for `a + -b * c`."""
+        last = args[-1]
+        product = last.kind == "binary" and last.label in "*/"
+        minus = product and last.args[0].kind == "unary"
+        if node.label == "+" and len(args) == 2 and minus and last.args[0].label == "-":
+            given = (last.args[0].args[0], last.args[1])
+            last = self.graph.node("binary", last.label, given)
+            return self.graph.node("binary", "-", (args[0], last))
+        return self.graph.node(node.kind, node.label, args)
 
 
 def _declared(spec: OpSpec, taken: Taken) -> OpSpec:

@@ -30,7 +30,8 @@ from scaffold.formula import (
     written,
 )
 from scaffold.kernels.lowering import Lowering, Shapes, finished, refuse_foreign
-from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, OWN, Own, own_names
+from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, Own, own_names
+from scaffold.kernels.names import OWN as OWN  # noqa: PLC0414  # for tests
 from scaffold.kernels.packed import Packed, Parts, unpacked
 from scaffold.kernels.row_program import (
     NUMBER,
@@ -117,7 +118,8 @@ def _refuse_primitives(spec: OpSpec) -> None:
 
 def _refuse_names(spec: OpSpec) -> None:
     """Refuse names the file of the kernels gives to what cannot have another."""
-    tensors = {item.name for item in (*spec.tensors, *spec.outputs)}
+    tensors = {item.name for item in spec.tensors}
+    tensors |= {item.name for item in spec.outputs}
     made = {f"{name}{affix}" for name in tensors for affix in AFFIXES}
     taken = sorted(_names(spec) & (FIXED | made | {f"{spec.name}_forward"}))
     if taken:
@@ -127,8 +129,8 @@ def _refuse_names(spec: OpSpec) -> None:
 def _names(spec: OpSpec) -> frozenset[str]:
     """Return the names in the signature of an op."""
     sizes = (str(dim) for item in spec.tensors for dim in item.dims or ())
-    every = (*spec.inputs, *spec.outputs)
-    return frozenset({*sizes, *(item.name for item in every)})
+    given = {item.name for item in spec.inputs}
+    return frozenset({*sizes, *given, *(item.name for item in spec.outputs)})
 
 
 def _locals(spec: OpSpec) -> frozenset[str]:
@@ -225,7 +227,7 @@ def _over_elements(spec: OpSpec) -> OpSpec:
 
     def dims(item: TensorInput) -> tuple[Dim, ...]:
         given = spec.dims(item.name)
-        return given if given in SCALARS else (ROWS,)  # type: ignore[return-value]
+        return given if given in SCALARS else (ROWS,)
 
     return _declared(spec, dims)
 
@@ -312,13 +314,7 @@ def _space(
 
 
 def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
-    shapes, derivation = _shapes(spec), derive(spec)
-    if derivation.missing or derivation.forward is None:
-        note = next(iter(derivation.notes), "its gradient is not derived")
-        raise UnsupportedError(note)
-    flat = sorted(zero_gradients(derivation))
-    if flat:
-        raise UnsupportedError(f"the gradient of '{flat[0]}' is zero everywhere")
+    shapes, derivation = _shapes(spec), _derived(spec)
     forward = _forward(spec, derivation, shapes, own)
     spaces = {item.name: item.space for item in forward.results}
     if total is not None:
@@ -350,7 +346,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         saved,
         attributes,
         shapes,
-        (*emit_lines(derivation.forward), *results),
+        (*emit_lines(derivation.forward or ()), *results),
         tuple(emit_lines(lines)),
         own,
         total,
@@ -358,13 +354,25 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
     )
 
 
+def _derived(spec: OpSpec) -> Derivation:
+    """Return the derivation of an op whose gradients are all there, and not zero."""
+    derivation = derive(spec)
+    if derivation.missing or derivation.forward is None:
+        note = next(iter(derivation.notes), "its gradient is not derived")
+        raise UnsupportedError(note)
+    flat = sorted(zero_gradients(derivation))
+    if flat:
+        raise UnsupportedError(f"the gradient of '{flat[0]}' is zero everywhere")
+    return derivation
+
+
 def _shown(text: str, total: Total | None) -> str:
     """Return a result as it is shown, with its reduction."""
     if total is None:
         return text
-    if total.count:
-        return f"({text}).sum() / {total.count}"
-    return f"({text}).{'sum' if total.count is None else 'mean'}()"
+    if total.over:
+        return f"({text}).sum() / {total.over}"
+    return f"({text}).{'sum' if total.over is None else 'mean'}()"
 
 
 def _totalled(program: RowProgram) -> RowProgram:
@@ -465,11 +473,9 @@ def _backward(
         inputs = [item for item in derivation.saved if item.source == "input"]
         if len(inputs) < len(derivation.saved):
             lines = (*_recomputed(spec, derivation), *lines)
-            names = _locals(spec) & {item.name for item in spec.tensors}
-            known = {item.origin for item in inputs}
-            inputs += [
-                Saved(name, "input", frozenset(), name) for name in names - known
-            ]
+            read = _locals(spec) & {item.name for item in spec.tensors}
+            read -= {item.origin for item in inputs}
+            inputs += [Saved(x, "input", frozenset(), x) for x in sorted(read)]
         derivation = replace(derivation, saved=tuple(inputs))
     back, spaces = _of_backward(spec, derivation, shapes, outputs)
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
@@ -490,8 +496,15 @@ def _backward(
         _reserved(back, own),
     )
     lowering.run()
+    return _program(lowering, _gradients(spec, lowering, shapes))
+
+
+def _gradients(spec: OpSpec, lowering: Lowering, shapes: Shapes) -> list[Result]:
+    """Return the gradients as results of the backward."""
     results = []
-    for item, name, op in zip(spec.differentiable, names, lowered.results, strict=True):
+    pairs = zip(spec.differentiable, lowering.lowered.results, strict=True)
+    for item, op in pairs:
+        name = f"grad_{item.name}"
         space, repeat = shapes.spaces[item.name], shapes.repeats.get(item.name)
         value, summed = finished(lowering, op, item.name)
         if not summed:
@@ -499,7 +512,7 @@ def _backward(
         pieces = ((None, value),)
         result = Result(name, pieces, space, summed, (item.name,), repeat=repeat)
         results.append(result)
-    return _program(lowering, results)
+    return results
 
 
 def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
@@ -533,10 +546,10 @@ def _of_backward(
         else:
             raise UnsupportedError(f"the backward reads '{item.origin}' again")
     there = {item.name for item in inputs}
-    for item in spec.tensors:  # whose shape may be asked
-        if item.name not in there:
-            inputs.append(item)
-            spaces[item.name] = shapes.spaces[item.name]
+    for asked in spec.tensors:  # whose shape may be
+        if asked.name not in there:
+            inputs.append(asked)
+            spaces[asked.name] = shapes.spaces[asked.name]
     own = replace(
         spec,
         inputs=(*inputs, *spec.attributes),

@@ -99,9 +99,9 @@ class Part(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """The rows of an input that lacks leading dims: each stands for `times` rows in turn, and after `count` rows they begin again."""
+    """The rows of an input that lacks leading dims: each stands for `times` rows in turn, and after `every` rows they begin again."""
 
-    count: tuple[str, ...]  # sizes, to be multiplied
+    every: tuple[str, ...]  # sizes, to be multiplied
     times: tuple[str, ...] = ()
     again: bool = True  # else they suffice
 

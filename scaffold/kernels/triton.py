@@ -173,8 +173,8 @@ class Printer:
                     assert not isinstance(chosen, Word)
                     return _call("where", both, self.node(chosen), "0.0")
         if inside.kind == "bool":
-            both = f"{self.own.mask} & ({self.text(inside)})"
-            return _call("where", both, "1.0", "0.0")
+            test_inside = f"{self.own.mask} & ({self.text(inside)})"
+            return _call("where", test_inside, "1.0", "0.0")
         if value.fold == "sum" and self._ends_in_zeros(inside):
             return self.node(inside)
         neutral = NEUTRAL[value.fold]
@@ -269,8 +269,8 @@ def _holds(test: ast.expr, value: Apply) -> bool:
     """Return whether `exponent == 2` or `exponent % 2 != 0` surely holds for the literals of the call."""
     assert isinstance(test, ast.Compare)
     left, divisor = test.left, None
-    if isinstance(left, ast.BinOp):
-        left, divisor = left.left, ast.literal_eval(left.right)
+    if isinstance(test.left, ast.BinOp):
+        left, divisor = test.left.left, ast.literal_eval(test.left.right)
     assert isinstance(left, ast.Name)
     wanted = ast.literal_eval(test.comparators[0])
     match dict(value.args)[left.id]:
@@ -416,15 +416,17 @@ class Writer:
     def _count(self) -> str | None:
         """Return the divisor of the total as code; None of a sum."""
         total = self.total
-        if total is None or total.count is None:
+        if total is None or total.over is None:
             return None
-        if total.count.isidentifier() or not total.count:
+        if total.over.isidentifier() or not total.over:
             if not self.width:
                 return f"{self._first}.numel()"
-            return f"({self.own.rows} * {self.width})" if self.columns else self.own.rows
-        if total.count.endswith(".shape[0]"):
+            return (
+                f"({self.own.rows} * {self.width})" if self.columns else self.own.rows
+            )
+        if total.over.endswith(".shape[0]"):
             return f"{self._first}.shape[0]"
-        return total.count
+        return total.over
 
     def _launch(self, attributes: list[str]) -> Iterator[str]:
         for name in self.read:
@@ -483,10 +485,10 @@ class Writer:
             yield f"{size} = {first}.shape[{at}]"
         if self.summed:
             given = f"{self.own.rows}, {first}.device"
-            count = f"programs_of({given})"
+            made = f"programs_of({given})"
             if not self.width:
-                count = f"triton.cdiv({first}.numel(), ELEMENTS)"
-            yield f"{self.own.programs} = {count}"
+                made = f"triton.cdiv({first}.numel(), ELEMENTS)"
+            yield f"{self.own.programs} = {made}"
         for item in self.program.results:
             if item.summed:
                 width = f" {self.width}" if item.space.has_columns else ""
@@ -642,7 +644,9 @@ class Writer:
             start = f"{pointer} + {row}" if space.rows else pointer
             columns = self._columns(load.part)
             line = f"{load.name} = tl.load({start} + {columns}{masked}){cast}"
-            if len(line) > LONGEST - 4 * self.summed and space.rows:
+            several = len(self._loads(load.source)) > 1
+            long = len(line) > LONGEST - 4 * self.summed
+            if space.rows and (long or several):
                 begin = self._begin(load.source)
                 if begin not in self.begun:
                     self.begun.append(begin)
@@ -655,11 +659,11 @@ class Writer:
         row, repeat = self.own.row, load.repeat
         if repeat is None:
             return row
-        times, count = (" * ".join(x) for x in (repeat.times, repeat.count))
+        times, count = (" * ".join(x) for x in (repeat.times, repeat.every))
         if repeat.times:
             row += f" // ({times})" if len(repeat.times) > 1 else f" // {times}"
         if repeat.again:
-            row += f" % ({count})" if len(repeat.count) > 1 else f" % {count}"
+            row += f" % ({count})" if len(repeat.every) > 1 else f" % {count}"
         return f"({row})"
 
     def _begin(self, source: str) -> str:
@@ -712,7 +716,7 @@ class Writer:
 
 
 def _asked(repeat: Repeat) -> tuple[str, ...]:
-    return (*repeat.times, *(repeat.count if repeat.again else ()))
+    return (*repeat.times, *(repeat.every if repeat.again else ()))
 
 
 def declared_shape(

@@ -23,7 +23,9 @@ from scaffold.formula import (
 )
 from scaffold.spec import OpSpec, is_leading
 
-Given = Mapping[str, str]  # the arguments of a call as text; no parameter at its default
+Given = Mapping[
+    str, str
+]  # the arguments of a call as text; no parameter at its default
 Written = Callable[[Given], str | None]
 FUNCTIONAL = "torch.nn.functional."
 OF_LOSSES = ("input", "target", "size_average", "reduce", "reduction")
@@ -58,7 +60,7 @@ SINGULAR = ("weight", "pos_weight", "size_average", "reduce")  # of losses: left
 class Total(NamedTuple):
     """What is done with the losses of all rows: their sum, over a count if it is a mean."""
 
-    count: str | None = None  # "" of all losses; else code
+    over: str | None = None  # of a mean: "" of all losses; else code
 
 
 def bound(graph: Graph, node: Node) -> tuple[str, dict[str, str]] | None:
@@ -66,7 +68,9 @@ def bound(graph: Graph, node: Node) -> tuple[str, dict[str, str]] | None:
     if node.kind != "call":
         return None
     name = (dotted(node.args[0]) or "").replace(FUNCTIONAL, "F.")
-    name = name.replace("torch.", "F.") if name.replace("torch.", "F.") in TORCH else name
+    name = (
+        name.replace("torch.", "F.") if name.replace("torch.", "F.") in TORCH else name
+    )
     if name not in PARAMETERS:
         return None
     given = keywords(node)
@@ -131,7 +135,7 @@ def _formula(spec: OpSpec, name: str, given: Given) -> str | None:
             bias = f" + ({given['bias']})" if "bias" in given else ""
             var = f"{x}.var(-1, correction=0, keepdim=True)"
             rstd = f"torch.rsqrt({var} + {given.get('eps', '1e-05')})"
-            return f"({x} - {x}.mean(-1, keepdim=True)) * {rstd}{weight}{bias}"
+            return f"{rstd} * ({x} - {x}.mean(-1, keepdim=True)){weight}{bias}"
         case "F.normalize" if given.get("p", "2") in ("2", "2.0"):
             if _is_last_dim(spec, given, given["input"]):
                 return f"{x} / {_length(x, given.get('eps', '1e-12'))}"
@@ -150,8 +154,12 @@ def _is_last(spec: OpSpec, shape: str) -> bool:
     """Return whether it is the shape of the last dim."""
     whole = [item.name for item in spec.tensors]
     ends = {f"{name}.shape[-1:]" for name in whole}
-    ends |= {f"{o}{name}.shape[-1]{c}" for name in whole for o, c in ("[]", ("(", ",)"))}
-    rows = (item.name for item in spec.tensors if len(spec.dims(item.name) or "12") == 1)
+    ends |= {
+        f"{o}{name}.shape[-1]{c}" for name in whole for o, c in ("[]", ("(", ",)"))
+    }
+    rows = (
+        item.name for item in spec.tensors if len(spec.dims(item.name) or "12") == 1
+    )
     return shape in ends | {f"{name}.shape" for name in rows}
 
 
@@ -212,7 +220,10 @@ def without_total(spec: OpSpec) -> tuple[OpSpec, Total | None]:
     if found is None:
         return spec, None
     result, total = found
-    return replace(spec, forward=replace(formula, statements=lines, result=result)), total
+    return (
+        replace(spec, forward=replace(formula, statements=lines, result=result)),
+        total,
+    )
 
 
 def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | None:

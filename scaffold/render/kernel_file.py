@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.render.environment import with_imports
 from scaffold.render.file_style import PLAIN, House
+from scaffold.render.formatting import format_source
 from scaffold.render.fused import fused, module_of
 from scaffold.render.imports import import_block
 from scaffold.render.templates import KERNEL
 from scaffold.spec import Import, OpSpec
+from scaffold.spec.other_tools import LINE_LENGTH
 
 if TYPE_CHECKING:  # most ops have no kernels
     from scaffold.kernels.triton import Kernel, TritonView
 
+WIDTH = LINE_LENGTH - 4  # of code in the docstring
 KNOWN = (
     Import("os"),
     Import("warnings"),
@@ -51,6 +54,9 @@ def kernel_modules(spec: OpSpec) -> tuple[tuple[str, str], ...]:
 def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
     """Return the text of the file before formatting."""
     kernels = tuple(filter(None, (triton.forward, triton.backward)))
+    triton = triton._replace(
+        formula=_broken(triton.formula), gradient=_broken(triton.gradient)
+    )
     view = KernelView(
         licence_lines=house.licence,
         header=house.header,
@@ -69,6 +75,13 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
     return with_imports(
         KERNEL, view, lambda code: import_block(code, known=KNOWN, single=single), house
     )
+
+
+def _broken(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return statements for the docstring; those that are too long are broken at brackets."""
+    if all(len(line) <= WIDTH for line in lines):
+        return lines
+    return tuple(format_source("\n".join(lines), WIDTH).splitlines())
 
 
 def _autocast(triton: "TritonView") -> str:

@@ -140,9 +140,7 @@ OPS = {
     "batch_mean": FusedOp(
         "log_q[N, D], log_p[N, D]",
         "F.kl_div(log_q, log_p, reduction='batchmean', log_target=True)",
-        lambda lead, size: tuple(
-            torch.randn(2, math.prod(lead), size).log_softmax(-1)
-        ),
+        lambda lead, size: tuple(torch.randn(2, math.prod(lead), size).log_softmax(-1)),
     ),
     "called_norm": FusedOp(
         "x[..., D], weight[D], bias[D], eps: float = 1e-5",
@@ -155,6 +153,14 @@ OPS = {
         "p = e / e.sum(-1, keepdim=True)\n"
         "return torch.logsumexp(x, -1) * (p * p).sum(-1) ** gamma",
         lambda lead, size: (torch.randn(*lead, size), 1.5),
+    ),
+    "rotated_half": FusedOp(
+        "x[B, T, D], cos[T, D], sin[T, D]",
+        "a, b = x.chunk(2, -1)\nreturn x * cos + torch.cat([-b, a], -1) * sin",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), 2 * size),
+            *torch.randn(2, math.prod(lead), 2 * size),
+        ),
     ),
     "names": FusedOp(
         "rows[..., cols], program[cols], why: float = 2.0",

@@ -1,5 +1,7 @@
 """Rows of several parts: the parts become inputs, and their places in the row stay known."""
 
+import pytest
+
 from scaffold.kernels.packed import unpacked
 from scaffold.kernels.row_program import Part
 from tests.derive.building import spec_of
@@ -28,6 +30,27 @@ def test_an_output_of_parts_is_several() -> None:
         "output_2": ("output", Part(1, 2)),
     }
     assert found.spec.dims("a") == ("...", "H")  # the name given by another input
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("F.glu(x)", 2),
+        ("a, b = x.split(x.shape[-1] // 2, dim=-1)\nreturn a * b", 2),
+        ("h = x.shape[-1] // 2\nreturn x[..., :h] * x[..., h:]", 2),
+        ("a, b = x.chunk(2, -1)\nreturn x * c + torch.cat([-b, a], -1) * s", 6),
+    ],
+)
+def test_halves_are_read_as_they_are_written(text: str, parts: int) -> None:
+    found = unpacked(spec_of("x[T, D], c[T, D], s[T, D]", "op", forward=text))
+    assert len(found.inputs) == parts
+    assert {part.of for _, part in found.inputs.values()} == {2}
+
+
+def test_an_output_of_pairs_is_interleaved() -> None:
+    text = "torch.stack([x[..., ::2], x[..., 1::2] * 2], -1).flatten(-2)"
+    found = unpacked(spec_of("x[..., D]", "op", forward=text))
+    assert found.outputs["output_2"] == ("output", Part(1, 2, True))
 
 
 def test_other_rows_stay_whole() -> None:

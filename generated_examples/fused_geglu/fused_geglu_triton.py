@@ -1,0 +1,245 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_geglu.
+
+Forward, of each row::
+
+    gate, value = x.chunk(2, dim=-1)
+    output = F.gelu(gate, approximate='tanh') * value
+
+Backward, where what is not saved is computed again::
+
+    gate, value = x.chunk(2, dim=-1)
+    grad_gelu = grad_output * value
+    tanh = torch.tanh(math.sqrt(2 / math.pi) * gate * (1 + 0.044715 * gate**2))
+    product = gate * (1 - tanh**2) * (1 + 0.134145 * gate**2)
+    grad_gate = 0.5 * grad_gelu * (1 + tanh + math.sqrt(2 / math.pi) * product)
+    grad_value = grad_output * F.gelu(gate, approximate='tanh')
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_COLUMNS = 65536  # of a row, which is one block
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    x_stride,
+    output_ptr,
+    half,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < half
+    x_row = x_ptr + row * x_stride
+    gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
+    value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+
+    # the sigmoid of 2 * u, which is (1 + tanh(u)) / 2
+    output = (
+        gate
+        * tl.sigmoid(1.5957691216057308 * gate * (1.0 + 0.044715 * gate * gate))
+        * value
+    )
+    tl.store(output_ptr + row * half + cols, output, mask=mask)
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    grad_output_stride,
+    x_ptr,
+    x_stride,
+    grad_x_ptr,
+    half,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < half
+    grad_output_row = grad_output_ptr + row * grad_output_stride
+    grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
+    x_row = x_ptr + row * x_stride
+    gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
+    value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+
+    grad_gelu = grad_output * value
+    power = gate * gate
+    preactivation = 0.7978845608028654 * gate * (1 + 0.044715 * power)
+    # near 0 a series, since 1 - exp(-2x) cancels
+    far = tl.exp(-2.0 * tl.abs(preactivation))
+    near = preactivation * preactivation
+    series = 1.0 - near * (
+        1.0 / 3 - near * (2.0 / 15 - near * (17.0 / 315 - near * 62.0 / 2835))
+    )
+    tanh = tl.where(
+        near < 0.01,
+        preactivation * series,
+        tl.where(preactivation < 0, far - 1.0, 1.0 - far) / (1.0 + far),
+    )
+    product = gate * (1 - tanh * tanh) * (1 + 0.134145 * power)
+    grad_gate = 0.5 * grad_gelu * (1 + tanh + 0.7978845608028654 * product)
+    # the sigmoid of 2 * u, which is (1 + tanh(u)) / 2
+    grad_value = grad_output * (
+        gate * tl.sigmoid(1.5957691216057308 * gate * (1.0 + 0.044715 * gate * gate))
+    )
+    tl.store(grad_x_ptr + row * (2 * half) + cols, grad_gate, mask=mask)
+    tl.store(grad_x_ptr + row * (2 * half) + half + cols, grad_value, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(columns: int) -> dict[str, int]:
+    """Hold a row in one block."""
+    block = triton.next_power_of_2(columns)
+    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+    return {"BLOCK": block, "num_warps": warps}
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """View it as rows whose numbers lie side by side; else copy it."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+@torch.library.custom_op("custom_ops::fused_geglu_forward_triton", mutates_args=())
+def fused_geglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
+    half = x.shape[-1] // 2
+    rows = x.numel() // x.shape[-1]
+    output = torch.empty(
+        (*x.shape[:-1], x.shape[-1] // 2), dtype=dtype, device=x.device
+    )
+    x_rows = as_rows(x)
+    with torch.cuda.device_of(x):
+        forward_kernel[(rows,)](
+            x_rows,
+            x_rows.stride(0),
+            output,
+            half,
+            DTYPE=PRECISION[precision(x)],
+            **blocks(half),
+        )
+    return output
+
+
+@fused_geglu_forward.register_fake
+def _(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty((*x.shape[:-1], x.shape[-1] // 2), dtype=dtype, device=x.device)
+
+
+@torch.library.custom_op("custom_ops::fused_geglu_backward_triton", mutates_args=())
+def fused_geglu_backward(grad_output: Tensor, x: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    rows = x.numel() // x.shape[-1]
+    grad_x = x.new_empty(x.shape)
+    grad_output_rows = as_rows(grad_output)
+    x_rows = as_rows(x)
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(rows,)](
+            grad_output_rows,
+            grad_output_rows.stride(0),
+            x_rows,
+            x_rows.stride(0),
+            grad_x,
+            half,
+            DTYPE=PRECISION[precision(grad_output, x)],
+            **blocks(half),
+        )
+    return grad_x
+
+
+@fused_geglu_backward.register_fake
+def _(grad_output: Tensor, x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_geglu_forward.register_vmap(partial(as_more_rows, fused_geglu_forward, ()))
+fused_geglu_backward.register_vmap(partial(as_more_rows, fused_geglu_backward, ()))
+
+
+def why_not(x: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (x,)
+    if x.device.type not in DEVICES:
+        return f"x is on {x.device.type}"
+    if any(tensor.device != x.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if x.shape[-1] % 2:
+        return "a row of x has no 2 equal parts"
+    if x.shape[-1] > MOST_COLUMNS:
+        return f"a row has more than {MOST_COLUMNS} numbers"
+    return ""
+
+
+def takes(x: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if x.numel() == 0:
+        return False
+    why = why_not(x)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_geglu runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(x: Tensor) -> Tensor:
+    dtype = x.dtype
+    return fused_geglu_forward(x, dtype)

@@ -1,0 +1,204 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_kl_div.
+
+Forward, element by element::
+
+    output = (F.kl_div(input=log_q, target=p, reduction='none')).sum() / log_q.shape[0]
+
+Backward, where what is not saved is computed again::
+
+    grad_log_q = -grad_output * p
+    grad_p = grad_output * (torch.log(p) - log_q + 1)
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+ELEMENTS = 1024  # of a program
+
+
+@triton.jit
+def forward_kernel(
+    log_q_ptr,
+    p_ptr,
+    output_ptr,
+    size,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < size
+    log_q = tl.load(log_q_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+    p = tl.load(p_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+
+    output = tl.where(p == 0, 0.0, p * tl.log(p)) - p * log_q
+    tl.store(output_ptr + tl.program_id(0), tl.sum(tl.where(mask, output, 0.0), axis=0))
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    log_q_ptr,
+    p_ptr,
+    grad_log_q_ptr,
+    grad_p_ptr,
+    size,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < size
+    grad_output = tl.load(grad_output_ptr).to(DTYPE)
+    log_q = tl.load(log_q_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+    p = tl.load(p_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+
+    grad_log_q = -grad_output * p
+    grad_p = grad_output * (tl.log(p) - log_q + 1)
+    tl.store(grad_log_q_ptr + offsets, grad_log_q, mask=mask)
+    tl.store(grad_p_ptr + offsets, grad_p, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(size: int) -> dict[str, int]:
+    return {"BLOCK": ELEMENTS, "num_warps": 4}
+
+
+@torch.library.custom_op("custom_ops::fused_kl_div_forward_triton", mutates_args=())
+def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
+    programs = triton.cdiv(log_q.numel(), ELEMENTS)
+    output = log_q.new_empty((programs,), dtype=precision(log_q, p))
+    with torch.cuda.device_of(log_q):
+        forward_kernel[(programs,)](
+            log_q.contiguous(),
+            p.contiguous(),
+            output,
+            log_q.numel(),
+            DTYPE=PRECISION[precision(log_q, p)],
+            **blocks(log_q.numel()),
+        )
+    return (output.sum() / log_q.shape[0]).to(dtype)
+
+
+@fused_kl_div_forward.register_fake
+def _(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty((), dtype=dtype, device=log_q.device)
+
+
+@torch.library.custom_op("custom_ops::fused_kl_div_backward_triton", mutates_args=())
+def fused_kl_div_backward(
+    grad_output: Tensor, log_q: Tensor, p: Tensor
+) -> tuple[Tensor, Tensor]:
+    grad_log_q = log_q.new_empty(log_q.shape)
+    grad_p = p.new_empty(p.shape)
+    grad_output_each = grad_output.to(precision(grad_output, log_q, p)) / log_q.shape[0]
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(triton.cdiv(log_q.numel(), ELEMENTS),)](
+            grad_output_each,
+            log_q.contiguous(),
+            p.contiguous(),
+            grad_log_q,
+            grad_p,
+            log_q.numel(),
+            DTYPE=PRECISION[precision(grad_output, log_q, p)],
+            **blocks(log_q.numel()),
+        )
+    return grad_log_q, grad_p
+
+
+@fused_kl_div_backward.register_fake
+def _(grad_output: Tensor, log_q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    return log_q.new_empty(log_q.shape), p.new_empty(p.shape)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_kl_div_forward.register_vmap(partial(each_sample, fused_kl_div_forward))
+fused_kl_div_backward.register_vmap(partial(each_sample, fused_kl_div_backward))
+
+
+def why_not(log_q: Tensor, p: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (
+        log_q,
+        p,
+    )
+    if log_q.device.type not in DEVICES:
+        return f"log_q is on {log_q.device.type}"
+    if any(tensor.device != log_q.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if p.shape != log_q.shape:
+        return "p is broadcast"
+    return ""
+
+
+def takes(log_q: Tensor, p: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if log_q.numel() == 0 or (
+        log_q.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    ):
+        return False
+    why = why_not(log_q, p)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_kl_div runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(log_q: Tensor, p: Tensor) -> Tensor:
+    dtype = torch.promote_types(log_q.dtype, p.dtype)
+    if torch.is_autocast_enabled(log_q.device.type):
+        dtype = torch.promote_types(dtype, torch.float32)
+    return fused_kl_div_forward(log_q, p, dtype)

@@ -1,0 +1,304 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_layer_norm.
+
+Forward, of each row::
+
+    output = (
+        torch.rsqrt(x.var(-1, correction=0, keepdim=True) + eps)
+        * (x - x.mean(-1, keepdim=True))
+        * weight
+        + bias
+    )
+
+Backward, where what is not saved is computed again::
+
+    rstd = torch.rsqrt(torch.var(x, -1, correction=0, keepdim=True) + eps)
+    x_hat = rstd * (x - x.mean(-1, keepdim=True))
+    grad_x_hat = grad_output * weight
+    mean_grad = grad_x_hat.mean(-1, keepdim=True)
+    inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
+    grad_x = rstd * (grad_x_hat - mean_grad - inner * x_hat)
+    grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
+    grad_bias = grad_output.sum_to_size(weight.shape)
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_COLUMNS = 65536  # of a row, which is one block
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    x_stride,
+    weight_ptr,
+    bias_ptr,
+    output_ptr,
+    D,
+    eps: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < D
+    x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(DTYPE)
+    bias = tl.load(bias_ptr + cols, mask=mask, other=0.0).to(DTYPE)
+
+    mean = tl.sum(x, axis=0) / D
+    centred = x - mean
+    output = (
+        tl.rsqrt(tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D + eps)
+        * centred
+        * weight
+        + bias
+    )
+    tl.store(output_ptr + row * D + cols, output, mask=mask)
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    grad_output_stride,
+    x_ptr,
+    x_stride,
+    weight_ptr,
+    grad_x_ptr,
+    grad_weight_ptr,
+    grad_bias_ptr,
+    rows,
+    D,
+    eps: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    program = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < D
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(DTYPE)
+    grad_weight = tl.zeros((BLOCK,), dtype=DTYPE)
+    grad_bias = tl.zeros((BLOCK,), dtype=DTYPE)
+    for row in range(program, rows, tl.num_programs(0)):
+        grad_output_row = grad_output_ptr + row * grad_output_stride
+        grad_output = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
+        x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+
+        mean = tl.sum(x, axis=0) / D
+        centred = x - mean
+        rstd = tl.rsqrt(
+            tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D + eps
+        )
+        x_hat = rstd * centred
+        grad_x_hat = grad_output * weight
+        mean_grad = tl.sum(grad_x_hat, axis=0) / D
+        inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D
+        grad_x = rstd * (grad_x_hat - mean_grad - inner * x_hat)
+        tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
+        grad_weight += grad_output * x_hat
+        grad_bias += grad_output
+    tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=mask)
+    tl.store(grad_bias_ptr + program * D + cols, grad_bias, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(columns: int) -> dict[str, int]:
+    """Hold a row in one block."""
+    block = triton.next_power_of_2(columns)
+    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+    return {"BLOCK": block, "num_warps": warps}
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """View it as rows whose numbers lie side by side; else copy it."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+def programs_of(rows: int, device: torch.device) -> int:
+    """As many programs as run at once; each sums its rows."""
+    if device.type != "cuda":
+        return min(rows, 4)
+    return min(rows, torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+@torch.library.custom_op("custom_ops::fused_layer_norm_forward_triton", mutates_args=())
+def fused_layer_norm_forward(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
+) -> Tensor:
+    D = x.shape[-1]
+    rows = x.numel() // D
+    output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    x_rows = as_rows(x)
+    with torch.cuda.device_of(x):
+        forward_kernel[(rows,)](
+            x_rows,
+            x_rows.stride(0),
+            weight.contiguous(),
+            bias.contiguous(),
+            output,
+            D,
+            eps,
+            DTYPE=PRECISION[precision(x, weight, bias)],
+            **blocks(D),
+        )
+    return output
+
+
+@fused_layer_norm_forward.register_fake
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, dtype: torch.dtype
+) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+@torch.library.custom_op(
+    "custom_ops::fused_layer_norm_backward_triton", mutates_args=()
+)
+def fused_layer_norm_backward(
+    grad_output: Tensor, x: Tensor, weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    D = grad_output.shape[-1]
+    rows = grad_output.numel() // D
+    programs = programs_of(rows, grad_output.device)
+    grad_x = x.new_empty(x.shape)
+    grad_weight = grad_output.new_empty(
+        (programs, D), dtype=precision(grad_output, x, weight)
+    )
+    grad_bias = grad_output.new_empty(
+        (programs, D), dtype=precision(grad_output, x, weight)
+    )
+    grad_output_rows = as_rows(grad_output)
+    x_rows = as_rows(x)
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(programs,)](
+            grad_output_rows,
+            grad_output_rows.stride(0),
+            x_rows,
+            x_rows.stride(0),
+            weight.contiguous(),
+            grad_x,
+            grad_weight,
+            grad_bias,
+            rows,
+            D,
+            eps,
+            DTYPE=PRECISION[precision(grad_output, x, weight)],
+            **blocks(D),
+        )
+    return (
+        grad_x,
+        grad_weight.sum(0).to(weight.dtype),
+        grad_bias.sum(0).to(grad_output.dtype),
+    )
+
+
+@fused_layer_norm_backward.register_fake
+def _(
+    grad_output: Tensor, x: Tensor, weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        x.new_empty(x.shape),
+        weight.new_empty(weight.shape),
+        grad_output.new_empty((grad_output.shape[-1],)),
+    )
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_layer_norm_forward.register_vmap(
+    partial(as_more_rows, fused_layer_norm_forward, {1, 2})
+)
+fused_layer_norm_backward.register_vmap(partial(each_sample, fused_layer_norm_backward))
+
+
+def why_not(x: Tensor, weight: Tensor, bias: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (
+        x,
+        weight,
+        bias,
+    )
+    if x.device.type not in DEVICES:
+        return f"x is on {x.device.type}"
+    if any(tensor.device != x.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if weight.shape != x.shape[-1:]:
+        return "weight is broadcast"
+    if bias.shape != x.shape[-1:]:
+        return "bias is broadcast"
+    if x.shape[-1] > MOST_COLUMNS:
+        return f"a row has more than {MOST_COLUMNS} numbers"
+    return ""
+
+
+def takes(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if x.numel() == 0 or (x.device.type == "cpu" and torch.is_autocast_enabled("cpu")):
+        return False
+    why = why_not(x, weight, bias)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_layer_norm runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    dtype = torch.promote_types(torch.promote_types(x.dtype, weight.dtype), bias.dtype)
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.promote_types(dtype, torch.float32)
+    return fused_layer_norm_forward(x, weight, bias, eps, dtype)

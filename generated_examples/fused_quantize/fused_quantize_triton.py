@@ -1,0 +1,175 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_quantize.
+
+Forward, of each row::
+
+    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-8) / (2 ** (bits - 1) - 1)
+    output = x + (torch.round(x / scale) * scale - x).detach()
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_COLUMNS = 65536  # of a row, which is one block
+
+
+@triton.jit
+def nan_max(one, two):
+    return tl.maximum(one, two, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    x_stride,
+    output_ptr,
+    D,
+    bits: tl.constexpr,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < D
+    x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
+
+    scale = tl.maximum(
+        tl.reduce(tl.where(mask, tl.abs(x), float("-inf")), 0, nan_max),
+        1e-08,
+        propagate_nan=tl.PropagateNan.ALL,
+    ) / (2 ** (bits - 1) - 1)
+    value = x / scale
+    # a half goes to the even number
+    floored = tl.floor(value)
+    rest = value - floored
+    odd = floored - 2.0 * tl.floor(0.5 * floored)
+    output = x + (
+        (floored + tl.where((rest > 0.5) | (rest == 0.5) & (odd == 1.0), 1.0, 0.0))
+        * scale
+        - x
+    )
+    tl.store(output_ptr + row * D + cols, output, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(columns: int) -> dict[str, int]:
+    """Hold a row in one block."""
+    block = triton.next_power_of_2(columns)
+    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+    return {"BLOCK": block, "num_warps": warps}
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """View it as rows whose numbers lie side by side; else copy it."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+@torch.library.custom_op("custom_ops::fused_quantize_forward_triton", mutates_args=())
+def fused_quantize_forward(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
+    D = x.shape[-1]
+    rows = x.numel() // D
+    output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    x_rows = as_rows(x)
+    with torch.cuda.device_of(x):
+        forward_kernel[(rows,)](
+            x_rows,
+            x_rows.stride(0),
+            output,
+            D,
+            bits,
+            DTYPE=PRECISION[precision(x)],
+            **blocks(D),
+        )
+    return output
+
+
+@fused_quantize_forward.register_fake
+def _(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_quantize_forward.register_vmap(partial(as_more_rows, fused_quantize_forward, ()))
+
+
+def why_not(x: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (x,)
+    if x.device.type not in DEVICES:
+        return f"x is on {x.device.type}"
+    if any(tensor.device != x.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if x.shape[-1] > MOST_COLUMNS:
+        return f"a row has more than {MOST_COLUMNS} numbers"
+    return ""
+
+
+def takes(x: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if x.numel() == 0:
+        return False
+    why = why_not(x)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_quantize runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(x: Tensor, bits: int) -> Tensor:
+    dtype = x.dtype
+    return fused_quantize_forward(x, bits, dtype)

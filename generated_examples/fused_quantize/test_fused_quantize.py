@@ -1,0 +1,605 @@
+"""Tests of the custom operator fused_quantize."""
+
+import copy
+import gc
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from fused_quantize import FusedQuantize, FusedQuantizeFunction, fused_quantize
+
+Case = dict[str, Any]
+Cases = dict[str, Case]
+Inputs = tuple[Any, ...]
+WARNINGS = (  # of PyTorch's own, which `pytest -W error` would raise
+    ".*should not be instantiated:DeprecationWarning",  # the compiler
+    ".*torch.jit.script:DeprecationWarning",  # forward mode, when it is first used
+    ".*degrees of freedom is <= 0:UserWarning",  # of a dim of size 0
+    ".*not yet implemented the batching rule:UserWarning",  # vmap
+    "ComplexHalf support is experimental:UserWarning",
+)
+
+
+def nonzero(*sizes: int) -> Tensor:
+    """Normal values, moved away from 0."""
+    values = torch.randn(sizes, dtype=torch.double)
+    return values + values.sign()
+
+
+def permuted(tensor: Tensor) -> Tensor:
+    """Copy to memory that is neither contiguous nor in the order of the dimensions."""
+    order = tuple(reversed(range(tensor.ndim)))
+    return torch.stack([tensor.permute(order)] * 2, dim=-1)[..., 0].permute(order)
+
+
+def strided(tensor: Tensor) -> Tensor:
+    """Copy to memory in which something lies between one row and the next."""
+    if not tensor.ndim:
+        return tensor.clone()
+    return torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]]
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is a tensor of real numbers."""
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def as_tuple(outputs: Any) -> tuple[Tensor, ...]:
+    """What a call returned, also where that is one tensor."""
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+
+def gradients(outputs: Sequence[Tensor], inputs: Inputs) -> tuple[Tensor, ...]:
+    """Backpropagate grad_outputs that are not contiguous to the inputs that need it."""
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    torch.manual_seed(1)
+    grad_outputs = [permuted(torch.randn_like(x.contiguous())) for x in outputs]
+    return torch.autograd.grad(outputs, needed, grad_outputs, materialize_grads=True)
+
+
+class OpTests:
+    """Subclass it: say which op it is, and what differs from the defaults."""
+
+    pytestmark: ClassVar = [pytest.mark.filterwarnings(f"ignore:{x}") for x in WARNINGS]
+
+    op: ClassVar[Callable[..., Any]]  # called with every value in its place
+    function: ClassVar[type[torch.autograd.Function]]
+    make: ClassVar[Callable[..., dict[str, Any]]]  # inputs by name, in call order
+    reference: ClassVar[Callable[..., Any] | None] = None  # the op in plain PyTorch
+    surrogate: ClassVar[Callable[..., Any] | None] = None  # what has the op's gradient
+    differentiable: ClassVar[tuple[str, ...]] = ()
+    cases: ClassVar[Cases] = {"base": {}}  # arguments of `inputs`
+    empty_cases: ClassVar[Cases] = {}  # those that PyTorch may refuse
+    broadcast_cases: ClassVar[Cases] = {}  # one input broadcasts; an op may refuse
+    constants: ClassVar[Case] = {}  # other values of attributes, which it may refuse
+
+    has_gradient: ClassVar[bool] = True
+    ends: ClassVar[tuple[int, ...]] = ()  # the outputs with a gradient, if not all
+    changed_in_place: ClassVar[tuple[str, ...]] = ()
+    layouts: ClassVar[tuple[Callable[[Tensor], Tensor], ...]] = (torch.clone, permuted)
+
+    supports_gradcheck: ClassVar[bool] = True
+    # PyTorch's decorator raises where grad_output itself requires grad.
+    rtol: ClassVar[float | None] = None  # of all other comparisons
+    atol: ClassVar[float | None] = None
+    kernels: ClassVar[str] = ""  # the module of its fused kernels
+    kernel_cases: ClassVar[Cases] = {}  # further sizes for those
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """The cases, the layouts, and the inputs that a call may need gradients of."""
+        if "case" in metafunc.fixturenames:
+            names = [*self.cases, *self.empty_cases, *self.broadcast_cases]
+            metafunc.parametrize("case", names, indirect=True)
+        if "layout" in metafunc.fixturenames:
+            metafunc.parametrize("layout", self.layouts)
+        if "needs" in metafunc.fixturenames:
+            count = len(self.differentiable)
+            counts = range(1, count + 1) if count <= 4 else (1, count - 1, count)
+            groups = [itertools.combinations(self.differentiable, n) for n in counts]
+            metafunc.parametrize("needs", [*itertools.chain(*groups)], ids="+".join)
+
+    @pytest.fixture
+    def case(self, request: pytest.FixtureRequest) -> Case:
+        """Arguments of `inputs`; a case that may be refused is skipped where it is."""
+        if request.param in self.cases:
+            return self.cases[request.param]
+        arguments = (self.empty_cases | self.broadcast_cases)[request.param]
+        inputs = self.inputs(**arguments)
+        expected = self.surrogate or self.reference
+        try:
+            if request.param in self.broadcast_cases:
+                self.op(*inputs)
+            values = as_tuple((expected or self.op)(*inputs))
+            if not values:
+                pytest.skip("forward returns nothing")
+            if expected and self.has_gradient:
+                values += self.expected_gradients(inputs)
+        except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+            pytest.skip(f"refused: {error!r}")
+        if not all(value.isfinite().all() for value in values):
+            pytest.skip("not finite")
+        return arguments
+
+    def inputs(
+        self,
+        *,
+        absent: Collection[str] = (),
+        closed: Collection[str] = (),
+        single: Collection[str] = (),
+        needs: Collection[str] | None = None,
+        layout: Callable[[Tensor], Tensor] = torch.clone,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> Inputs:
+        """Make the inputs in call order; those in `needs` require grad.
+
+        Masks in `closed` are False all over; those in `single` have a first dim of 1.
+        """
+        torch.manual_seed(seed)
+        needed = self.differentiable if needs is None else needs
+        made: dict[str, Any] = self.make(**arguments) | dict.fromkeys(absent)
+        for name, value in made.items():
+            if isinstance(value, Tensor):
+                value = value & False if name in closed else value
+                value = value[:1] if name in single else value
+                made[name] = layout(value).requires_grad_(name in needed)
+        return tuple(made.values())
+
+    def changes(self, name: str) -> bool:
+        """Whether the op changes an input in place, perhaps as one of several."""
+        return name.partition("[")[0] in self.changed_in_place
+
+    def differentiable_outputs(self, outputs: Any) -> tuple[Tensor, ...]:
+        """The outputs that have a gradient."""
+        every = as_tuple(outputs)
+        return tuple(every[index] for index in self.ends) if self.ends else every
+
+    def run(self, *inputs: Any) -> tuple[Tensor, ...]:
+        """The outputs of the op that have a gradient."""
+        return self.differentiable_outputs(self.op(*inputs))
+
+    def expected_gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Those of the reference, some of whose outputs may require no grad."""
+        expected = self.surrogate or self.reference
+        assert expected is not None
+        outputs = self.differentiable_outputs(expected(*inputs))
+        attached = [
+            y if y.requires_grad else y.detach().requires_grad_() for y in outputs
+        ]
+        return gradients(attached, inputs)
+
+    def assert_close(self, actual: Any, expected: Any) -> None:
+        """Compare as closely as the op computes."""
+        assert_close(actual, expected, rtol=self.rtol, atol=self.atol)
+
+    def test_forward_matches_reference(self, case: Case) -> None:
+        inputs = self.inputs(**case)
+        assert self.reference is not None
+        actual = self.op(*inputs)
+        self.assert_close(actual, self.reference(*inputs))
+
+    def other_constants(self) -> Iterator[tuple[str, Inputs]]:
+        """Inputs with another value of one constant, where the op takes it."""
+        usual = as_tuple(self.op(*self.inputs()))
+        for name, value in self.constants.items():
+            named = dict(zip(self.make(), self.inputs(), strict=True))
+            inputs = tuple((named | {name: value}).values())
+            try:
+                outputs = as_tuple(self.op(*inputs))
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+                continue
+            shapes = [x.shape for x in outputs]
+            finite = all(bool(x.isfinite().all()) for x in outputs)
+            if finite and shapes == [x.shape for x in usual]:
+                yield name, inputs
+
+    def test_other_constants(self) -> None:
+        """Those of the other tests may stand in the code of the op."""
+        for _, inputs in self.other_constants():
+            if self.reference:
+                expected = self.reference(*inputs)
+                self.assert_close(self.op(*inputs), expected)
+            if self.has_gradient:
+                wanted = self.expected_gradients(inputs)
+                if all(x.isfinite().all() for x in wanted):
+                    self.assert_close(gradients(self.run(*inputs), inputs), wanted)
+
+    def test_gradients_match_reference(
+        self, case: Case, layout: Callable[[Tensor], Tensor]
+    ) -> None:
+        inputs = self.inputs(**case, layout=layout)
+        expected = self.expected_gradients(inputs)
+        self.assert_close(gradients(self.run(*inputs), inputs), expected)
+
+    def test_recorded_gradients(self) -> None:
+        """A backward that autograd records may go another way: it gives the same."""
+        inputs = self.inputs()
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        outputs = self.differentiable_outputs(self.op(*inputs))
+        weights = [torch.randn_like(x) for x in outputs]
+        found = (
+            torch.autograd.grad(
+                outputs,
+                needed,
+                weights,
+                retain_graph=True,
+                create_graph=recorded,
+                materialize_grads=True,
+            )
+            for recorded in (False, True)
+        )
+        self.assert_close(*found)
+
+    def test_backward_contract(self, case: Case, needs: tuple[str, ...]) -> None:
+        """Exact shape and dtype where a gradient is needed, None elsewhere.
+
+        Autograd sums a gradient that is too large: gradcheck cannot see a missing sum.
+        """
+        inputs = self.inputs(**case, needs=needs, layout=self.layouts[-1])
+        if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+            return  # the input that is needed is absent
+        self.check_contract(inputs)
+
+    def test_dtype_of_gradients(self) -> None:
+        """Autograd casts a gradient of another dtype."""
+        inputs = self.rounded(torch.bfloat16)
+        try:
+            if all(x.dtype == torch.bfloat16 for x in self.run(*inputs)):
+                self.check_contract(inputs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            pytest.skip(f"not in bfloat16: {error!r}")
+
+    def check_contract(self, inputs: Inputs) -> None:
+        """Look at what `backward` itself gives: autograd sums and casts it."""
+        function: Any = self.function
+        returned: list[tuple[Any, ...]] = []
+
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            found = function.backward(ctx, *grad_outputs)
+            returned.append(found if isinstance(found, tuple) else (found,))
+            return found
+
+        methods = {"backward": staticmethod(backward)}
+        recorder: Any = type("Recorder", (function,), methods)
+        declared = len(as_tuple(self.op(*inputs)))
+        outputs = as_tuple(recorder.apply(*inputs))[:declared]
+        gradients(self.differentiable_outputs(outputs), inputs)
+        for at, (value, gradient) in enumerate(zip(inputs, returned[-1], strict=True)):
+            needed = isinstance(value, Tensor) and value.requires_grad
+            wanted = (value.shape, value.dtype) if needed else None
+            found = None if gradient is None else (gradient.shape, gradient.dtype)
+            assert found == wanted, f"gradient {at} is {found}, not {wanted}"
+
+    def test_saves_what_backward_needs(self) -> None:
+        """Backward reads each in some call; no tensor is an attribute of ctx."""
+        cases = [x for x in self.cases.values() if "absent" not in x]
+        calls = [self.inputs(**case) for case in cases]
+        calls += [inputs for _, inputs in self.other_constants()]
+        unread = set.intersection(*map(self.unread, calls))
+        assert not unread, f"tensors that are saved for nothing: {sorted(unread)}"
+
+    def unread(self, inputs: Inputs) -> set[tuple[int, int]]:
+        """The places, of so many, of the saved tensors that backward does not read."""
+        function: Any = self.function
+        read, placed, held = set[type](), dict[tuple[int, int], Any](), list[str]()
+
+        def noted(_: Any, func: Any, kinds: Any, args: Any, kwargs: Any = None) -> Any:
+            read.update(kinds, map(type, args))  # `==` tells of its first alone
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            held.extend(
+                name
+                for name, value in vars(ctx).items()
+                if any(isinstance(x, Tensor) for x in as_tuple(value))
+            )
+            saved = [*ctx.saved_tensors]
+            for at, x in enumerate(saved):
+                if x is not None:
+                    kind = {"__torch_function__": classmethod(noted)}
+                    placed[len(saved), at] = type("Saved", (Tensor,), kind)
+                    saved[at] = x.as_subclass(placed[len(saved), at])
+            known = vars(ctx) | {"needs_input_grad": ctx.needs_input_grad}
+            watched = types.SimpleNamespace(saved_tensors=tuple(saved), **known)
+            return function.backward(watched, *grad_outputs)
+
+        methods = {"backward": staticmethod(backward)}
+        recorder: Any = type("Recorder", (function,), methods)
+        declared = len(as_tuple(self.op(*inputs)))
+        outputs = as_tuple(recorder.apply(*inputs))[:declared]
+        gradients(self.differentiable_outputs(outputs), inputs)
+        assert not held, f"ctx.{held[0]}: a tensor goes into save_for_backward"
+        return {place for place, kind in placed.items() if kind not in read}
+
+    def test_output_is_freed_without_gc(self) -> None:
+        """An output on ctx would make a reference cycle."""
+        gc.disable()
+        try:
+            outputs = as_tuple(self.op(*self.inputs()))
+            alive = [weakref.ref(output) for output in outputs]
+            del outputs
+            assert all(output() is None for output in alive)
+        finally:
+            gc.enable()
+
+    def test_input_changed_after_forward(self) -> None:
+        """Backward refuses or gives the old gradient; a tensor on ctx does neither."""
+        for position, name in enumerate(self.make()):
+            if not self.changes(name):
+                self.check_changed(lambda inputs, _, at=position: inputs[at])
+
+    def check_changed(self, pick: Callable[..., Any]) -> None:
+        """Change a tensor, picked of inputs and outputs, between the passes."""
+        inputs = self.inputs()
+        expected = gradients(self.run(*inputs), inputs)
+        outputs = as_tuple(self.op(*inputs))
+        changed = pick(inputs, outputs)
+        if not isinstance(changed, Tensor):
+            return
+        with torch.no_grad():
+            changed.copy_(changed == 0)
+        try:
+            actual = gradients(self.differentiable_outputs(outputs), inputs)
+        except RuntimeError as error:
+            assert "inplace" in str(error)
+        else:
+            self.assert_close(actual, expected)
+
+    def loss(self, *inputs: Any) -> Tensor:
+        """One number that depends on every output that has a gradient."""
+        return torch.stack([x.abs().square().sum() for x in self.run(*inputs)]).sum()
+
+    def argnums(self, inputs: Inputs) -> tuple[int, ...]:
+        """The positions of the differentiable inputs."""
+        named = zip(self.make(), inputs, strict=True)
+        known = [k in self.differentiable and isinstance(x, Tensor) for k, x in named]
+        return tuple(at for at, asked in enumerate(known) if asked)
+
+    def test_vmap_of_grad(self) -> None:
+        samples = [self.inputs(needs=(), seed=seed) for seed in range(3)]
+        gradient = torch.func.grad(self.loss, argnums=self.argnums(samples[0]))
+        in_dims = tuple(0 if isinstance(x, Tensor) else None for x in samples[0])
+        columns = zip(*samples, strict=True)
+        batch = [torch.stack(x) if isinstance(x[0], Tensor) else x[0] for x in columns]
+        mapped = torch.func.vmap(gradient, in_dims, randomness="same")
+        expected = zip(*(gradient(*sample) for sample in samples), strict=True)
+        stacked = tuple(torch.stack(values) for values in expected)
+        self.assert_close(mapped(*batch), stacked)
+
+    def test_jacrev(self) -> None:
+        def flat(*inputs: Any) -> Tensor:
+            return torch.cat([output.flatten() for output in self.run(*inputs)])
+
+        inputs = self.inputs()
+        argnums = self.argnums(inputs)
+        needed = [inputs[position] for position in argnums]
+        rows = [
+            torch.autograd.grad(y, needed, retain_graph=True) for y in flat(*inputs)
+        ]
+        actual = torch.func.jacrev(flat, argnums=argnums)(*inputs)
+        expected = tuple(torch.stack(values) for values in zip(*rows, strict=True))
+        self.assert_close(actual, expected)
+
+    def test_compile(self) -> None:
+        inputs = self.inputs()
+        op = self.op
+        compiled = torch.compile(op, fullgraph=True, backend="aot_eager")
+        actual, expected = compiled(*inputs), op(*inputs)
+        self.assert_close(actual, expected)
+        found = gradients(self.differentiable_outputs(actual), inputs)
+        ends = self.differentiable_outputs(expected)
+        self.assert_close(found, gradients(ends, inputs))
+
+    @pytest.fixture(autouse=True)
+    def quietly(self) -> Iterator[None]:
+        """On a CPU the formula runs, and NumPy warns of what the interpreter masks."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*runs without its kernels")
+            warnings.filterwarnings("ignore", category=RuntimeWarning)
+            yield
+
+    def test_in_the_interpreter(self) -> None:
+        """Ask all of this class again on the CPU, with the kernels."""
+        pytest.importorskip("triton")
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            pytest.skip("it is what runs")
+        file = str(sys.modules[type(self).__module__].__file__)
+        slow = "gradcheck and (permuted or higher)"  # launches by the thousand
+        chosen = ["-k", f"{type(self).__name__} and not ({slow})"]
+        run = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                *chosen,
+                file,
+            ],
+            env={**os.environ, "TRITON_INTERPRET": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-1000:]
+
+    def test_kernels_are_as_exact_as_pytorch(self) -> None:
+        """They are off from float64 by no more than 1.5 times what PyTorch is."""
+        inputs = self.inputs()
+        tensors = [x for x in inputs if isinstance(x, Tensor)]
+        kernels = getattr(sys.modules[self.op.__module__], self.kernels, None)
+        if kernels is None or kernels.why_not(*tensors):
+            pytest.skip("test_in_the_interpreter runs them")
+        for name, arguments in (self.cases | self.kernel_cases).items():
+            for dtype in (torch.float, torch.bfloat16, torch.half):
+                for layout in (torch.clone, strided):
+                    inputs = self.inputs(**arguments, layout=layout)
+                    self.check_precision(f"{name} in {dtype}", inputs, dtype)
+
+    def check_precision(self, name: str, inputs: Inputs, dtype: torch.dtype) -> None:
+        """Compare outputs and gradients with those of PyTorch in float64."""
+        given = [x.detach().to(dtype) if is_real(x) else x for x in inputs]
+        assert self.reference is not None
+        ours = self.values_and_gradients(self.op, given, inputs)
+        plain = self.values_and_gradients(self.reference, given, inputs)
+        wide = [x.double() if is_real(x) else x for x in given]
+        exact = self.values_and_gradients(self.reference, wide, inputs)
+        for at, (x, y, true) in enumerate(zip(ours, plain, exact, strict=True)):
+            assert x.dtype == dtype, f"{name}: value {at} is of {x.dtype}"
+            off, own = ((z.double() - true).norm() for z in (x, y))
+            rounding = 2 * torch.finfo(dtype).eps * true.norm().clamp(min=1)
+            within = off <= (allowed := 1.5 * own + rounding) or not own.isfinite()
+            assert within, f"{name}: value {at} is off by {off:.2g}, not {allowed:.2g}"
+
+    def values_and_gradients(
+        self, function: Callable[..., Any], values: Sequence[Any], like: Inputs
+    ) -> tuple[Tensor, ...]:
+        """Those of some values, for gradients that no dtype rounds."""
+        leaves = [
+            x.detach().requires_grad_(y.requires_grad) if isinstance(x, Tensor) else x
+            for x, y in zip(values, like, strict=True)
+        ]
+        outputs = as_tuple(function(*leaves))
+        needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
+        ends = [y for y in outputs if y.requires_grad]
+        if not ends:
+            return outputs
+        weights = [
+            (torch.arange(y.numel()) % 5 - 1.5).reshape(y.shape).to(y) for y in ends
+        ]
+        return (
+            *(y.detach() for y in outputs),
+            *torch.autograd.grad(ends, needed, weights, materialize_grads=True),
+        )
+
+    def rounded(self, *dtypes: torch.dtype, **arguments: Any) -> Inputs:
+        """Inputs of these dtypes in turn, with no more digits than bfloat16 has."""
+        inputs, turns = [*self.inputs(**arguments)], itertools.cycle(dtypes)
+        for at, (x, dtype) in enumerate(zip(inputs, turns, strict=False)):
+            if isinstance(x, Tensor) and x.is_floating_point():
+                values = x.detach().bfloat16().to(dtype)
+                inputs[at] = values.requires_grad_(x.requires_grad)
+        return tuple(inputs)
+
+
+class ModuleTests:
+    """Subclass it: say how the module is built, and what it owns of the op's inputs."""
+
+    op_tests: ClassVar[type[OpTests]]
+    build: ClassVar[Callable[..., nn.Module]]
+    owned: ClassVar[tuple[str, ...]] = ()  # inputs that are parameters or buffers
+    optional: ClassVar[tuple[str, ...]] = ()  # those that the constructor can leave out
+    attributes: ClassVar[tuple[str, ...]] = ()  # what a copy has beside those
+    given: ClassVar[tuple[str, ...]] = ()  # inputs of a call
+    given_by_keyword: ClassVar[tuple[str, ...]] = ()
+    updated: ClassVar[tuple[str, ...]] = ()  # buffers that a call in training changes
+    constants: ClassVar[tuple[str, ...]] = ()  # arguments of `build` and of the op
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """With and without each input that is optional."""
+        if "options" in metafunc.fixturenames:
+            switches = itertools.product([True, False], repeat=len(self.optional))
+            options = [dict(zip(self.optional, s, strict=True)) for s in switches]
+            named = [" ".join(f"{k}={v}" for k, v in each.items()) for each in options]
+            ids = [name or "default" for name in named]
+            metafunc.parametrize("options", options, ids=ids)
+
+    def inputs(self) -> dict[str, Any]:
+        """Those of the op, by name, and copies of what it changes in place."""
+        tests = self.op_tests()
+        named = dict(zip(tests.make(), tests.inputs(), strict=True))
+        return {k: v.clone() if tests.changes(k) else v for k, v in named.items()}
+
+    def call(self, module: nn.Module, inputs: dict[str, Any]) -> Any:
+        """What the module gives for the inputs that it does not own."""
+        given = [v for k, v in inputs.items() if k.partition("[")[0] in self.given]
+        named = {name: inputs[name] for name in self.given_by_keyword}
+        return module(*given, **named)
+
+    def test_module_copies(self, options: dict[str, bool]) -> None:
+        module = self.build(**options)
+        loaded = self.build(**options)
+        loaded.load_state_dict(module.state_dict())
+        copies = (loaded, copy.deepcopy(module), pickle.loads(pickle.dumps(module)))
+        for copied in copies:
+            assert_close(copied.state_dict(), module.state_dict())
+            for name in self.attributes:
+                assert getattr(copied, name) == getattr(module, name)
+
+    def test_module_calls_op(self, options: dict[str, bool]) -> None:
+        self.check_call(self.build(**options))
+
+    def test_module_passes_constants(self) -> None:
+        """With other values than those that the op has without them."""
+        tests = self.op_tests()
+        for name, _ in tests.other_constants():
+            if name in self.constants:
+                value = {name: tests.constants[name]}
+                self.check_call(self.build(**value), **value)
+
+    def check_call(self, module: nn.Module, **constants: Any) -> None:
+        """The module gives what the op gives for its tensors and these constants."""
+        tests, inputs = self.op_tests(), self.inputs()
+        module.train(not self.updated)
+        state = {name: inputs[name] for name in self.owned}
+        module.load_state_dict(state, strict=not self.optional)
+        owned = {name: getattr(module, name) for name in self.owned}
+        operands = self.inputs() | owned | constants
+        expected = tests.op(*operands.values())
+        tests.assert_close(self.call(module, inputs), expected)
+
+
+class TestFusedQuantize(OpTests):
+    op = staticmethod(fused_quantize)
+    function = FusedQuantizeFunction
+    differentiable = ("x",)
+    supports_gradcheck = False
+    kernels = "fused_quantize_triton"
+    kernel_cases: ClassVar[Cases] = {"D=17": {"D": 17}, "D=1": {"D": 1}}
+    constants: ClassVar[Case] = {"bits": 9}
+    cases: ClassVar[Cases] = {
+        "base": {},
+        "higher-rank": {"batch": (2, 4)},
+        "no-batch": {"batch": ()},
+        "other-sizes": {"D": 4},
+    }
+    empty_cases: ClassVar[Cases] = {"empty-batch": {"batch": (0,)}, "D=0": {"D": 0}}
+
+    @staticmethod
+    def make(*, batch: tuple[int, ...] = (2,), D: int = 3) -> dict[str, Any]:
+        return {
+            "x": nonzero(*batch, D),
+            "bits": 8,
+        }
+
+    @staticmethod
+    def reference(x: Tensor, bits: int) -> Tensor:
+        """fused_quantize in plain PyTorch."""
+        scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-8) / (2 ** (bits - 1) - 1)
+        return x + (torch.round(x / scale) * scale - x).detach()
+
+
+class TestFusedQuantizeModule(ModuleTests):
+    op_tests = TestFusedQuantize
+    attributes = ("bits",)
+    given = ("x",)
+    constants = ("bits",)
+
+    @staticmethod
+    def build(*, bits: int = 8) -> FusedQuantize:
+        return FusedQuantize(bits=bits)

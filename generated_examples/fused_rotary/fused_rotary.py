@@ -1,0 +1,101 @@
+"""The custom operator fused_rotary."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+try:
+    import fused_rotary_triton
+except (ImportError, AttributeError) as error:
+    fused_rotary_triton = None  # type: ignore[assignment]
+    warnings.warn(f"fused_rotary runs without its kernels: {error}", stacklevel=2)
+
+
+class FusedRotaryFunction(Function):
+    """Forward and backward of :func:`fused_rotary`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if x.ndim != 3:
+            raise ValueError(f"x[B, T, D] has shape {[*x.shape]}, not 3-D")
+        if cos.shape != x.shape[-2:]:
+            raise ValueError(
+                f"cos[T, D] has shape {[*cos.shape]}, not {[*x.shape[-2:]]}"
+            )
+        if sin.shape != x.shape[-2:]:
+            raise ValueError(
+                f"sin[T, D] has shape {[*sin.shape]}, not {[*x.shape[-2:]]}"
+            )
+        if fused_rotary_triton is not None and fused_rotary_triton.takes(x, cos, sin):
+            return fused_rotary_triton.forward(x, cos, sin)
+        first, second = x.chunk(2, dim=-1)
+        return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, cos, sin = inputs
+        ctx.save_for_backward(
+            x,
+            cos if any(ctx.needs_input_grad[:3]) else None,
+            sin if any(ctx.needs_input_grad[:3]) else None,
+        )
+        ctx.in_kernels = fused_rotary_triton is not None and fused_rotary_triton.takes(
+            x, cos, sin
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        if grad_output.is_complex():
+            raise TypeError("fused_rotary: x, cos and sin must be real")
+        x, cos, sin = ctx.saved_tensors
+        if ctx.in_kernels and not torch.is_grad_enabled():
+            grad_x, grad_cos, grad_sin = fused_rotary_triton.fused_rotary_backward(
+                grad_output, x, cos, sin
+            )
+            return (
+                grad_x if ctx.needs_input_grad[0] else None,
+                grad_cos if ctx.needs_input_grad[1] else None,
+                grad_sin if ctx.needs_input_grad[2] else None,
+            )
+        grad_x = grad_cos = grad_sin = None
+        if ctx.needs_input_grad[2]:
+            first, second = x.chunk(2, dim=-1)
+            grad_sin = (grad_output * torch.cat((-second, first), dim=-1)).sum(dim=0)
+        if ctx.needs_input_grad[0]:
+            grad_joined = grad_output * sin
+            grad_first = grad_joined[..., grad_output.shape[-1] // 2 :]
+            grad_second = -grad_joined[..., : grad_output.shape[-1] // 2]
+            grad_x = grad_output * cos + torch.cat((grad_first, grad_second), dim=-1)
+        if ctx.needs_input_grad[1]:
+            grad_cos = (grad_output * x).sum(dim=0)
+        return grad_x, grad_cos, grad_sin
+
+
+def fused_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply fused_rotary.
+
+    Computes::
+
+        first, second = x.chunk(2, dim=-1)
+        return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+    Requires ``D % 2 == 0``.
+
+    Args:
+        x: Tensor of shape ``(B, T, D)``.
+        cos: Tensor of shape ``(T, D)``.
+        sin: Tensor of shape ``(T, D)``.
+    """
+    return FusedRotaryFunction.apply(x, cos, sin)
+
+
+class FusedRotary(nn.Module):
+    """:func:`fused_rotary` as a module."""
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        return fused_rotary(x, cos, sin)

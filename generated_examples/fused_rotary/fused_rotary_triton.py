@@ -1,0 +1,315 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_rotary.
+
+Forward, of each row::
+
+    first, second = x.chunk(2, dim=-1)
+    cos_first = cos.chunk(2, -1)[0]
+    cos_second = cos.chunk(2, -1)[1]
+    sin_first = sin.chunk(2, -1)[0]
+    sin_second = sin.chunk(2, -1)[1]
+    output_1 = first * cos_first - second * sin_first
+    output_2 = second * cos_second + first * sin_second
+
+Backward, where what is not saved is computed again::
+
+    first, second = x.chunk(2, dim=-1)
+    cos_first = cos.chunk(2, -1)[0]
+    cos_second = cos.chunk(2, -1)[1]
+    sin_first = sin.chunk(2, -1)[0]
+    sin_second = sin.chunk(2, -1)[1]
+    grad_first = grad_output_2 * sin_second + grad_output_1 * cos_first
+    grad_second = grad_output_2 * cos_second - grad_output_1 * sin_first
+    grad_cos_first = (grad_output_1 * first).sum(0)
+    grad_cos_second = (grad_output_2 * second).sum(0)
+    grad_sin_first = -(grad_output_1 * second).sum(0)
+    grad_sin_second = (grad_output_2 * first).sum(0)
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MOST_COLUMNS = 65536  # of a row, which is one block
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    x_stride,
+    cos_ptr,
+    cos_stride,
+    sin_ptr,
+    sin_stride,
+    output_ptr,
+    half,
+    T,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < half
+    x_row = x_ptr + row * x_stride
+    first = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
+    second = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+    cos_row = cos_ptr + (row % T) * cos_stride
+    cos_first = tl.load(cos_row + cols, mask=mask, other=0.0).to(DTYPE)
+    cos_second = tl.load(cos_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+    sin_row = sin_ptr + (row % T) * sin_stride
+    sin_first = tl.load(sin_row + cols, mask=mask, other=0.0).to(DTYPE)
+    sin_second = tl.load(sin_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+
+    output_1 = first * cos_first - second * sin_first
+    output_2 = second * cos_second + first * sin_second
+    tl.store(output_ptr + row * (2 * half) + cols, output_1, mask=mask)
+    tl.store(output_ptr + row * (2 * half) + half + cols, output_2, mask=mask)
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    grad_output_stride,
+    x_ptr,
+    x_stride,
+    cos_ptr,
+    cos_stride,
+    sin_ptr,
+    sin_stride,
+    grad_x_ptr,
+    grad_cos_ptr,
+    grad_sin_ptr,
+    half,
+    T,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < half
+    grad_output_row = grad_output_ptr + row * grad_output_stride
+    grad_output_1 = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
+    grad_output_2 = tl.load(grad_output_row + half + cols, mask=mask, other=0.0).to(
+        DTYPE
+    )
+    x_row = x_ptr + row * x_stride
+    first = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
+    second = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+    cos_row = cos_ptr + (row % T) * cos_stride
+    cos_first = tl.load(cos_row + cols, mask=mask, other=0.0).to(DTYPE)
+    cos_second = tl.load(cos_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+    sin_row = sin_ptr + (row % T) * sin_stride
+    sin_first = tl.load(sin_row + cols, mask=mask, other=0.0).to(DTYPE)
+    sin_second = tl.load(sin_row + half + cols, mask=mask, other=0.0).to(DTYPE)
+
+    grad_first = grad_output_2 * sin_second + grad_output_1 * cos_first
+    grad_second = grad_output_2 * cos_second - grad_output_1 * sin_first
+    grad_cos_first = grad_output_1 * first
+    grad_cos_second = grad_output_2 * second
+    grad_sin_first = -(grad_output_1 * second)
+    grad_sin_second = grad_output_2 * first
+    tl.store(grad_x_ptr + row * (2 * half) + cols, grad_first, mask=mask)
+    tl.store(grad_x_ptr + row * (2 * half) + half + cols, grad_second, mask=mask)
+    tl.store(grad_cos_ptr + row * (2 * half) + cols, grad_cos_first, mask=mask)
+    tl.store(grad_cos_ptr + row * (2 * half) + half + cols, grad_cos_second, mask=mask)
+    tl.store(grad_sin_ptr + row * (2 * half) + cols, grad_sin_first, mask=mask)
+    tl.store(grad_sin_ptr + row * (2 * half) + half + cols, grad_sin_second, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(columns: int) -> dict[str, int]:
+    """Hold a row in one block."""
+    block = triton.next_power_of_2(columns)
+    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
+    return {"BLOCK": block, "num_warps": warps}
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """View it as rows whose numbers lie side by side; else copy it."""
+    rows = tensor.reshape(-1, tensor.shape[-1])
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+@torch.library.custom_op("custom_ops::fused_rotary_forward_triton", mutates_args=())
+def fused_rotary_forward(
+    x: Tensor, cos: Tensor, sin: Tensor, dtype: torch.dtype
+) -> Tensor:
+    half = x.shape[-1] // 2
+    rows = x.numel() // x.shape[-1]
+    T = x.shape[-2]
+    output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    x_rows = as_rows(x)
+    cos_rows = as_rows(cos)
+    sin_rows = as_rows(sin)
+    with torch.cuda.device_of(x):
+        forward_kernel[(rows,)](
+            x_rows,
+            x_rows.stride(0),
+            cos_rows,
+            cos_rows.stride(0),
+            sin_rows,
+            sin_rows.stride(0),
+            output,
+            half,
+            T,
+            DTYPE=PRECISION[precision(x, cos, sin)],
+            **blocks(half),
+        )
+    return output
+
+
+@fused_rotary_forward.register_fake
+def _(x: Tensor, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+@torch.library.custom_op("custom_ops::fused_rotary_backward_triton", mutates_args=())
+def fused_rotary_backward(
+    grad_output: Tensor, x: Tensor, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    half = grad_output.shape[-1] // 2
+    rows = grad_output.numel() // grad_output.shape[-1]
+    T = grad_output.shape[-2]
+    grad_x = x.new_empty(x.shape)
+    grad_cos = grad_output.new_empty(
+        grad_output.shape, dtype=precision(grad_output, x, cos, sin)
+    )
+    grad_sin = grad_output.new_empty(
+        grad_output.shape, dtype=precision(grad_output, x, cos, sin)
+    )
+    grad_output_rows = as_rows(grad_output)
+    x_rows = as_rows(x)
+    cos_rows = as_rows(cos)
+    sin_rows = as_rows(sin)
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(rows,)](
+            grad_output_rows,
+            grad_output_rows.stride(0),
+            x_rows,
+            x_rows.stride(0),
+            cos_rows,
+            cos_rows.stride(0),
+            sin_rows,
+            sin_rows.stride(0),
+            grad_x,
+            grad_cos,
+            grad_sin,
+            half,
+            T,
+            DTYPE=PRECISION[precision(grad_output, x, cos, sin)],
+            **blocks(half),
+        )
+    return (
+        grad_x,
+        grad_cos.sum_to_size((grad_output.shape[-2], grad_output.shape[-1])).to(
+            cos.dtype
+        ),
+        grad_sin.sum_to_size((grad_output.shape[-2], grad_output.shape[-1])).to(
+            sin.dtype
+        ),
+    )
+
+
+@fused_rotary_backward.register_fake
+def _(
+    grad_output: Tensor, x: Tensor, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return x.new_empty(x.shape), cos.new_empty(cos.shape), sin.new_empty(sin.shape)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_rotary_forward.register_vmap(partial(each_sample, fused_rotary_forward))
+fused_rotary_backward.register_vmap(partial(each_sample, fused_rotary_backward))
+
+
+def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (
+        x,
+        cos,
+        sin,
+    )
+    if x.device.type not in DEVICES:
+        return f"x is on {x.device.type}"
+    if any(tensor.device != x.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    if x.ndim != 3:
+        return "x has other dims"
+    if x.shape[-1] % 2:
+        return "a row of x has no 2 equal parts"
+    if cos.shape != (x.shape[-2], x.shape[-1]):
+        return "cos is broadcast"
+    if sin.shape != (x.shape[-2], x.shape[-1]):
+        return "sin is broadcast"
+    if x.shape[-1] > MOST_COLUMNS:
+        return f"a row has more than {MOST_COLUMNS} numbers"
+    return ""
+
+
+def takes(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if x.numel() == 0:
+        return False
+    why = why_not(x, cos, sin)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_rotary runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    dtype = torch.promote_types(torch.promote_types(x.dtype, cos.dtype), sin.dtype)
+    return fused_rotary_forward(x, cos, sin, dtype)

@@ -1,0 +1,181 @@
+# mypy: ignore-errors
+"""Triton kernels of the custom operator fused_swish.
+
+Forward, element by element::
+
+    output = x * torch.sigmoid(x)
+
+Backward, where what is not saved is computed again::
+
+    sigmoid = torch.sigmoid(x)
+    grad_x = grad_output * sigmoid * (1 + x * (1 - sigmoid))
+"""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
+# What each dtype is computed in.
+PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+ELEMENTS = 1024  # of a program
+
+
+@triton.jit
+def forward_kernel(
+    x_ptr,
+    output_ptr,
+    size,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < size
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+
+    output = x * tl.sigmoid(x)
+    tl.store(output_ptr + offsets, output, mask=mask)
+
+
+@triton.jit
+def backward_kernel(
+    grad_output_ptr,
+    x_ptr,
+    grad_x_ptr,
+    size,
+    DTYPE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < size
+    grad_output = tl.load(grad_output_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
+
+    sigmoid = tl.sigmoid(x)
+    grad_x = grad_output * sigmoid * (1 + x * (1 - sigmoid))
+    tl.store(grad_x_ptr + offsets, grad_x, mask=mask)
+
+
+def precision(*tensors: Tensor) -> torch.dtype:
+    """Half precision is computed in float32."""
+    if any(tensor.dtype == torch.float64 for tensor in tensors):
+        return torch.float64
+    return torch.float32
+
+
+def blocks(size: int) -> dict[str, int]:
+    return {"BLOCK": ELEMENTS, "num_warps": 4}
+
+
+@torch.library.custom_op("custom_ops::fused_swish_forward_triton", mutates_args=())
+def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
+    output = torch.empty(x.shape, dtype=dtype, device=x.device)
+    with torch.cuda.device_of(x):
+        forward_kernel[(triton.cdiv(x.numel(), ELEMENTS),)](
+            x.contiguous(),
+            output,
+            x.numel(),
+            DTYPE=PRECISION[precision(x)],
+            **blocks(x.numel()),
+        )
+    return output
+
+
+@fused_swish_forward.register_fake
+def _(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+@torch.library.custom_op("custom_ops::fused_swish_backward_triton", mutates_args=())
+def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
+    grad_x = x.new_empty(x.shape)
+    with torch.cuda.device_of(grad_output):
+        backward_kernel[(triton.cdiv(grad_output.numel(), ELEMENTS),)](
+            grad_output.contiguous(),
+            x.contiguous(),
+            grad_x,
+            grad_output.numel(),
+            DTYPE=PRECISION[precision(grad_output, x)],
+            **blocks(grad_output.numel()),
+        )
+    return grad_x
+
+
+@fused_swish_backward.register_fake
+def _(grad_output: Tensor, x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+    """Call an op for each sample of a batch."""
+    pairs = [*zip(args, in_dims, strict=True)]
+    samples = [
+        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
+        for at in range(info.batch_size)
+    ]
+    if isinstance(samples[0], Tensor):
+        return torch.stack(samples), 0
+    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
+    return outputs, (0,) * len(outputs)
+
+
+def as_more_rows(
+    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
+) -> Any:
+    """Call an op once for a batch, which has so many more rows."""
+    if any(in_dims[at] is not None for at in shared):
+        return each_sample(op, info, in_dims, *args)
+    given = [
+        (
+            arg.movedim(dim, 0)
+            if dim is not None
+            else (
+                arg.expand(info.batch_size, *arg.shape)
+                if isinstance(arg, Tensor) and at not in shared
+                else arg
+            )
+        )
+        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+    ]
+    outputs = op(*given)
+    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+
+
+fused_swish_forward.register_vmap(partial(as_more_rows, fused_swish_forward, ()))
+fused_swish_backward.register_vmap(partial(as_more_rows, fused_swish_backward, ()))
+
+
+def why_not(x: Tensor) -> str:
+    """Tell why the kernels are not for such inputs; "" where they are."""
+    tensors = (x,)
+    if x.device.type not in DEVICES:
+        return f"x is on {x.device.type}"
+    if any(tensor.device != x.device for tensor in tensors):
+        return "the inputs are on several devices"
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
+            return f"of {tensor.dtype}"
+    return ""
+
+
+def takes(x: Tensor) -> bool:
+    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    if x.numel() == 0:
+        return False
+    why = why_not(x)
+    if why and not torch.compiler.is_compiling():
+        warnings.warn(f"fused_swish runs without its kernels: {why}", stacklevel=3)
+    return not why
+
+
+def forward(x: Tensor) -> Tensor:
+    dtype = x.dtype
+    return fused_swish_forward(x, dtype)
