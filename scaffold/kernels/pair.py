@@ -565,18 +565,22 @@ def _dims(space: Space, shapes: Shapes) -> tuple[Dim, ...]:
     return (*lead, *((1,) if space.width == ONE else last))
 
 
-def _off_ctx(graph: Graph, kept: Mapping[str, str], node: Node) -> Node | None:
-    """Return `eps` for `ctx.eps`, and the shape of an input for `ctx.x_shape`."""
+def _off_ctx(
+    graph: Graph, kept: Mapping[str, tuple[str, str]], node: Node
+) -> Node | None:
+    """Return `eps` for `ctx.eps`, and `x.shape` for `ctx.x_shape`."""
     if not is_of_ctx(node):
         return None
     if node.label in kept:
-        return graph.node("attribute", "shape", (graph.name(kept[node.label]),))
+        source, facet = kept[node.label]
+        return graph.node("attribute", facet, (graph.name(source),))
     return graph.name(node.label)
 
 
-def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, str]:
-    """Return the inputs whose shape is kept on ctx, by its name there."""
-    every = {f"{item.name}.shape": item.name for item in spec.tensors}
+def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, str]]:
+    """Return the inputs with a shape or dtype kept on ctx, by its name there."""
+    facets = ("shape", "dtype")
+    every = {f"{x.name}.{y}": (x.name, y) for x in spec.tensors for y in facets}
     found = {item.name: every.get(item.expression) for item in derivation.kept}
     return {name: source for name, source in found.items() if source is not None}
 
