@@ -551,7 +551,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4654,  # verdicts on hand-written Functions are shown
+    "cli": 4685,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant
     "derive": 19767,  # calls in parts, of which one is saved
     "formula": 6854,
     "inspect": 3585,  # the inputs of such are guessed, and their tests written

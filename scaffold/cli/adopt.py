@@ -41,9 +41,11 @@ from scaffold.inspect.adopting import adopt as adopt_text
 from scaffold.inspect.declarations import Unfit, choices_of_kinds
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.pure_torch import is_torch
+from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import shapes_for
 from scaffold.project.adding import add_op
 from scaffold.project.configuration import configuration_here
+from scaffold.project.function_verdicts import lines_of
 from scaffold.project.hand_written import dotted, find_functions
 from scaffold.project.hand_written import target as directory
 from scaffold.project.interpreter import ANOTHER, NONE_FOUND, Proving, Run, proving
@@ -99,6 +101,13 @@ ALL = Annotated[
     bool,
     typer.Option("--all", help="Adopt every Function of a file or of a directory."),
 ]
+SURROGATE = Annotated[
+    bool,
+    typer.Option(
+        "--surrogate",
+        help="A gradient that differs from the derivative is meant: adopt it as a surrogate.",
+    ),
+]
 STDOUT = Annotated[
     bool, typer.Option("--stdout", help="Print the specification, write nothing.")
 ]
@@ -111,6 +120,7 @@ def adopt(
     name: NAME = None,
     out_dir: OUT_DIR = None,
     verify: VERIFY = True,
+    surrogate: SURROGATE = False,
     python: PYTHON = None,
     limit: PROOF_LIMIT = None,
     on_conflict: ON_CONFLICT = "ask",
@@ -122,7 +132,8 @@ def adopt(
     """Write the specification of a hand-written Function, as TOML.
 
     Its forward and backward stay as they are, as functions of a file that the op calls. The op is compared with the Function,
-    values and gradients, where that runs: else the run says "not compared".
+    values and gradients, where that runs: else the run says "not compared". A gradient that differs from the derivative is an error,
+    unless the text of the Function tells that it is meant, or --surrogate does.
 
     Example: scaffold adopt src/ops.py:ScaleFunction
     """
@@ -133,6 +144,7 @@ def adopt(
         raise ScaffoldError("--all adopts several ops", Location("--name"))
     joins = configuration_here().project and out_dir is None
     stated = {"name": name, "python": python, "limit": limit, "style": style}
+    stated["surrogate"] = surrogate or None
     stated["out-dir"] = None if joins else out_dir or "."
     settings: Values = {
         key: value for key, value in stated.items() if value is not None
@@ -249,11 +261,17 @@ def adopted(source: Source, settings: Values, proving: Proving) -> Adoption:
                 return _held(source, op.in_style(style), settings, proving)
             except NotComparedError:
                 break
+            except WrongGradientError:
+                raise
             except ScaffoldError as reason:
                 reasons.append(reason)
         if op.assumed and reasons:
             break
     raise _refusal(source, reasons)
+
+
+class WrongGradientError(VerificationError):
+    """The author's gradient differs from the derivative, and nobody says that it is meant to."""
 
 
 class NotComparedError(ScaffoldError):
@@ -434,11 +452,11 @@ def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
 
 
 # What the op is where it is not proven as the Function stands, and what is then said of it.
-SURROGATE = "its gradient is not the derivative: it is written down as a surrogate"
+LOOSE = "its gradient is not the derivative: it is written down as a surrogate"
 ONCE = "its second derivative is not that of its gradient: it is differentiable once"
 LESSER: tuple[tuple[str, Value | None, str], ...] = (
-    ("surrogate", True, SURROGATE),
     ("once-differentiable", True, ONCE),
+    ("surrogate", True, LOOSE),
 )
 
 
@@ -451,15 +469,20 @@ def _proven(
     for count in range(len(LESSER) * stated + 1):
         for chosen in itertools.combinations(LESSER, count):
             op = found.op.stating({key: value for key, value, _ in chosen})
-            if chosen and op == found.op:
+            differs = [r.message for r in reasons if r.message.startswith("grad_")]
+            loose = "surrogate" in op.keys
+            if chosen and op == found.op or loose and not differs:
                 continue
             try:
                 generated = prove(_generated(source, op, settings), proving)
             except ScaffoldError as refused:
                 reasons.append(refused)
                 continue
-            why = reasons[0].message.split(";")[0] if chosen else ""
-            notes = [f"{said} ({why})" for _, _, said in chosen]
+            first = (*differs, *(r.message for r in reasons), "")[0]
+            why = first.split(";")[0]
+            if loose:
+                _need_consent(source, why, settings)
+            notes = [f"{words} ({why})" for _, _, words in chosen]
             notes += _gained(source, op)
             return Adoption(op, generated, (*found.notes, *notes))
     last = next(r for r in reversed(reasons) if isinstance(r, VerificationError))
@@ -471,6 +494,18 @@ def _proven(
     note = f"new-op wants more of it: {last.message.split(';')[0]}"
     hint = (last.hint,) if last.hint else ()
     return found._replace(notes=(*found.notes, note, *hint))
+
+
+def _need_consent(source: Source, why: str, settings: Values) -> None:
+    """Raise if a gradient is wrong, unless the text or the user says that it is meant to differ."""
+    if settings.get("surrogate") or is_rough(source.facts):
+        return
+    name = source.function.name
+    words = f"'{name}' is not adopted: its gradient differs from the derivative: {why}"
+    lines = lines_of(source.facts)
+    line = lines.get(why.partition(":")[0], lines["backward"])
+    hint = "mend its backward; if it is meant, say --surrogate"
+    raise WrongGradientError(words, Location(source.path, line, 1), hint)
 
 
 def _gained(source: Source, op: Adopted) -> Iterator[str]:

@@ -1,11 +1,14 @@
 """`scaffold adopt`: where an op goes that was hand-written, and what is left as it is."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import listing, scaffold
 from tests.inspect.test_adopting import HEAD, LOOP, SCALE
+
+OLD_OPS = Path(__file__).parents[2] / "docs" / "old_ops"
 
 
 def test_in_a_project_the_op_goes_into_the_manifest(tmp_path: Path) -> None:
@@ -54,6 +57,24 @@ def test_what_differs_from_the_function_is_not_written(tmp_path: Path) -> None:
     assert outcome.code == 1 and "the op differs from it: grad_" in outcome.err
     assert list(listing(tmp_path)) == ["ops.py"]
     assert scaffold(tmp_path, "adopt", "ops.py", "--no-verify").code == 0
+
+
+def test_a_wrong_gradient_is_refused_unless_it_is_said_to_be_meant(
+    tmp_path: Path,
+) -> None:
+    """The mean of `LogCosh` is forgotten in its backward; `Round` has a surrogate by its text."""
+    shutil.copytree(OLD_OPS, tmp_path / "old_ops")
+    before = listing(tmp_path)
+    asked = ("adopt", "old_ops/loss.py:LogCosh")
+    outcome = scaffold(tmp_path, *asked)
+    assert outcome.code == 1
+    assert "differs from the derivative: grad_error: factor 6" in outcome.err
+    assert "old_ops/loss.py:14:" in outcome.err and "--surrogate" in outcome.err
+    assert listing(tmp_path) == before
+    assert scaffold(tmp_path, *asked, "--surrogate").code == 0
+    assert "surrogate = true" in (tmp_path / "log_cosh.toml").read_text()
+    assert scaffold(tmp_path, "adopt", "old_ops/quantize.py").code == 0
+    assert "surrogate = true" in (tmp_path / "round.toml").read_text()
 
 
 def test_its_help_is_its_own(tmp_path: Path) -> None:

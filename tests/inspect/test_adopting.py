@@ -377,7 +377,7 @@ class Pick(Function):
 def test_a_surrogate_is_said_to_be_one(tmp_path: Path) -> None:
     code = SCALE.replace("g * weight * ctx.factor", "g")
     (tmp_path / "ops.py").write_text(HEAD + code)
-    outcome = scaffold(tmp_path, "adopt", "ops.py")
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--surrogate")
     assert "is not the derivative" in outcome.err
     assert "surrogate = true" in (tmp_path / "scale.toml").read_text()
     made = scaffold(tmp_path, "new-op", "scale", "--spec", "scale.toml", "--verify")
