@@ -551,17 +551,17 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4685,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant
+    "cli": 4698,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant
     "derive": 19767,  # calls in parts, of which one is saved
     "formula": 6854,
-    "inspect": 3585,  # the inputs of such are guessed, and their tests written
+    "inspect": 3615,  # the inputs of such are guessed, and their tests written
     "lint": 4575,
     "primitives": 864,  # of what a result is surely positive
-    "kernels": 2336,  # fused kernels: row programs, and their printer for Triton; norms and losses that are calls, totals, shared rows, halves
-    "project": 5332,  # ... and asked for
-    "render": 6140,  # a Function calls kernels, their file, their tests
+    "kernels": 2340,  # fused kernels: row programs, and their printer for Triton; norms and losses that are calls, totals, shared rows, halves
+    "project": 5350,  # ... and asked for
+    "render": 6141,  # a Function calls kernels, their file, their tests
     "spec": 4722,  # kernels
-    "verify": 6402,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded
+    "verify": 6517,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded
     "workspace": 2028,  # an import that may fail is part of a Function
 }
 

@@ -26,7 +26,8 @@ from scaffold.errors import raise_all
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.project.configuration import configuration_here
 from scaffold.project.hand_written import dotted, find_functions, target
-from scaffold.render.formatting import format_source
+from scaffold.project.stub_files import stub_file
+from scaffold.verify.question_text import function_questions
 
 if TYPE_CHECKING:
     from scaffold.project.recorded_calls import Recorded
@@ -54,6 +55,9 @@ RECORD = Annotated[
         metavar="TESTS",
     ),
 ]
+COMPILE = Annotated[
+    bool, typer.Option("--compile", help="Ask about torch.compile, too.")
+]
 LIMIT = Annotated[
     int,
     typer.Option("--limit", help="Seconds for the tests of --record.", metavar="N"),
@@ -64,6 +68,7 @@ def test_stub(
     paths: PATHS,
     out_dir: OUT_DIR = None,
     record: RECORD = None,
+    compiled: COMPILE = False,
     python: PYTHON = None,
     limit: LIMIT = 600,
     on_conflict: ON_CONFLICT = "ask",
@@ -85,7 +90,7 @@ def test_stub(
     """
     check_policy(on_conflict)
     check_format(format_)
-    stubs = stubs_for(tuple(paths), out_dir, _recorder(record, python, limit))
+    stubs = stubs_for(tuple(paths), out_dir, _recorder(record, python, limit), compiled)
     showing = Showing(dry_run, diff, stdout, format_)
     put(stubs.files, stubs.root, on_conflict, showing, stubs.notes)
 
@@ -114,7 +119,10 @@ class Stubs(NamedTuple):
 
 
 def stubs_for(
-    targets: tuple[str, ...], out_dir: str | None, recorder: "Recorder | None" = None
+    targets: tuple[str, ...],
+    out_dir: str | None,
+    recorder: "Recorder | None" = None,
+    compiled: bool = False,
 ) -> Stubs:
     """Return the test files for all that the targets name."""
     found = find_functions(targets)
@@ -123,15 +131,23 @@ def stubs_for(
     tests = configuration.tests
     where = target(out_dir, Path(configuration.root, tests) if tests else ".")
     files: dict[str, str] = {}
+    questions = function_questions()
     notes = [*found.notes, *(recorded.notes(found.meant) if recorded else ())]
     ready = tried = waiting = 0
     for meant in found.meant:
         module, start = dotted(meant.path, configuration)
         search = os.path.relpath(start, where.directory)
         seen = recorded.rows(meant) if recorded else {}
-        stub = write_stub(meant.module, meant.functions, Source(module, search), seen)
+        stub = write_stub(
+            meant.module,
+            meant.functions,
+            Source(module, search),
+            seen,
+            questions=questions,
+            compiled=compiled,
+        )
         name = _free(module, files, where.below)
-        files[name] = format_source(stub.text)
+        files[name] = stub_file(stub.text)
         ready, waiting = ready + len(stub.ready), waiting + len(stub.waiting)
         tried += len(stub.tried)
         notes += [f"{function} needs {needs}" for function, needs in stub.waiting]

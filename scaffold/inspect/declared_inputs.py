@@ -5,7 +5,6 @@ Invariant: every way has the facts stated in the text; only unknown ones vary.
 """
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -13,14 +12,13 @@ from typing import Any, NamedTuple
 from scaffold.inspect.declarations import kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.trial_inputs import Argument, guessed
+from scaffold.inspect.trial_inputs import VECTOR, Argument, guessed
 
 MOST = 12  # ways at most
 # For an argument without any known type, or with only a type.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
 CALLABLE = ": collections.abc.Callable"
-VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # if the data have one more dim
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
 

@@ -1,180 +1,208 @@
-"""What a test stub asks of a Function beside gradcheck: that it does as training wants it, and as `scaffold verify` asks.
+"""Questions of a test stub: those of `scaffold verify` that the text of a Function says to ask.
 
-In: the facts of a Function. Out: the questions for it, why others are left out, and the functions that ask, as source.
+In: the facts of a Function; the source of all questions. Out: the names of its questions, and the part of the source that they need.
 Invariant: a question that is left out of a test that runs, though it could be asked, has its reason.
 """
 
-import re
+import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.functions import Function
 
 ALWAYS = (
     *("grad_output_stays", "strided_grad_output", "expanded_grad_output"),
-    *("two_calls_before_one_backward", "backward_twice"),
+    *("two_calls_before_one_backward", "backward_twice", "outputs_are_freed"),
+    *("gradient_with_create_graph", "checkpointed", "shapes_that_backward_returns"),
 )
-LEFT_OUT = "its gradient is meant to be another one than the derivative: not asked for are gradcheck, the second derivative and twice the grad_output"
+DERIVED = ("scaled_grad_output", "second_derivative", "other_ranks")
+EXACT = ("strided_inputs", "in_float32", "under_autocast")
+MAPPED = ("func_jacrev", "vmap_of_grad")
+LEFT_OUT = "its gradient is meant to be another one than the derivative: not asked for are gradcheck, the second derivative, twice the grad_output, float32, autocast and vmap"
 
 
-def questions_of(facts: Facts, rough: bool) -> Iterator[str]:
-    """Yield the names of the functions that check a Function."""
-    if facts.marked("mark_dirty") == frozenset():
-        yield "inputs_stay"
+def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
+    """Yield the names of the questions about a Function."""
+    pure = facts.marked("mark_dirty") == frozenset()
+    if pure:
+        yield from ("inputs_stay", "input_changed_after_forward")
     yield from ALWAYS
     if any(item.length is None or item.length > 1 for item in facts.outputs):
         yield "one_output_alone"
-    if not rough:
-        yield "scaled_grad_output"
-        yield "second_derivative"
+    if rough:
+        return
+    yield from (*DERIVED, *EXACT)
+    if pure and facts.function.setup_context is not None:
+        yield "func_grad"
+        yield from MAPPED if _maps(facts.function) else ()
+    if compiled:
+        yield "compiled"
 
 
-HELPERS = ("outputs_of", "weights_of", "gradients_of", "laid", "hold")
-ASKED = "Asked = Callable[[Callable[..., Any], tuple[Any, ...]], None]"
-TEXT = '''\
-def outputs_of(apply: Callable[..., Any], given: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The outputs that have a gradient; where random numbers are drawn, the same ones each time."""
-    torch.manual_seed(0)
-    found = apply(*given)
-    several = found if isinstance(found, tuple) else (found,)
-    return [x for x in several if isinstance(x, torch.Tensor) and x.requires_grad]
+def _maps(function: Function) -> bool:
+    """Return whether torch.func.vmap takes it."""
+    own = (x for x in function.node.body if isinstance(x, ast.FunctionDef))
+    return function.generate_vmap_rule or any(x.name == "vmap" for x in own)
 
 
-def weights_of(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """A grad_output for each output, of a fixed seed."""
-    seed = torch.Generator().manual_seed(1)
-    drawn = [torch.rand(x.shape, dtype=x.dtype, generator=seed) for x in outputs]
-    return [0.5 + x.to(y.device) for x, y in zip(drawn, outputs, strict=True)]
-
-
-def gradients_of(
-    outputs: list[torch.Tensor], given: tuple[Any, ...], weights: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """The gradients of the arguments that need one; the outputs can be used again."""
-    needed = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
-    found = torch.autograd.grad(
-        outputs, needed, weights, retain_graph=True, allow_unused=True
-    )
-    pairs = zip(found, needed, strict=True)
-    return [torch.zeros_like(y) if x is None else x for x, y in pairs]
-
-
-def laid(
-    apply: Callable[..., Any],
-    given: tuple[Any, ...],
-    layout: Callable[[torch.Tensor], torch.Tensor],
-) -> list[torch.Tensor]:
-    """The gradients of a call of its own, for grad_outputs that are laid out like that."""
-    outputs = outputs_of(apply, given)
-    return gradients_of(outputs, given, [layout(x) for x in weights_of(outputs)])
-
-
-def hold(found: list[torch.Tensor], wanted: list[torch.Tensor], fault: str) -> None:
-    """Fail with the fault where two lists of tensors differ."""
-    for one, two in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, two, msg=lambda text: f"{fault}\\n{text}")
-
-
-def inputs_stay(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    tensors = [x for x in given if isinstance(x, torch.Tensor)]
-    before = [x.detach().clone() for x in tensors]
-    laid(apply, given, torch.clone)
-    after = [x.detach() for x in tensors]
-    hold(after, before, "an input is changed in place, and not marked as dirty")
-
-
-def grad_output_stays(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    outputs = outputs_of(apply, given)
-    weights, before = weights_of(outputs), weights_of(outputs)
-    gradients_of(outputs, given, weights)
-    hold(weights, before, "backward changes grad_output in place: clone it first")
-
-
-def strided_grad_output(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    found = laid(apply, given, lambda x: torch.stack([x, x], -1)[..., 0])
-    fault = "backward takes a strided grad_output for a contiguous one"
-    hold(found, laid(apply, given, torch.clone), fault)
-
-
-def expanded_grad_output(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    found = laid(apply, given, lambda x: x.new_ones(()).expand(x.shape))
-    fault = "backward takes an expanded grad_output, as of .sum(), for a contiguous one"
-    hold(found, laid(apply, given, torch.ones_like), fault)
-
-
-def scaled_grad_output(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    found = laid(apply, given, lambda x: 2 * x)
-    wanted = [2 * x for x in laid(apply, given, torch.clone)]
-    hold(found, wanted, "for twice the grad_output the gradient is not twice as large")
-
-
-def one_output_alone(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    for place in range(len(outputs_of(apply, given))):
-        outputs = outputs_of(apply, given)
-        weights = [torch.zeros_like(x) for x in outputs]
-        weights[place] = weights_of(outputs)[place]
-        wanted = gradients_of(outputs, given, weights)
-        alone = outputs_of(apply, given)[place]
-        found = gradients_of([alone], given, [weights[place]])
-        hold(found, wanted, f"another gradient where output {place} alone is used")
-
-
-def two_calls_before_one_backward(
-    apply: Callable[..., Any], given: tuple[Any, ...]
-) -> None:
-    wanted = laid(apply, given, torch.clone)
-    outputs = outputs_of(apply, given)
-    other = [
-        (0.9 * x.detach()).requires_grad_(x.requires_grad)
-        if isinstance(x, torch.Tensor) and x.is_floating_point()
-        else x
-        for x in given
+def definitions(source: str, test: str) -> str:
+    """Return the definitions of a source that a test reads, directly or through others; no imports, nor protocols."""
+    known = {name: node for node in ast.parse(source).body for name in _defined(node)}
+    wanted, left = set[str](), [*_read(ast.parse(test))]
+    while left:
+        name = left.pop()
+        if name in known and name not in wanted:
+            wanted.add(name)
+            left += _read(known[name])
+    parts = [
+        ast.get_source_segment(source, node) or ""
+        for name, node in known.items()
+        if name in wanted
     ]
-    outputs_of(apply, tuple(other))
-    found = gradients_of(outputs, given, weights_of(outputs))
-    hold(found, wanted, "a second call changes the gradient of the first one")
+    return "\n\n\n".join(parts)
 
 
-def backward_twice(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    outputs = outputs_of(apply, given)
-    first = gradients_of(outputs, given, weights_of(outputs))
-    again = gradients_of(outputs, given, weights_of(outputs))
-    hold(again, first, "a second backward gives another gradient")
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [item.id for item in targets if isinstance(item, ast.Name)]
 
 
-def second_derivative(apply: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    """It is right, or refused as @once_differentiable refuses it."""
-    outputs = outputs_of(apply, given)
-    needed = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
-    weights = [x.requires_grad_() for x in weights_of(outputs)]
-    firsts = torch.autograd.grad(
-        outputs, needed, weights, create_graph=True, allow_unused=True
-    )
-    recorded = [x.sum() for x in firsts if x is not None and x.requires_grad]
-    try:
-        if recorded:
-            torch.stack(recorded).sum().backward()
-    except RuntimeError as error:
-        refused = "once_differentiable", "differentiate twice", "differentiable once"
-        if any(words in str(error) for words in refused):
-            return
-        raise
-    assert gradgradcheck(apply, given, raise_exception=False), (
-        "the second derivative is silently wrong: mark backward as once_differentiable, "
-        "or save inputs and outputs alone"
-    )
+def _read(tree: ast.AST) -> Iterator[str]:
+    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+ASKED = '''\
+Question = Callable[["Asked"], None]
+
+
+class Asked(OpTests):
+    """A Function with arguments that it takes, and what is told of it."""
+
+    checkpoint: ClassVar[bool] = True
+    random = True
+    changed_in_place = ("as each Function says",)
+    dtype = torch.double
+
+    def __init__(
+        self,
+        apply: Callable[..., Any],
+        arguments: Callable[[], list[tuple[Any, ...]]],
+        case: int,
+        names: str,
+        function: Any,
+        changed: bool = False,
+    ) -> None:
+        """Take the arguments of one case; a Function may say that it changes them."""
+        given = arguments()[case]
+        self.function = function
+        self.names = tuple(names.split(", "))
+        self.dirty = self.changed_in_place = self.names if changed else ()
+        self.differentiable = tuple(needing(self.names, given))
+
+        def make(**_: Any) -> dict[str, Any]:
+            values = zip(self.names, arguments()[case], strict=True)
+            return {k: x.detach() if isinstance(x, Tensor) else x for k, x in values}
+
+        def op(*inputs: Any) -> tuple[Tensor, ...]:
+            return tuple(x for x in as_tuple(apply(*inputs)) if isinstance(x, Tensor))
+
+        self.make, self.op = make, op
+        outputs = self.prepared(self.op)(*self.inputs())
+        self.ends = tuple(at for at, x in enumerate(outputs) if x.requires_grad)
+        if not self.ends:
+            pytest.skip("no output has a gradient")
+        self.single = computes_in_single(self.inputs(), lambda x: self.run(*x))
+        self.rtol, self.atol = (1e-3, 1e-4) if self.single else (1e-6, 1e-7)
+        rough = {"eps": 1e-2, "atol": 2e-2, "rtol": 2e-2}
+        self.differences: dict[str, Any] = rough if self.single else {}
+
+    def scaled(self, inputs: Sequence[Any], times: float) -> list[Any]:
+        """Other values of what needs a gradient, as far as there are any."""
+        return [
+            (times * x.detach()).requires_grad_() if needing((name,), (x,)) else x
+            for name, x in zip(self.names, inputs, strict=True)
+        ]
+
+    def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
+        try:
+            outputs = self.prepared(self.op)(*inputs)
+            if backward:
+                self.gradients(inputs, ones)
+        except Exception:
+            return False
+        return all(bool(x.isfinite().all()) for x in outputs)
+
+    def gradients(
+        self, inputs: Sequence[Any], weights: Any, outputs: Any = None, **options: Any
+    ) -> tuple[Tensor, ...]:
+        ends = self.run(*inputs) if outputs is None else outputs
+        needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+        given = [weights(end.detach()) for end in ends]
+        return torch.autograd.grad(
+            ends, needed, given, materialize_grads=True, **options
+        )
+
+    def returned(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        noted: list[Any] = []
+
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            noted.append(self.function.backward(ctx, *grad_outputs))
+            return noted[-1]
+
+        methods = {"backward": staticmethod(backward)}
+        recorder: Any = type("Recorder", (self.function,), methods)
+        outputs = as_tuple(self.prepared(recorder.apply)(*inputs))
+        ends = [x for x in outputs if isinstance(x, Tensor) and x.requires_grad]
+        self.gradients(inputs, contiguous, ends)
+        return as_tuple(noted[0])
+
+    def derivative(self, inputs: Sequence[Any], words: str) -> None:
+        try:
+            assert gradcheck(self.run, inputs, **self.differences)
+        except RuntimeError as error:
+            told = f"the gradient is not the derivative, of {words}: {error}"
+            raise AssertionError(told) from error
+
+    def hold(
+        self,
+        inputs: Sequence[Any],
+        found: Sequence[Tensor],
+        expected: Sequence[Tensor],
+        words: str,
+        hint: str = "",
+    ) -> None:
+        for name, *pair in zip(needing(self.names, inputs), found, expected):
+            told = f"grad_{name}: {words.format('differs')}; {hint}"
+            assert_close(
+                *pair,
+                rtol=self.rtol,
+                atol=self.atol,
+                equal_nan=True,
+                msg=lambda text, told=told: f"{told}\\n{text}",
+            )
+
+    def wrong(self, words: str, place: str = "backward", hint: str = "") -> NoReturn:
+        pytest.fail("; ".join(filter(None, (words, hint))))
+
+    def raised(self, error: Exception, words: str) -> NoReturn:
+        raise error
+
+    def skip(
+        self, reason: str, error: BaseException | None = None, hint: str = ""
+    ) -> NoReturn:
+        pytest.skip("; ".join(str(x) for x in (reason, error, hint) if x))
+
+    def answer(
+        self,
+        question: Callable[[], None],
+        words: str,
+        place: str = "backward",
+        hint: str = "",
+    ) -> None:
+        try:
+            question()
+        except AssertionError as error:
+            raise AssertionError(f"{words}; {hint}") from error
 '''
-
-
-def asking(body: str) -> str:
-    """Return the source of the checks that the tests name, and of the helpers they call."""
-    parts = (part.strip("\n") for part in TEXT.split("\n\n\n"))
-    named = [
-        part
-        for part in parts
-        if part.partition("(")[0].removeprefix("def ") in (*HELPERS, *_words(body))
-    ]
-    return "\n\n\n".join((*named, ASKED))
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))

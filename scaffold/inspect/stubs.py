@@ -14,7 +14,7 @@ from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function, Module
 from scaffold.inspect.imported_names import snake_case
 from scaffold.inspect.pure_torch import is_torch
-from scaffold.inspect.stub_questions import LEFT_OUT, asking, questions_of
+from scaffold.inspect.stub_questions import ASKED, LEFT_OUT, definitions, questions_of
 from scaffold.inspect.surrogates import is_rough
 from scaffold.inspect.trial_inputs import (
     Argument,
@@ -22,6 +22,7 @@ from scaffold.inspect.trial_inputs import (
     arguments,
     is_plain,
     shapes_for,
+    with_vectors,
 )
 
 TENSORS = ("tensor", "optional", "constant")
@@ -58,15 +59,22 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
     if recorded and _can_be_called(facts):
         return Call(recorded[0], "", recorded=recorded)
     needs = missing(facts)
-    if not needs:
-        return Call(arguments(facts), "")
+    given = arguments(facts)
+    if not needs and not _may_differ(given):
+        return Call(given, "")
     ways = _ways(facts) if is_torch(facts) and _can_be_called(facts) else ()
     choices: list[tuple[tuple[Argument, ...], tuple[Shape, ...]]] = []
     for way in ways:
         tensors = [item.name for item in way if item.kind in TENSORS]
-        shapes = shapes_for(tensors)
+        shapes = (*with_vectors(tensors), *shapes_for(tensors))
         choices += [(way, one) for one in (shapes[:FEW] if choices else shapes)]
-    return Call(ways[0] if ways else arguments(facts), needs, tuple(choices))
+    return Call(ways[0] if ways else given, needs, tuple(choices))
+
+
+def _may_differ(given: Sequence[Argument]) -> bool:
+    """Return whether the shapes of several tensors, which are always there, may have to differ."""
+    kinds = [item.kind for item in given]
+    return kinds.count("tensor") > 1 and "optional" not in kinds
 
 
 def _ways(facts: Facts) -> tuple[tuple[Argument, ...], ...]:
@@ -120,19 +128,19 @@ def missing(facts: Facts) -> str:
     return "; ".join(lacking)
 
 
-def tests(facts: Facts, stem: str, call: Call) -> Iterator[str]:
+def tests(facts: Facts, stem: str, call: Call, compiled: bool) -> Iterator[str]:
     """Yield the lines of a Function's tests."""
     function = facts.function
     signature = ast.unparse(function.forward.node.args) if function.forward else ""
     yield f"# {function.qualname}: forward({signature})"
     yield _cases(stem, call)
+    yield ("\n\n" + _asked(facts, stem, call))
     rough = not call.waits and is_rough(facts)
     yield from _head(call, stem, "shapes" if rough else "gradients", _subsets(call))
-    yield from _body(facts, stem, call, rough)
-    asked = f"[{', '.join(questions_of(facts, rough))}]"
-    yield from _head(call, stem, "in_training", ("asked", asked, "Asked"))
-    yield f"    apply = {_applied(facts)}"
-    yield f"    asked(apply, {_given(stem, call)})"
+    yield from _body(stem, call, rough)
+    asked = f"[{', '.join(questions_of(facts, rough, compiled))}]"
+    yield from _head(call, stem, "in_training", ("question", asked, "Question"))
+    yield f"    question({_called(stem, call)})"
 
 
 def _head(
@@ -151,11 +159,26 @@ def _head(
     yield f"def test_{stem}_{what}({', '.join(parameters)}) -> None:"
 
 
-def _given(stem: str, call: Call) -> str:
-    """Return the arguments of a call, as an expression."""
+def _called(stem: str, call: Call) -> str:
+    return f"{stem}_asked({'' if call.choices else 'case'})"
+
+
+def _asked(facts: Facts, stem: str, call: Call) -> str:
+    """Return the function that makes what the questions are asked of."""
+    names = [item.name or f"argument {place}" for place, item in enumerate(call.given)]
+    parameter, case = "case: int", "case"
     if call.choices:
-        return f"fitting(apply, {stem}_arguments, {call.needs!r})"
-    return f"{stem}_arguments()[case]"
+        needs = call.needs or "other shapes"
+        parameter, case = "", f"fitting(apply, {stem}_arguments, {needs!r})"
+    function = f"load({facts.function.qualname!r})"
+    given = f"apply, {stem}_arguments, {case}, {', '.join(names)!r}, {function}"
+    if facts.marked("mark_dirty") != frozenset():
+        given += ", changed=True"
+    return (
+        f"def {stem}_asked({parameter}) -> Asked:\n"
+        f"    apply = {_call(facts)}\n"
+        f"    return Asked({given})"
+    )
 
 
 def _cases(stem: str, call: Call) -> str:
@@ -169,7 +192,7 @@ def _cases(stem: str, call: Call) -> str:
     else:
         doc = "What apply takes, each optional tensor given and left out."
         shown = [
-            [_shown(item, absent, place) for place, item in enumerate(call.given)]
+            [_shown(item, absent) for item in call.given]
             for absent in _variants(call.given)
         ]
     rows = ", ".join(f"({', '.join(row)}{comma})" for row in shown)
@@ -186,9 +209,9 @@ def _variants(given: Sequence[Argument]) -> tuple[frozenset[str], ...]:
     return (frozenset(), *(frozenset({name}) for name in optional))
 
 
-def _shown(argument: Argument, absent: frozenset[str], place: int) -> str:
+def _shown(argument: Argument, absent: frozenset[str]) -> str:
     if argument.kind in ("tensor", "optional"):
-        return "None" if argument.name in absent else _tensor(PLAIN, place)
+        return "None" if argument.name in absent else _tensor(PLAIN)
     if argument.kind == "value":
         return argument.text
     return "None"  # the test is skipped, and says what is to stand here
@@ -197,17 +220,16 @@ def _shown(argument: Argument, absent: frozenset[str], place: int) -> str:
 def _tried(given: Sequence[Argument], shapes: Sequence[Shape]) -> list[str]:
     """Arguments with tensors of these shapes, in their order."""
     left, row = list(shapes), []
-    for place, item in enumerate(given):
-        text = _tensor(left.pop(0), place) if item.kind in TENSORS else item.text
+    for item in given:
+        text = _tensor(left.pop(0)) if item.kind in TENSORS else item.text
         if item.kind == "constant":
             text += HOLDING[item.text]
         row.append(text)
     return row
 
 
-def _tensor(shape: Shape, place: int) -> str:
-    """Write a tensor; by its seed it differs from the others of a call, or `a - b` would be 0."""
-    return f"tensor({', '.join([*map(str, shape), f'seed={place}'])})"
+def _tensor(shape: Shape) -> str:
+    return f"tensor({', '.join(map(str, shape))})"
 
 
 def _subsets(call: Call) -> tuple[str, str, str]:
@@ -215,12 +237,6 @@ def _subsets(call: Call) -> tuple[str, str, str]:
     places = [n for n, a in enumerate(call.given) if a.kind in ("tensor", "optional")]
     alone = [(place,) for place in places] if len(places) > 1 else []
     return "needed", repr([tuple(places), *alone]), "tuple[int, ...]"
-
-
-def _applied(facts: Facts) -> str:
-    """Return the checked call; for a Function in place, on copies of its tensors."""
-    dirty = facts.marked("mark_dirty") != frozenset()
-    return f"on_copies({_call(facts)})" if dirty else _call(facts)
 
 
 def _call(facts: Facts) -> str:
@@ -251,34 +267,29 @@ def _wrapper(function: Function) -> str:
     return ""
 
 
-def _body(facts: Facts, stem: str, call: Call, rough: bool) -> Iterator[str]:
-    yield f"    apply = {_applied(facts)}"
-    yield f"    given = {_given(stem, call)}"
-    yield "    for place, value in enumerate(given):"
-    yield "        if isinstance(value, torch.Tensor) and value.is_floating_point():"
-    yield "            value.requires_grad_(place in needed)"
+def _body(stem: str, call: Call, rough: bool) -> Iterator[str]:
+    yield f"    asked = {_called(stem, call)}"
+    yield "    names = [asked.names[place] for place in needed]"
+    yield "    given = asked.inputs(needs=names)"
     if not call.choices and call.cases > 1:
         yield "    if all(given[place] is None for place in needed):"
         yield '        pytest.skip("the one input that needs a gradient is left out")'
     if not rough:
-        yield "    assert gradcheck(apply, given)"
+        yield '    asked.derivative(given, "these arguments")'
+        yield "    for times in (-1, 8, 1000):"
+        yield "        other = asked.scaled(given, times)"
+        yield "        if asked.takes(other) and not asked.single:"
+        yield '            asked.derivative(other, f"these arguments, times {times}")'
         return
     yield "    # its gradient is a surrogate, and not that of forward: not gradcheck's affair"
-    yield "    output = apply(*given)"
-    yield "    first = output[0] if isinstance(output, tuple) else output"
-    yield "    first.sum().backward()"
-    yield "    for place in needed:"
-    yield "        if isinstance(given[place], torch.Tensor):"
-    yield "            assert given[place].grad.shape == given[place].shape"
-    yield "            assert given[place].grad.isfinite().all()"
+    yield "    found = asked.gradients(given, contiguous)"
+    yield "    assert all(x.isfinite().all() for x in found)"
 
 
 HEAD = '''"""Gradients of the Functions in {module}.
 
 A test that is skipped says what it needs; give its arguments and take the mark away.
 """
-
-{imports}
 
 
 def load(name: str) -> Any:
@@ -293,22 +304,21 @@ def load(name: str) -> Any:
     return attrgetter(name)(module)
 
 
-def tensor(*shape: int, seed: int) -> torch.Tensor:
-    """A tensor that gradcheck can use: double, of a fixed seed, away from zero and from one."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(shape, dtype=torch.double, generator=generator)
-    return (0.2 + 0.6 * x).requires_grad_()
+def tensor(*shape: int) -> torch.Tensor:
+    """A tensor that gradcheck can use: double, away from zero and from one."""
+    return (0.2 + 0.6 * torch.rand(shape, dtype=torch.double)).requires_grad_()
 '''
 FITTING = '''
 
 def fitting(
     apply: Callable[..., Any], make: Callable[[], list[tuple[Any, ...]]], needs: str
-) -> tuple[Any, ...]:
-    """The first arguments that forward and backward take, else forward; skip where it takes none."""
+) -> int:
+    """Which arguments forward and backward take, else forward; skip where it takes none."""
+    torch.manual_seed(0)
     reason, taken = "", []
     for case, given in enumerate(make()):
         try:
-            outputs = apply(*given)
+            outputs = apply(*(x.clone() if isinstance(x, Tensor) else x for x in given))
             taken.append(case)
             several = outputs if isinstance(outputs, tuple) else (outputs,)
             tensors = [x for x in several if isinstance(x, torch.Tensor)]
@@ -316,9 +326,9 @@ def fitting(
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".split("\\n")[0]
         else:
-            return make()[case]
+            return case
     if taken:
-        return make()[taken[0]]
+        return taken[0]
     pytest.skip(f"needs {needs}: nothing that was tried fits ({reason})")
 '''
 RECORDED = '''
@@ -329,25 +339,12 @@ def recorded(
     dtype: torch.dtype = torch.double,
     least: int = 0,
     most: int = 1,
-    seed: int = 0,
 ) -> torch.Tensor:
     """A tensor of a recorded call, with other values: integers from `least` to `most`, others away from zero and from one."""
-    generator = torch.Generator().manual_seed(seed)
-    values = 0.2 + 0.6 * torch.rand(shape, dtype=torch.double, generator=generator)
+    values = 0.2 + 0.6 * torch.rand(shape, dtype=torch.double)
     if not (dtype.is_floating_point or dtype.is_complex):
-        values = torch.randint(least, most + 1, shape, generator=generator)
+        values = torch.randint(least, most + 1, shape)
     return torch.empty_strided(shape, stride, dtype=dtype).copy_(values)
-'''
-COPIES = '''
-
-def on_copies(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """A Function that changes its arguments, on copies of them."""
-
-    def applied(*given: Any) -> Any:
-        copied = (x.clone() if isinstance(x, torch.Tensor) else x for x in given)
-        return apply(*copied)
-
-    return applied
 '''
 
 
@@ -373,8 +370,14 @@ def write_stub(
     functions: tuple[Function, ...],
     source: Source,
     recorded: Mapping[str, Rows] = {},
+    *,
+    questions: str,
+    compiled: bool = False,
 ) -> Stub:
-    """Return the tests of some Functions of a file; `recorded` are calls of some, by qualified name."""
+    """Return the tests of some Functions of a file; `recorded` are calls of some, by qualified name.
+
+    `questions` is the source of what is asked; the text has no imports yet, nor what it uses of `op_testing.py`.
+    """
     parts, waiting, left_out = [], [], []
     ready: list[str] = []
     tried: list[str] = []
@@ -387,35 +390,19 @@ def write_stub(
         call = plan(facts, recorded.get(function.qualname, ()))
         if not call.waits and is_rough(facts):
             left_out.append((function.qualname, LEFT_OUT))
-        parts.append("\n".join(tests(facts, stem, call)))
+        parts.append("\n".join(tests(facts, stem, call, compiled)))
         if call.waits:
             waiting.append((function.qualname, call.needs))
         else:
             (tried if call.choices else ready).append(function.qualname)
     body = "\n\n".join(parts)
-    texts = [FITTING] * ("fitting(" in body) + [COPIES] * ("on_copies(" in body)
+    texts = [FITTING] * ("fitting(" in body)
     texts += [RECORDED] * (" recorded(" in body or "(recorded(" in body)
-    body = "\n\n\n".join((*(x.strip("\n") for x in texts), asking(body), body))
-    head = HEAD.format(
-        module=source.module, imports=_imports(body, source), path=_path(source)
-    )
-    text = f"{head}\n\n{body}\n"
+    asked = definitions(questions, f"{ASKED}\n{body}")
+    head = HEAD.format(module=source.module, path=_path(source))
+    parts = [head, *texts, ASKED, asked, body]
+    text = "\n\n\n".join(part.strip("\n") for part in parts)
     return Stub(text, tuple(ready), tuple(tried), tuple(waiting), tuple(left_out))
-
-
-def _imports(body: str, source: Source) -> str:
-    checks = [name for name in ("gradcheck", "gradgradcheck") if f"{name}(" in body]
-    lines = [
-        "from collections.abc import Callable",
-        "from importlib import import_module",
-        "from operator import attrgetter",
-    ]
-    if source.search_path is not None:
-        lines = ["import sys", *lines, "from pathlib import Path"]
-    lines += ["from typing import Any", "", "import pytest", "import torch"]
-    if checks:
-        lines.append(f"from torch.autograd import {', '.join(checks)}")
-    return "\n".join(lines)
 
 
 def _path(source: Source) -> str:

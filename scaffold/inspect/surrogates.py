@@ -15,6 +15,7 @@ from scaffold.primitives.calls import draws_random, has_memory, is_constant
 
 # Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
+PLAIN = {"device", "dtype", "ndim"}  # attributes without a value of an element
 SAID = re.compile(
     r"\bste\b|straight.?through|surrogate|pseudo.?(deriv|grad)|grad(ient)?.?(rev|mul|scal|clip)"
     r"|rev(erse)?.?grad",
@@ -39,10 +40,19 @@ def is_rough(facts: Facts) -> bool:
 
 def _is_step(facts: Facts, node: ast.AST) -> bool:
     if isinstance(node, ast.Compare):
-        return not any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
+        told = any(_is_told(item) for item in (node.left, *node.comparators))
+        named = any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
+        return not (told or named)
     name = torch_call(node, facts.names) or method_call(node, facts.names)
     steps = is_constant(name) and has_memory(name, "fresh") and not creates(name)
     return steps or draws_random(name)
+
+
+def _is_told(node: ast.expr) -> bool:
+    """Return whether a value is a string, or what a tensor's type tells: a comparison with it is no step."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    return isinstance(node, ast.Attribute) and node.attr in PLAIN
 
 
 def says_so(facts: Facts) -> bool:

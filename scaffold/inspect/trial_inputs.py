@@ -245,6 +245,17 @@ def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
     return tuple(dict.fromkeys(found))
 
 
+VECTOR = re.compile(r"(.*_)?(bias|gamma|beta|weight)")  # if the data have one more dim
+
+
+def with_vectors(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
+    """Return the shapes of vectors for parameters, by name, and of matrices for data; () unless there are both."""
+    named = [bool(VECTOR.fullmatch(name)) for name in names]
+    if all(named) or not any(named):
+        return ()
+    return (tuple((4,) if vector else (3, 4) for vector in named),)
+
+
 def _role(name: str) -> str:
     if WEIGHT.search(name):
         return "weight"

@@ -71,12 +71,10 @@ def _row(call: Given, chosen: Sequence[Given]) -> tuple[Argument, ...]:
         any(isinstance(item, Tensor) and item.needed for item in column)
         for column in columns
     ]
-    return tuple(
-        _argument(item, needed[place], place) for place, item in enumerate(call)
-    )
+    return tuple(_argument(item, needed[place]) for place, item in enumerate(call))
 
 
-def _argument(item: Tensor | str, needed: bool, place: int) -> Argument:
+def _argument(item: Tensor | str, needed: bool) -> Argument:
     if isinstance(item, str):
         return Argument("", "optional" if needed else "value", item)
     parts = [repr(item.shape), repr(item.dense_stride)]
@@ -86,5 +84,5 @@ def _argument(item: Tensor | str, needed: bool, place: int) -> Argument:
         parts.append(f"torch.{item.dtype}")
         parts += map(str, item.range or ())
     grad = ".requires_grad_()" if needed else ""
-    text = f"recorded({', '.join(parts)}, seed={place}){grad}"
+    text = f"recorded({', '.join(parts)}){grad}"
     return Argument("", "tensor" if needed else "constant", text)

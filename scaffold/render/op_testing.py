@@ -98,13 +98,16 @@ def makers() -> str:
 # Invariant: everything cut is unreachable: test methods not run for this op, and definitions nothing else reads.
 
 
-def needed(text: str, test: str, complete: bool) -> str:
-    """Return the code to copy into a test not importing the file; a `complete` op needs none for unwritten parts."""
+def needed(text: str, test: str, complete: bool, found: bool = True) -> str:
+    """Return the code to copy into a test not importing the file; a `complete` op needs none for unwritten parts.
+
+    Test methods are `found` by pytest; if not, only those that the test calls are copied.
+    """
     own = ast.parse(test)
     tree = _parsed(text)
     passed_through = _give_back_their_argument(tree, own)
     never = SKELETON if complete else ()
-    kept = _Kept(own, (*never, *passed_through))
+    kept = _Kept(own, (*never, *passed_through), found)
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             kept.leave_out(_not_asked(node, _attributes(own, node.name)))
@@ -274,9 +277,10 @@ def _is_condition(decorator: ast.expr) -> bool:
 class _Kept:
     """The definitions read by a test, directly or through others."""
 
-    def __init__(self, test: ast.Module, never: tuple[str, ...]) -> None:
+    def __init__(self, test: ast.Module, never: tuple[str, ...], found: bool) -> None:
         self.read = set(_read(test))  # names, and attributes as `.name`
         self.never = never
+        self.found = ("test_", "pytest", "__") if found else ("__",)
         self.out: set[str] = set()  # `Class.question`
 
     def leave_out(self, questions: Iterable[str]) -> None:
@@ -290,8 +294,8 @@ class _Kept:
             return any(name in self.read for name in names) and not self._cut(names)
         if not names:
             return not self._calls_what_is_cut(node)
-        found = any(name.startswith(("test_", "pytest", "__")) for name in names)
-        fixture = _is_fixture(node)
+        found = any(name.startswith(self.found) for name in names)
+        fixture = len(self.found) > 1 and _is_fixture(node)
         read = any(f".{name}" in self.read for name in names)
         whole = any(f"{owner}.{name}" in self.out for name in names)
         return (found or fixture or read) and not whole and not self._cut(names)

@@ -7,8 +7,10 @@ import pytest
 
 from scaffold.inspect import inspect_text
 from scaffold.inspect.stubs import Source, Stub, write_stub
+from scaffold.verify.question_text import function_questions
 from tests.cli.running import scaffold
 from tests.executed.suites import Suites
+from tests.sweeps import pairs_in_every_run
 
 HEAD = "import torch\nfrom torch.autograd import Function\n\n\n"
 SCALE = """\
@@ -84,7 +86,8 @@ once = Once.apply
 
 def stub(code: str) -> Stub:
     module = inspect_text(HEAD + code, "ops.py")
-    return write_stub(module, module.functions, Source("ops", "."))
+    questions = function_questions()
+    return write_stub(module, module.functions, Source("ops", "."), questions=questions)
 
 
 def test_what_is_called_is_what_the_code_base_calls() -> None:
@@ -148,51 +151,151 @@ class Forgets(Function):
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "faults"),
-    [
-        (KEPT, ["the second derivative is silently wrong"]),
-        (SHARED, ["a second call changes the gradient of the first one"]),
-        (FORGETS, ["a second backward gives another gradient"]),
-        (
-            SCALE.replace("return grad_output *", "return grad_output.mul_(2) * 0.5 *"),
-            ["backward changes grad_output in place"],
-        ),
-        (
-            SCALE.replace("return x * factor", "return x.detach().mul_(factor) * 1"),
-            ["an input is changed in place"],
-        ),
-        (
-            SCALE.replace(
-                "return grad_output *",
-                "return grad_output * grad_output.is_contiguous() *",
-            ),
-            ["a strided grad_output for a contiguous one", "an expanded grad_output"],
-        ),
-        (
-            SCALE.replace("grad_output * ctx.factor", "grad_output.sign() * 2"),
-            ["for twice the grad_output the gradient is not twice as large"],
-        ),
-        (
-            LONELY,
-            ["another gradient where output 0 alone is used"],
-        ),
-    ],
+CYCLE = """\
+class Cycle(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = x.exp()
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.y
+"""
+HELD = CYCLE.replace("ctx.y = x.exp()", "ctx.y = x").replace(
+    "return ctx.y", "return x * x / 2", 1
 )
-def test_a_fault_fails_the_test_and_is_named(
-    tmp_path: Path, code: str, faults: list[str], suites: Suites
+WIDE = """\
+class Wide(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        return g * weight, g * x
+"""
+DOUBLES = SCALE.replace(
+    "grad_output * ctx.factor",
+    "grad_output @ torch.eye(grad_output.shape[-1], dtype=torch.double) * ctx.factor",
+)
+RANKED = """\
+class Ranked(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.softmax(-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return y * (g - (g * y).sum(1, keepdim=True))
+"""
+MAPPED = """\
+class Mapped(Function):
+    @staticmethod
+    def forward(x, w):
+        return x * w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g * w, g * x
+
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        return Mapped.apply(x, w[0] if in_dims[1] is not None else w), 0
+"""
+ORDERED = """\
+class Ordered(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * g * torch.as_strided(x, x.shape, torch.empty(x.shape).stride())
+"""
+POSITIVE = """\
+class Positive(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 1
+"""
+# A fault; what the stub says of it; the check of `verify` that it fails.
+FAULTS = [
+    (KEPT, "silently wrong by", "second derivative"),
+    (SHARED, "differs after a second call", "two calls before one backward"),
+    (FORGETS, "differs in a second backward", "backward twice"),
+    (
+        SCALE.replace("return grad_output *", "return grad_output.mul_(2) * 0.5 *"),
+        "backward changes grad_output in place",
+        "grad_output stays as it is",
+    ),
+    (
+        SCALE.replace("return x * factor", "return x.detach().mul_(factor) * 1"),
+        "forward changes x in place",
+        "inputs stay as they are",
+    ),
+    (
+        SCALE.replace(
+            "return grad_output *",
+            "return grad_output * grad_output.is_contiguous() *",
+        ),
+        "wrong: reads memory in order",
+        "gradient of a strided grad_output",
+    ),
+    (
+        SCALE.replace("grad_output * ctx.factor", "grad_output.sign() * 2"),
+        "grad_output is ignored",
+        "gradient of a scaled grad_output",
+    ),
+    (LONELY, "differs, of output 0 alone", "gradient of one output alone"),
+    (CYCLE, "an output stays in memory", "outputs are freed"),
+    (HELD, "is changed after the forward", "input changed after the forward"),
+    (WIDE, "autograd sums it silently", "shapes that backward returns"),
+    (DOUBLES, "have the same dtype", "float32"),
+    (RANKED, "of more dims", "other ranks"),
+    (MAPPED, "another gradient than of each sample", "vmap of torch.func.grad"),
+    (ORDERED, "is not contiguous: reads memory in order", "strided inputs"),
+    (POSITIVE, "times -1", "gradient"),
+    (WRONG, "Jacobian mismatch", "gradient"),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "check"), pairs_in_every_run(FAULTS, FAULTS[8:11])
+)
+def test_a_fault_fails_the_stub_and_verify(
+    tmp_path: Path, code: str, words: str, check: str, suites: Suites
 ) -> None:
     (tmp_path / "ops.py").write_text(HEAD + code)
+    verdict = scaffold(tmp_path, "verify", "ops.py")
+    assert verdict.code == 1 and f"\n  {check}" in verdict.out, verdict.out
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
     output = suites.run(tmp_path, "-q", "--no-header").output
-    assert all(fault in output for fault in faults), output
+    assert words in output, output
 
 
 def test_what_is_not_asked_of_a_surrogate_is_told(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(HEAD + SPIKE)
     outcome = scaffold(tmp_path, "test-stub", "ops.py", "--stdout")
     assert "note: Spike: its gradient is meant to be another one" in outcome.err
-    assert "second_derivative" not in outcome.out
+    assert "second_derivative" not in outcome.out  # nor is what it needs written
 
 
 @pytest.mark.parametrize(
@@ -227,10 +330,10 @@ def pytest_says(directory: Path, suites: Suites) -> str:
 @pytest.mark.parametrize(
     ("code", "result"),
     [
-        (SCALE + "\n\n" + AFFINE + "\n\n" + ONCE, "41 passed, 1 skipped"),
-        (WRONG, "1 failed, 8 passed"),
-        (SPIKE, "7 passed"),
-        (LINEAR, "12 skipped"),
+        (SCALE + "\n\n" + AFFINE + "\n\n" + ONCE, "77 passed, 1 skipped"),
+        (WRONG, "2 failed, 16 passed"),
+        (SPIKE, "12 passed"),
+        (LINEAR, "21 skipped"),
     ],
     ids=["right", "wrong", "surrogate", "open"],
 )
@@ -262,4 +365,4 @@ def test_an_import_that_fails_in_any_way_is_a_skip(
     (tmp_path / "ops.py").write_text(HEAD + SCALE)
     assert scaffold(tmp_path, "test-stub", "ops.py").code == 0
     (tmp_path / "ops.py").write_text(f"{line}\n{HEAD}{SCALE}")
-    assert pytest_says(tmp_path, suites) == "9 skipped"
+    assert pytest_says(tmp_path, suites) == "18 skipped"

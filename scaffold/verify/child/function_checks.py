@@ -8,40 +8,35 @@ strided input) is compared with one of the same numbers without it, so a gradien
 import os
 import re
 import traceback
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
+from scaffold.verify.child import function_questions as asked_of
 from scaffold.verify.child.cases import (
     Case,
     describe,
     make_inputs,
     needs_gradient,
-    shape_of,
 )
 from scaffold.verify.child.derivatives import as_tuple, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
-from scaffold.verify.child.fast_torch import seed_generator, seeded_grad
-from scaffold.verify.child.further_questions import (
+from scaffold.verify.child.fast_torch import seeded_grad
+from scaffold.verify.child.function_questions import (
     FEW_DIGITS,
-    LAYOUTS,
+    Asked,
     as_type,
+    contiguous,
+)
+from scaffold.verify.child.further_questions import (
     other_values,
     slopes_alone,
-    with_layout,
 )
-from scaffold.verify.child.hand_written import (
-    ONCE,
-    Subject,
-)
-from scaffold.verify.child.op_tests import permuted
+from scaffold.verify.child.hand_written import Subject
 from scaffold.verify.child.refusals import first_line, raised
-from scaffold.verify.child.shape_search import OF_SHAPES
 from scaffold.verify.child.shared_questions import questions_of
 
 BASE = Case("base", {})
@@ -84,30 +79,15 @@ def line_of(error: BaseException, source: str) -> int:
     return lines[-1] if lines else 0
 
 
-def contiguous(end: Tensor) -> Tensor:
-    """Draw a grad_output with contiguous memory."""
-    seed_generator(1)
-    return torch.randn(end.shape, dtype=torch.double).to(end.dtype)
-
-
-def ones(end: Tensor) -> Tensor:
-    return torch.ones(end.shape, dtype=end.dtype)
-
-
-def expanded(end: Tensor) -> Tensor:
-    """Return an expanded grad_output of ones, as `.sum()` makes it: one number in memory."""
-    return torch.ones((), dtype=end.dtype).expand(end.shape)
-
-
 def gradients(
     subject: Subject,
     inputs: Sequence[Any],
     weights: Weights = contiguous,
-    outputs: Any = None,
+    ends: Sequence[Tensor] | None = None,
     **options: Any,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of the inputs that require grad."""
-    ends = subject.ends(subject.call(inputs) if outputs is None else outputs)
+    ends = subject.ends(subject.call(inputs)) if ends is None else ends
     needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     given = [weights(end.detach()) for end in ends]
     found: tuple[Tensor, ...] = seeded_grad(
@@ -239,54 +219,18 @@ def check_contract(subject: Subject) -> None:
 
 
 def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
-    for name, value, gradient in zip(subject.names, inputs, returned, strict=False):
-        if not (isinstance(value, Tensor) and value.requires_grad):
-            continue
-        if gradient is not None and gradient.shape != value.shape:
-            sizes = f"{shape_of(gradient)}, the shape of {name} is {shape_of(value)}"
-            words = f"grad_{name}: {sizes}; autograd sums it silently"
-            if subject.asked.searched:  # broadcasting may not be intended
-                subject.note(words)
-                return
-            raise Wrong(words, f"grad_{name}", f"sum_to_size({name}.shape)")
-
-
-IN_ORDER = "reads memory in order; .contiguous() mends it"
-
-
-def _check_weights(
-    subject: Subject, usual: Weights, special: Weights, words: str
-) -> None:
-    inputs = subject.inputs()
-    expected = gradients(subject, inputs, usual)
-    compare(subject, inputs, gradients(subject, inputs, special), expected, words)
-
-
-def check_strided(subject: Subject) -> None:
-    def strided(end: Tensor) -> Tensor:
-        return permuted(contiguous(end))
-
-    _check_weights(subject, contiguous, strided, f"wrong: {IN_ORDER} ({{}})")
-
-
-def check_expanded(subject: Subject) -> None:
-    _check_weights(subject, ones, expanded, f"wrong: {IN_ORDER} ({{}})")
+    try:
+        asked_of.check_shapes(Asking(subject), inputs, returned)
+    except Wrong as wrong:
+        if not subject.asked.searched:
+            raise
+        subject.note(wrong.words)  # broadcasting may not be intended
 
 
 def check_scaled(subject: Subject) -> None:
-    """Check that backward is linear in grad_output."""
     if subject.hands_on:
         raise Unasked("the forward hands its input on: a gradient may be clipped")
-    inputs = subject.inputs()
-    usual = gradients(subject, inputs)
-    found = gradients(subject, inputs, lambda end: 2 * contiguous(end))
-    hint = "multiply by grad_output"
-    for name, one, two in zip(subject.needed(inputs), found, usual, strict=True):
-        if two.any() and diagnose(one, two, subject.scene(name, inputs)) is None:
-            words = f"grad_{name}: grad_output is ignored: the same for twice as much"
-            raise Wrong(words, f"grad_{name}", hint)
-    expected = [2 * one for one in usual]
-    compare(subject, inputs, found, expected, "{} for twice the grad_output")
+    asked_of.scaled_grad_output(Asking(subject))
 
 
 UNMARKED = "add it, or ctx.mark_non_differentiable(...) the output"
@@ -309,206 +253,7 @@ def check_one_output(subject: Subject) -> None:
         _compare_roughly(subject, inputs, found, expected, words, UNMARKED)
 
 
-def check_two_calls(subject: Subject) -> None:
-    """Check that another call between forward and backward changes nothing."""
-    inputs, others = subject.inputs(), subject.inputs(seed=1)
-    expected = gradients(subject, inputs)
-    outputs = subject.call(inputs)
-    subject.call(others)
-    found = gradients(subject, inputs, outputs=outputs)
-    words = "{} after a second call: what a call saves is shared"
-    compare(subject, inputs, found, expected, words, "keep it on ctx")
-
-
-def check_backward_twice(subject: Subject) -> None:
-    inputs = subject.inputs()
-    outputs = subject.call(inputs)
-    first = gradients(subject, inputs, outputs=outputs, retain_graph=True)
-    first = tuple(one.clone() for one in first)
-    words = "{} in a second backward, with retain_graph=True"
-    try:
-        again = gradients(subject, inputs, outputs=outputs, retain_graph=True)
-    except Exception as error:
-        line = line_of(error, subject.asked.source)
-        raise Wrong(words.format(raised_briefly(error)), line or "backward") from error
-    compare(subject, inputs, again, first, words, "leave what is saved as it is")
-
-
-def check_inputs_stay(subject: Subject) -> None:
-    """Check that neither pass changes an input, in any precision."""
-    for dtype in (subject.dtype, torch.float32):
-        inputs = [as_type(x, dtype) for x in subject.inputs()]
-        before = [x.detach().clone() if isinstance(x, Tensor) else x for x in inputs]
-        if not subject.takes(inputs):
-            continue
-        outputs = subject.call(inputs)
-        _unchanged(subject, inputs, before, "forward")
-        with suppress(Exception):  # reported by the check of gradients
-            gradients(subject, inputs, outputs=outputs)
-        _unchanged(subject, inputs, before, "backward")
-
-
-def _unchanged(
-    subject: Subject, inputs: Sequence[Any], before: Sequence[Any], method: str
-) -> None:
-    for name, one, two in zip(subject.names, inputs, before, strict=True):
-        if isinstance(one, Tensor) and not torch.equal(
-            one.detach().nan_to_num(), two.nan_to_num()
-        ):
-            kind = f" of {str(one.dtype)[6:]}" if one.dtype != subject.dtype else ""
-            words = f"{method} changes {name}{kind} in place"
-            raise Wrong(
-                words, f"{method} changes", f"clone it first, or mark_dirty({name})"
-            )
-
-
-def check_grad_output_stays(subject: Subject) -> None:
-    inputs = subject.inputs()
-    kept: list[tuple[Tensor, Tensor]] = []
-
-    def noted(end: Tensor) -> Tensor:
-        weight = contiguous(end)
-        kept.append((weight, weight.clone()))
-        return weight
-
-    with suppress(Exception):  # reported by the check of gradients
-        gradients(subject, inputs, noted)
-    if not all(torch.equal(one, two) for one, two in kept):
-        raise Wrong(
-            "backward changes grad_output in place",
-            "backward changes",
-            "clone it first",
-        )
-
-
-def check_changed_input(subject: Subject) -> None:
-    """Check that backward refuses an input changed since the forward, or gives the old gradient."""
-    asked = _questions(subject)
-    for at, name in enumerate(subject.names):
-        if name in subject.dirty:
-            continue
-        words = f"silently wrong where {name} is changed after the forward: it is kept on ctx as it is"
-        hint = f"ctx.save_for_backward({name}) notices"
-
-        def pick(inputs: Sequence[Any], _: Any, at: int = at) -> Any:
-            return inputs[at]
-
-        _answer(partial(asked.check_changed, pick), Wrong(words, "saves", hint))
-
-
-TWICE = "mark it once_differentiable, or save inputs and outputs alone"
-
-
-SLOPES = 1e-3  # the relative error of differences, for a second derivative
-
-
-def _refuses_twice(error: Exception) -> bool:
-    """Return whether an error says that there is no second derivative."""
-    return any(words in str(error) for words in ONCE)
-
-
-def check_second(subject: Subject) -> None:
-    """Check that the derivative of each gradient is right, or refused."""
-    inputs = subject.inputs()
-
-    def firsts(*called: Any) -> tuple[Tensor, ...]:
-        given, weights = called[: len(inputs)], called[len(inputs) :]
-        ends = subject.ends(subject.call(given))
-        with torch.enable_grad():
-            needed = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
-            total = sum((e * w).sum() for e, w in zip(ends, weights, strict=True))
-            return torch.autograd.grad(
-                total, needed, create_graph=True, materialize_grads=True
-            )
-
-    if subject.single:
-        raise Unasked("it computes in float32")
-    ends = subject.ends(subject.call(inputs))
-    leaves = [*inputs, *(contiguous(end.detach()).requires_grad_() for end in ends)]
-    needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
-    names = [*subject.needed(inputs), *["grad_output"] * len(ends)]
-    try:
-        found = [*_seconds(firsts(*leaves), needed)]
-    except RuntimeError as error:
-        if _refuses_twice(error):
-            return
-        raise
-    for name, gradient, at in zip(names, found, range(len(found)), strict=True):
-        slope = _slope(firsts, leaves, needed[at])
-        largest = float(slope.abs().max()) if slope.numel() else 0.0
-        off = float((gradient - slope).abs().max()) if slope.numel() else 0.0
-        if off > SLOPES * (1 + largest):
-            part = 100 * off / max(largest, float(gradient.abs().max()))
-            words = f"silently wrong by {part:.0f} %, by {name}"
-            raise Wrong(words, "saves", TWICE)
-
-
-def _seconds(first: Sequence[Tensor], needed: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield the derivatives of the gradients.
-
-    They come from `backward`, which runs into once_differentiable; `torch.autograd.grad` passes it by.
-    """
-    end = _mixed(first)
-    if end.requires_grad:
-        end.backward()  # type: ignore[no-untyped-call]
-    for leaf in needed:
-        yield torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-
-
-def _mixed(first: Sequence[Tensor]) -> Tensor:
-    """Return a number that depends on every element of the gradients."""
-    seed_generator(3)
-    total = torch.zeros((), dtype=torch.double)
-    for one in first:
-        total = total + (one * torch.randn(one.shape, dtype=torch.double)).sum()
-    return total
-
-
-def _slope(firsts: Callable[..., Any], leaves: Sequence[Any], value: Tensor) -> Tensor:
-    """Differentiate the mixed gradients by differences along each element."""
-    slope = torch.zeros(value.numel(), dtype=torch.double)
-    step = 1e-5
-    for index in range(value.numel()):
-        sides = []
-        for sign in (1, -1):
-            moved = value.detach().clone(memory_format=torch.contiguous_format)
-            moved.view(-1)[index] += sign * step
-            moved.requires_grad_()
-            called = [moved if x is value else x for x in leaves]
-            sides.append(float(_mixed(firsts(*called)).detach()))
-        slope[index] = (sides[0] - sides[1]) / (2 * step)
-    return slope.reshape(value.shape)
-
-
 # --- Checks of other inputs.
-
-
-def check_strided_inputs(subject: Subject) -> None:
-    """Check that no memory order or expanded rows of an input change a gradient."""
-    for words, layout in (("not contiguous", permuted), *LAYOUTS[:1]):
-        for alone in ("", *subject.needed(subject.inputs())):
-            usual = subject.inputs()
-            pairs = zip(subject.names, usual, strict=True)
-            some = [with_layout(x, layout) if alone in ("", n) else x for n, x in pairs]
-            same = [with_layout(x, torch.Tensor.contiguous) for x in some]
-            expected = gradients(subject, same)
-            if not subject.takes(some):
-                continue
-            outputs = subject.call(some)
-            told = f"wrong where {alone or 'an input'} is {words}: {IN_ORDER} ({{}})"
-            found = gradients(subject, some, outputs=outputs)
-            compare(subject, some, found, expected, told)
-            _same_outputs(subject, outputs, subject.call(same), f"of inputs {words}")
-
-
-def _same_outputs(
-    subject: Subject, found: Sequence[Tensor], expected: Sequence[Tensor], words: str
-) -> None:
-    for at, (one, two) in enumerate(zip(found, expected, strict=True)):
-        scene = Scene("output", tolerance=subject.tolerance)
-        told = diagnose(one.detach(), two.detach(), scene)
-        if told is not None:
-            raise Wrong(f"output {at}: {told}, {words}", "forward")
 
 
 def check_empty(subject: Subject) -> None:
@@ -518,7 +263,7 @@ def check_empty(subject: Subject) -> None:
         inputs = make_inputs(subject.checks, case, None)
         try:
             outputs = subject.call(inputs)
-            found = gradients(subject, inputs, outputs=outputs)
+            found = gradients(subject, inputs, ends=subject.ends(outputs))
         except Exception as error:  # noqa: BLE001 (it may refuse them)
             if subject.stage == "backward":
                 subject.note(f"raises of empty inputs: {sentence(first_line(error))}")
@@ -568,48 +313,9 @@ def check_arguments(subject: Subject) -> None:
 
 
 def check_ranks(subject: Subject) -> None:
-    """Check data with more dims, of equal sizes: a gradient may be refused, not be silently wrong.
-
-    Does not apply to indices and weights, whose meaning at another rank is unknown.
-    """
-    usual = subject.inputs()
-    tensors = [x for x in usual if isinstance(x, Tensor)]
-    alike = len({x.shape for x in tensors}) == 1
-    if not alike or len(subject.needed(usual)) < len(tensors):
-        raise Unasked("its tensors are not alike")
     if subject.asked.declared:
         raise Unasked("the shapes are declared")
-    rank = max(x.ndim for x in tensors)
-    tried = False
-    for further in (1, 2):
-        size = (3,) * (rank + further)
-        inputs = [
-            (
-                _drawn(x, size if x.ndim == rank else size[: x.ndim])
-                if isinstance(x, Tensor)
-                else x
-            )
-            for x in usual
-        ]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", OF_SHAPES)
-            if not subject.takes(inputs, backward=True):
-                continue
-        tried = True
-        _derivative(subject, inputs, f" of {describe(subject.names, inputs)}")
-    if not tried:
-        raise Unasked("it takes no other ranks")
-
-
-def _drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return values of a shape: the usual ones, repeated, each a little different."""
-    flat = usual.detach().flatten()
-    count = torch.Size(shape).numel()
-    values = flat.repeat(count // max(flat.numel(), 1) + 1)[:count]
-    if usual.is_floating_point():
-        seed_generator(8)
-        values = values * (1 + 0.2 * torch.rand(count)).to(values.dtype)
-    return values.reshape(shape).to(usual.dtype).requires_grad_(usual.requires_grad)
+    asked_of.other_ranks(Asking(subject))
 
 
 def check_broadcast(subject: Subject) -> None:
@@ -650,188 +356,167 @@ def check_values(subject: Subject) -> None:
         raise Wrong(f"grad_{found.name}: {found.words}", f"grad_{found.name}")
 
 
-def _check_dtype(subject: Subject, dtype: torch.dtype) -> None:
-    if dtype == subject.dtype:
-        raise Unasked("the other checks use it")
-    inputs = [as_type(x, dtype) for x in subject.inputs()]
-    exact = [as_type(x, subject.dtype) for x in inputs]
-    outputs = subject.call(inputs)
-    if subject.surrogate and dtype != torch.float32:
-        raise Unasked("the gradient is not the derivative")
-    _roughly(subject, inputs, outputs, exact, str(dtype)[6:])
-
-
-def _roughly(
-    subject: Subject,
-    inputs: Sequence[Any],
-    outputs: Any,
-    exact: Sequence[Any],
-    words: str,
-) -> None:
-    found = gradients(subject, inputs, outputs=outputs)
-    expected = gradients(subject, exact)
-    part = FEW_DIGITS / 10 if words == "float32" else 4 * FEW_DIGITS
-    for name, one, two in zip(subject.needed(inputs), found, expected, strict=True):
-        off = (one.to(two.dtype) - two).norm()
-        if two.isfinite().all() and not off <= part * (two.norm() + 1):
-            raise Wrong(
-                f"grad_{name}: wrong in {words}: off by {off:.2g} of {two.norm():.2g}",
-                f"grad_{name}",
-            )
-
-
-def check_float32(subject: Subject) -> None:
-    _check_dtype(subject, torch.float32)
-
-
 def check_bfloat16(subject: Subject) -> None:
+    inputs = [as_type(x, torch.bfloat16) for x in subject.inputs()]
     try:
-        _check_dtype(subject, torch.bfloat16)
+        outputs = subject.ends(subject.call(inputs))
+        if subject.surrogate:
+            raise Unasked("the gradient is not the derivative")
+        part = 4 * FEW_DIGITS
+        asked_of.compare_roughly(Asking(subject), inputs, outputs, "bfloat16", part)
     except RuntimeError as error:
         raise Unasked(f"not in bfloat16: {sentence(first_line(error))}") from None
 
 
 def check_autocast(subject: Subject) -> None:
-    inputs = [as_type(x, torch.float32) for x in subject.inputs()]
-    if subject.surrogate or not subject.takes(inputs, backward=True):
-        raise Unasked("it takes no float32")
-    exact = [as_type(x, subject.dtype) for x in inputs]
-    try:
-        with torch.autocast("cpu", torch.bfloat16):
-            outputs = subject.call(inputs)
-        gradients(subject, inputs, outputs=outputs)
-    except Exception as error:  # noqa: BLE001 (it may refuse that)
-        subject.note(
-            f"not under autocast: {sentence(first_line(error))}; custom_fwd casts"
-        )
-        raise Unasked("it raises under autocast") from None
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = subject.call(inputs)
-    _roughly(subject, inputs, outputs, exact, "autocast")
+    if subject.surrogate:
+        raise Unasked("the gradient is not the derivative")
+    asked_of.under_autocast(Asking(subject))
 
 
-# --- Questions shared with the generated tests.
-
-CYCLE = "an output stays in memory: it is kept on ctx, in a reference cycle"
+# --- Questions shared with the tests of ops, and of stubs.
 
 
-def _questions(subject: Subject) -> Any:
-    try:
-        return questions_of(subject, subject.asked.questions)
-    except ImportError as error:
-        raise Unasked(f"not asked: {sentence(first_line(error))}") from None
+class Asking:
+    """A subject, as the questions see it; an answer is a finding."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.names, self.dirty = subject.names, subject.dirty
+        self.dtype = subject.dtype
+        self.inputs, self.takes = subject.inputs, subject.takes
+
+    @property
+    def single(self) -> bool:
+        return self.subject.single
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a question of every op, or what it is asked with."""
+        try:
+            return getattr(
+                questions_of(self.subject, self.subject.asked.questions), name
+            )
+        except ImportError as error:
+            raise Unasked(f"not asked: {sentence(first_line(error))}") from None
+
+    def run(self, *inputs: Any) -> list[Tensor]:
+        return self.subject.ends(self.subject.call(inputs))
+
+    def gradients(
+        self,
+        inputs: Sequence[Any],
+        weights: Weights,
+        outputs: Any = None,
+        **options: Any,
+    ) -> tuple[Tensor, ...]:
+        return gradients(self.subject, inputs, weights, outputs, **options)
+
+    def hold(
+        self,
+        inputs: Sequence[Any],
+        found: Sequence[Tensor],
+        expected: Sequence[Tensor],
+        words: str,
+        hint: str = "",
+    ) -> None:
+        compare(self.subject, inputs, found, expected, words, hint)
+
+    def returned(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        return returned_gradients(self.subject.checks, inputs)[0] or ()
+
+    def derivative(self, inputs: Sequence[Any], words: str) -> None:
+        call = describe(self.names, inputs)
+        _derivative(self.subject, inputs, f" of {call}")
+
+    def wrong(self, words: str, place: str = "backward", hint: str = "") -> NoReturn:
+        raise Wrong(words, place, hint)
+
+    def raised(self, error: Exception, words: str) -> NoReturn:
+        line = line_of(error, self.subject.asked.source)
+        raise Wrong(words.format(raised_briefly(error)), line or "backward") from error
+
+    def skip(
+        self, reason: str, error: BaseException | None = None, hint: str = ""
+    ) -> NoReturn:
+        if error is not None:
+            told = "; ".join(filter(None, (sentence(first_line(error)), hint)))
+            self.subject.note(f"{reason.replace('it raises', 'not')}: {told}")
+        raise Unasked(reason)
+
+    def answer(
+        self,
+        question: Callable[[], None],
+        words: str,
+        place: str = "backward",
+        hint: str = "",
+    ) -> None:
+        try:
+            question()
+        except AssertionError as error:
+            raise Wrong(words, place, hint) from error
+        except BaseException as error:
+            if type(error).__name__ != "Skipped":  # by pytest
+                raise
+            raise Unasked(str(error)) from None
 
 
-def _asking(
-    question: str, words: str, place: str = "backward", hint: str = ""
-) -> Check:
-    """Return a check by a question of `op_testing.py`, and its words for the answer no."""
+def _asks(question: Callable[[Asked], None]) -> Check:
+    """Return the check that asks a question."""
+    return lambda subject: question(Asking(subject))
+
+
+def _transforming(question: Callable[[Asked], None], mapped: bool = True) -> Check:
+    """Return the check that asks a question about torch.func, of a Function that supports it."""
 
     def check(subject: Subject) -> None:
-        _answer(getattr(_questions(subject), question), Wrong(words, place, hint))
+        if not subject.transforms:
+            raise Unasked("not supported: forward takes ctx")
+        if mapped and not subject.maps:
+            raise Unasked("not supported: no vmap, nor generate_vmap_rule")
+        if subject.dirty:
+            raise Unasked("not supported: it changes an input in place")
+        question(Asking(subject))
 
     return check
-
-
-def _answer(question: Callable[[], None], wrong: Wrong) -> None:
-    try:
-        question()
-    except AssertionError as error:
-        raise wrong from error
-    except BaseException as error:
-        if type(error).__name__ != "Skipped":  # by pytest
-            raise
-        raise Unasked(str(error)) from None
-
-
-def _needs_transforms(subject: Subject, mapped: bool) -> None:
-    if not subject.transforms:
-        raise Unasked("not supported: forward takes ctx")
-    if mapped and not subject.maps:
-        raise Unasked("not supported: no vmap, nor generate_vmap_rule")
-    if subject.dirty:
-        raise Unasked("not supported: it changes an input in place")
-
-
-def _mapping(question: str, words: str) -> Check:
-    """Return a check by a question about torch.func.vmap, for a Function that supports it."""
-
-    def check(subject: Subject) -> None:
-        _needs_transforms(subject, mapped=True)
-        _asking(question, words)(subject)
-
-    return check
-
-
-def check_func_grad(subject: Subject) -> None:
-    """Check torch.func.grad, which calls setup_context, against autograd."""
-    _needs_transforms(subject, mapped=False)
-    asked = _questions(subject)
-    inputs = subject.inputs()
-    expected = torch.autograd.grad(
-        asked.loss(*inputs), [x for x in inputs if needs_gradient(x)]
-    )
-    given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
-    argnums = asked.argnums(given)
-    found = torch.func.grad(asked.loss, argnums)(*given)
-    compare(subject, inputs, found, expected, "{} in torch.func.grad")
-
-
-def check_checkpoint(subject: Subject) -> None:
-    """Check gradients under checkpoint; only note an error, as `ctx.saved_tensors` may be read once."""
-    try:
-        _asking("test_checkpoint", "another gradient under checkpoint")(subject)
-    except Wrong as wrong:
-        error = wrong.__cause__ and wrong.__cause__.__context__
-        if not isinstance(error, RuntimeError):
-            raise
-        subject.note(f"not under checkpoint: {sentence(first_line(error))}")
-        raise Unasked("it raises under checkpoint") from None
 
 
 def check_compile(subject: Subject) -> None:
     if not subject.asked.compiled:
         raise Unasked("say --compile")
-    _asking("test_compile", "torch.compile gives another result")(subject)
+    asked_of.compiled(Asking(subject))
 
 
 CHECKS: dict[str, Check] = {
     # These two come first: if inputs are changed, the other checks run on copies of them.
-    "inputs stay as they are": check_inputs_stay,
-    "grad_output stays as it is": check_grad_output_stays,
+    "inputs stay as they are": _asks(asked_of.inputs_stay),
+    "grad_output stays as it is": _asks(asked_of.grad_output_stays),
     "outputs": check_outputs,
     "gradient": check_gradient,
     "gradient of a scaled grad_output": check_scaled,
-    "gradient of a strided grad_output": check_strided,
-    "gradient of an expanded grad_output": check_expanded,
+    "gradient of a strided grad_output": _asks(asked_of.strided_grad_output),
+    "gradient of an expanded grad_output": _asks(asked_of.expanded_grad_output),
     "gradient of one output alone": check_one_output,
     "gradient of each input alone": check_each_alone,
     "shapes that backward returns": check_contract,
-    "two calls before one backward": check_two_calls,
-    "backward twice, with retain_graph": check_backward_twice,
-    "gradient with create_graph": _asking(
-        "test_recorded_gradients", "another one with create_graph=True"
-    ),
-    "outputs are freed": _asking(
-        "test_output_is_freed_without_gc", CYCLE, "saves", "ctx.save_for_backward(...)"
-    ),
-    "input changed after the forward": check_changed_input,
-    "second derivative": check_second,
-    "strided inputs": check_strided_inputs,
+    "two calls before one backward": _asks(asked_of.two_calls_before_one_backward),
+    "backward twice, with retain_graph": _asks(asked_of.backward_twice),
+    "gradient with create_graph": _asks(asked_of.gradient_with_create_graph),
+    "outputs are freed": _asks(asked_of.outputs_are_freed),
+    "input changed after the forward": _asks(asked_of.input_changed_after_forward),
+    "second derivative": _asks(asked_of.second_derivative),
+    "strided inputs": _asks(asked_of.strided_inputs),
     "empty inputs": check_empty,
     "other sizes": check_sizes,
     "other ranks": check_ranks,
     "other arguments": check_arguments,
     "inputs that broadcast": check_broadcast,
     "other values": check_values,
-    "float32": check_float32,
+    "float32": _asks(asked_of.in_float32),
     "bfloat16": check_bfloat16,
     "autocast": check_autocast,
-    "checkpoint": check_checkpoint,
-    "torch.func.grad": check_func_grad,
-    "torch.func.jacrev": _mapping("test_jacrev", "another gradient than autograd's"),
-    "vmap of torch.func.grad": _mapping(
-        "test_vmap_of_grad", "another gradient than of each sample"
-    ),
+    "checkpoint": _asks(asked_of.checkpointed),
+    "torch.func.grad": _transforming(asked_of.func_grad, mapped=False),
+    "torch.func.jacrev": _transforming(asked_of.func_jacrev),
+    "vmap of torch.func.grad": _transforming(asked_of.vmap_of_grad),
     "torch.compile": check_compile,
 }

@@ -26,6 +26,12 @@ from scaffold.verify.child.cases import (
 )
 from scaffold.verify.child.derivatives import as_tuple, returned_gradients
 from scaffold.verify.child.fast_torch import seed_generator
+from scaffold.verify.child.function_questions import (
+    FEW_DIGITS,
+    as_type,
+    first_expanded,
+    with_layout,
+)
 from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
@@ -35,7 +41,6 @@ TWICE = "write it of the forward's inputs and grad_output, or say --once-differe
 NO_NUMBER = "not finite"
 THERE = "where plain PyTorch has it"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
-FEW_DIGITS = 0.03  # the relative rounding of a gradient in a dtype of two digits
 # Factors of the output gradients; None is an expanded 1.
 SCALES = (1e6, 1e-6, 0, None)
 SLOPE = 1e-3  # the relative error of differences, for a slope
@@ -244,17 +249,6 @@ def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     return None
 
 
-def with_layout(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
-    if not isinstance(value, Tensor) or not value.numel():
-        return value
-    return layout(value.detach()).requires_grad_(value.requires_grad)
-
-
-def _expanded(value: Tensor) -> Tensor:
-    """Expand the first row in place of each other one."""
-    return value[:1].expand_as(value) if value.ndim else value
-
-
 def _offset(value: Tensor) -> Tensor:
     """Return a tensor of the same values at the end of a longer one."""
     return torch.cat([value[:1], value])[1:] if value.ndim else value
@@ -270,7 +264,7 @@ def _conjugated(value: Tensor) -> Tensor:
 
 
 LAYOUTS = (
-    ("expanded", _expanded),
+    ("expanded", first_expanded),
     ("parts of longer tensors", _offset),
     ("in channels_last", _channels_last),
     ("lazily conjugated", _conjugated),
@@ -751,13 +745,3 @@ def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
     """Return the names of the inputs that require grad."""
     names = value_names(checks, len(inputs))
     return [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
-
-
-def as_type(value: Any, dtype: torch.dtype) -> Any:
-    """Cast a real tensor to a real dtype, or a complex one to a complex dtype; else return the value."""
-    if not isinstance(value, Tensor):
-        return value
-    kind = value.is_complex() if dtype.is_complex else value.is_floating_point()
-    if not kind or value.dtype == dtype:
-        return value
-    return value.detach().to(dtype).requires_grad_(value.requires_grad)

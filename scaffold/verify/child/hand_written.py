@@ -26,6 +26,7 @@ from scaffold.verify.child.cases import (
 from scaffold.verify.child.derivatives import as_tuple, numeric_gradients
 from scaffold.verify.child.diagnosis import Scene
 from scaffold.verify.child.fast_torch import seeded_grad
+from scaffold.verify.child.function_questions import computes_in_single
 from scaffold.verify.child.op_tests import (
     backpropagating,
     making,
@@ -50,8 +51,6 @@ DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # for comparison with differences
 SINGLE = {"rtol": 2e-2, "atol": 2e-2}
 SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
-NOTICED = 1e-9  # relative change visible in double precision only
-ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
 LARGE = 100  # times the usual inputs, to see clipping
 NOT_FINITE = "what it returns is not finite"
 SEEDS = (1, 2)  # for other random inputs, above all indices
@@ -257,15 +256,7 @@ class Subject:
     @cached_property
     def single(self) -> bool:
         """Return whether it computes in float32, whatever the dtype of its inputs."""
-        inputs = self.inputs()
-        near = [
-            (x.detach() * (1 + NOTICED)) if needs_gradient(x) else x for x in inputs
-        ]
-        one, two = self.call(inputs), self.call(near)
-        ends = [*zip(self.ends(one), self.ends(two), strict=True)]
-        if any(x.dtype != torch.double for x, _ in ends):
-            return True
-        return all(torch.equal(x, y) for x, y in ends)
+        return computes_in_single(self.inputs(), lambda x: self.ends(self.call(x)))
 
     @cached_property
     def hands_on(self) -> bool:

@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from scaffold.verify.child.declared_shapes import leading_position
 from scaffold.verify.child.derivatives import as_tuple
+from scaffold.verify.child.function_questions import OF_SHAPES
 from scaffold.verify.child.refusals import raised, raised_at
 
 RUNS = 3000  # of the forward, at most
@@ -37,7 +38,6 @@ LETTERS = (*"NDKMHWPQRSUVEGJLT", *(f"N{at}" for at in range(99)))
 VECTOR = re.compile(r"(.*_)?(b|bias|gamma|beta|scale)|weight")
 WEIGHT = re.compile(r"(.*_)?(w|weight|table|emb|embedding)\d?|w_?[a-z]{1,2}\d?")
 # PyTorch's warnings if a forward was not meant for such shapes.
-OF_SHAPES = r"Using a target size|The use of `x.T` on tensors|Tensor\.m?[TH] is dep"
 OF_MODULE = "<verified"  # the file of the forward's frames
 
 Sizes = tuple[tuple[int, ...], ...]  # the shape of each input

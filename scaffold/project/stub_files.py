@@ -1,0 +1,30 @@
+"""The test file of a stub: what it uses of `op_testing.py` is a part of it, as of the test of an op.
+
+In: the text of a stub without imports. Out: the whole file, formatted.
+Invariant: it imports what it reads, and nothing of this package.
+"""
+
+from scaffold.render.file_style import PLAIN
+from scaffold.render.formatting import format_source
+from scaffold.render.imports import import_block
+from scaffold.render.op_testing import KNOWN, needed, op_testing_draft
+from scaffold.spec import Import
+
+ALSO = (
+    Import("importlib", "import_module"),
+    Import("operator", "attrgetter"),
+    Import("functools", "partial"),
+    Import("contextlib", "suppress"),
+    Import("typing", "NoReturn"),
+    Import("warnings"),
+    Import("torch.utils.checkpoint"),
+)
+
+
+def stub_file(text: str) -> str:
+    """Return a test file with all that its tests call."""
+    shared = needed(op_testing_draft(PLAIN, None), text, True, found=False)
+    docstring, _, code = text.partition('"""\n\n')
+    whole = f"{shared}\n\n\n{code}"
+    imports = import_block(whole, ALSO, KNOWN)
+    return format_source(f'{docstring}"""\n\n{imports}\n\n\n{whole}\n')

@@ -1,0 +1,567 @@
+"""Questions about a hand-written Function: `scaffold verify` asks them, and so do the tests that `scaffold test-stub` writes.
+
+In: an `Asked`, a Function with arguments that it takes. Out: nothing; a fault is told to `wrong`, `hold` or `raised`.
+Invariant: a question needs PyTorch, `Asked` and what `op_testing.py` has, no more: its source is copied into a test file. A call with a
+special property is compared with one of the same numbers without it, so a gradient that is no derivative can be asked about, too.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn, Protocol
+
+import torch
+from torch import Tensor
+
+from scaffold.verify.child.op_tests import permuted
+
+
+class Asked(Protocol):
+    """The Function, and what becomes of an answer."""
+
+    names: tuple[str, ...]  # of the inputs
+    dirty: tuple[str, ...]  # those that it changes in place
+    dtype: torch.dtype
+    # Questions of every op, and what they are asked with.
+    loss: Callable[..., Tensor]
+    argnums: Callable[..., tuple[int, ...]]
+    check_changed: Callable[..., None]
+    test_recorded_gradients: Callable[[], None]
+    test_output_is_freed_without_gc: Callable[[], None]
+    test_jacrev: Callable[[], None]
+    test_vmap_of_grad: Callable[[], None]
+    test_checkpoint: Callable[[], None]
+    test_compile: Callable[[], None]
+
+    @property
+    def single(self) -> bool:
+        """Return whether it computes in float32, whatever it is given."""
+
+    def inputs(self, *, seed: int = 0) -> Sequence[Any]:
+        """Make the inputs of a call."""
+
+    def run(self, *inputs: Any) -> Sequence[Tensor]:
+        """Return the outputs that have a gradient."""
+
+    def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
+        """Return whether the forward takes these inputs, with finite outputs, and its backward if requested."""
+
+    def returned(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Return what backward itself gives."""
+
+    def derivative(self, inputs: Sequence[Any], words: str) -> None:
+        """Compare gradients with the derivative; the words tell of the inputs."""
+
+    def gradients(
+        self, inputs: Sequence[Any], weights: Any, outputs: Any = None, **options: Any
+    ) -> tuple[Tensor, ...]:
+        """Return the gradients for the grad_outputs that `weights` makes of the outputs."""
+
+    def hold(
+        self,
+        inputs: Sequence[Any],
+        found: Sequence[Tensor],
+        expected: Sequence[Tensor],
+        words: str,
+        hint: str = "",
+    ) -> None:
+        """Compare gradients; `{}` in the words is the difference."""
+
+    def wrong(self, words: str, place: str = "backward", hint: str = "") -> NoReturn:
+        """Tell of a fault, and where it is: a method, or a gradient."""
+
+    def raised(self, error: Exception, words: str) -> NoReturn:
+        """Tell of an error that is a fault; `{}` in the words is the error."""
+
+    def skip(
+        self, reason: str, error: BaseException | None = None, hint: str = ""
+    ) -> NoReturn:
+        """Say why a question does not apply, perhaps since something raised."""
+
+    def answer(
+        self,
+        question: Callable[[], None],
+        words: str,
+        place: str = "backward",
+        hint: str = "",
+    ) -> None:
+        """Ask a question of every op; the words tell of its failure."""
+
+
+# --- grad_outputs.
+
+
+def contiguous(end: Tensor) -> Tensor:
+    """Draw a grad_output with contiguous memory."""
+    seed = torch.Generator().manual_seed(1)
+    drawn = torch.randn(end.shape, dtype=torch.double, generator=seed)
+    return drawn.to(end.device, end.dtype)
+
+
+def strided(end: Tensor) -> Tensor:
+    """Draw the same numbers in another memory order."""
+    return permuted(contiguous(end))
+
+
+def ones(end: Tensor) -> Tensor:
+    """Return a contiguous grad_output of ones."""
+    return torch.ones(end.shape, dtype=end.dtype, device=end.device)
+
+
+def expanded(end: Tensor) -> Tensor:
+    """Return an expanded grad_output of ones, as `.sum()` makes it: one number in memory."""
+    return ones(end.new_empty(())).expand(end.shape)
+
+
+# --- Inputs.
+
+
+def as_type(value: Any, dtype: torch.dtype) -> Any:
+    """Cast a real tensor to a real dtype, or a complex one to a complex dtype; else return the value."""
+    if not isinstance(value, Tensor):
+        return value
+    kind = value.is_complex() if dtype.is_complex else value.is_floating_point()
+    if not kind or value.dtype == dtype:
+        return value
+    return value.detach().to(dtype).requires_grad_(value.requires_grad)
+
+
+def with_layout(value: Any, layout: Callable[[Tensor], Tensor]) -> Any:
+    """Lay out a tensor; else return the value."""
+    if not isinstance(value, Tensor) or not value.numel():
+        return value
+    return layout(value.detach()).requires_grad_(value.requires_grad)
+
+
+def first_expanded(value: Tensor) -> Tensor:
+    """Expand the first row in place of each other one."""
+    return value[:1].expand_as(value) if value.ndim else value
+
+
+def needing(names: Sequence[str], inputs: Sequence[Any]) -> list[str]:
+    """Return the names of the inputs that require grad."""
+    pairs = zip(names, inputs, strict=False)
+    return [k for k, x in pairs if isinstance(x, Tensor) and x.requires_grad]
+
+
+NOTICED = 1e-9  # relative change visible in double precision only
+
+
+def computes_in_single(
+    inputs: Sequence[Any], run: Callable[[Sequence[Any]], Sequence[Tensor]]
+) -> bool:
+    """Return whether it computes in float32, whatever the dtype of its inputs."""
+    near = [
+        x.detach() * (1 + NOTICED) if isinstance(x, Tensor) and x.requires_grad else x
+        for x in inputs
+    ]
+    ends = [*zip(run(inputs), run(near), strict=True)]
+    if any(x.dtype != torch.double for x, _ in ends):
+        return True
+    return all(torch.equal(x, y) for x, y in ends)
+
+
+# --- What a call changes.
+
+
+def inputs_stay(asked: Asked) -> None:
+    """Neither pass changes an input, in any precision."""
+    for dtype in (asked.dtype, torch.float32):
+        inputs = [as_type(x, dtype) for x in asked.inputs()]
+        before = [x.detach().clone() if isinstance(x, Tensor) else x for x in inputs]
+        if not asked.takes(inputs):
+            continue
+        outputs = asked.run(*inputs)
+        check_unchanged(asked, inputs, before, "forward")
+        with suppress(Exception):  # reported by the gradients
+            asked.gradients(inputs, contiguous, outputs)
+        check_unchanged(asked, inputs, before, "backward")
+
+
+def check_unchanged(
+    asked: Asked, inputs: Sequence[Any], before: Sequence[Any], method: str
+) -> None:
+    """Compare inputs with copies that were made before a pass."""
+    for name, one, two in zip(asked.names, inputs, before, strict=True):
+        if isinstance(one, Tensor) and not torch.equal(
+            one.detach().nan_to_num(), two.nan_to_num()
+        ):
+            kind = f" of {str(one.dtype)[6:]}" if one.dtype != asked.dtype else ""
+            words = f"{method} changes {name}{kind} in place"
+            asked.wrong(
+                words, f"{method} changes", f"clone it first, or mark_dirty({name})"
+            )
+
+
+def grad_output_stays(asked: Asked) -> None:
+    """Backward changes no grad_output."""
+    kept: list[tuple[Tensor, Tensor]] = []
+
+    def noted(end: Tensor) -> Tensor:
+        weight = contiguous(end)
+        kept.append((weight, weight.clone()))
+        return weight
+
+    with suppress(Exception):  # reported by the gradients
+        asked.gradients(asked.inputs(), noted)
+    if not all(torch.equal(one, two) for one, two in kept):
+        words = "backward changes grad_output in place"
+        asked.wrong(words, "backward changes", "clone it first")
+
+
+def outputs_are_freed(asked: Asked) -> None:
+    """Nothing keeps an output alive."""
+    words = "an output stays in memory: it is kept on ctx, in a reference cycle"
+    asked.answer(
+        asked.test_output_is_freed_without_gc,
+        words,
+        "saves",
+        "ctx.save_for_backward(...)",
+    )
+
+
+# --- grad_outputs with a property.
+
+IN_ORDER = "reads memory in order; .contiguous() mends it"
+
+
+def strided_grad_output(asked: Asked) -> None:
+    """The order of a grad_output in memory means nothing."""
+    inputs = asked.inputs()
+    expected = asked.gradients(inputs, contiguous)
+    found = asked.gradients(inputs, strided)
+    asked.hold(inputs, found, expected, f"wrong: {IN_ORDER} ({{}})")
+
+
+def expanded_grad_output(asked: Asked) -> None:
+    """An expanded grad_output is as good as a contiguous one."""
+    inputs = asked.inputs()
+    expected = asked.gradients(inputs, ones)
+    found = asked.gradients(inputs, expanded)
+    asked.hold(inputs, found, expected, f"wrong: {IN_ORDER} ({{}})")
+
+
+def scaled_grad_output(asked: Asked) -> None:
+    """Backward is linear in grad_output."""
+    inputs = asked.inputs()
+    usual = asked.gradients(inputs, contiguous)
+    found = asked.gradients(inputs, lambda end: 2 * contiguous(end))
+    names = needing(asked.names, inputs)
+    for name, one, two in zip(names, found, usual, strict=True):
+        if two.any() and torch.allclose(one, two, rtol=1e-4, atol=0.0):
+            words = f"grad_{name}: grad_output is ignored: the same for twice as much"
+            asked.wrong(words, f"grad_{name}", "multiply by grad_output")
+    expected = [2 * one for one in usual]
+    asked.hold(inputs, found, expected, "{} for twice the grad_output")
+
+
+def one_output_alone(asked: Asked) -> None:
+    """An output that nothing uses, and one whose grad_output is 0, are the same."""
+    inputs = asked.inputs()
+    for at in range(len(asked.run(*inputs))):
+        outputs = asked.run(*inputs)
+        kept = iter(range(len(outputs)))
+
+        def weights(end: Tensor, at: int = at, kept: Iterator[int] = kept) -> Tensor:
+            return contiguous(end) * (next(kept) == at)
+
+        expected = asked.gradients(inputs, weights, outputs)
+        alone = [asked.run(*inputs)[at]]
+        found = asked.gradients(inputs, contiguous, alone)
+        asked.hold(inputs, found, expected, f"{{}}, of output {at} alone")
+
+
+# --- What backward returns.
+
+
+def shapes_that_backward_returns(asked: Asked) -> None:
+    """Autograd silently sums a gradient that is too large."""
+    inputs = asked.inputs()
+    check_shapes(asked, inputs, asked.returned(inputs))
+
+
+def check_shapes(asked: Asked, inputs: Sequence[Any], returned: Sequence[Any]) -> None:
+    """Compare the shapes of gradients with those of the inputs."""
+    for name, value, gradient in zip(asked.names, inputs, returned, strict=False):
+        if not (isinstance(value, Tensor) and value.requires_grad):
+            continue
+        if gradient is not None and gradient.shape != value.shape:
+            sizes = f"{(*gradient.shape,)}, the shape of {name} is {(*value.shape,)}"
+            words = f"grad_{name}: {sizes}; autograd sums it silently"
+            asked.wrong(words, f"grad_{name}", f"sum_to_size({name}.shape)")
+
+
+# --- Several calls.
+
+
+def two_calls_before_one_backward(asked: Asked) -> None:
+    """Another call between forward and backward changes nothing."""
+    inputs, others = asked.inputs(), asked.inputs(seed=1)
+    expected = asked.gradients(inputs, contiguous)
+    outputs = asked.run(*inputs)
+    asked.run(*others)
+    found = asked.gradients(inputs, contiguous, outputs)
+    words = "{} after a second call: what a call saves is shared"
+    asked.hold(inputs, found, expected, words, "keep it on ctx")
+
+
+def backward_twice(asked: Asked) -> None:
+    """A second backward gives what the first one gave."""
+    inputs = asked.inputs()
+    outputs = asked.run(*inputs)
+    first = asked.gradients(inputs, contiguous, outputs, retain_graph=True)
+    first = tuple(one.clone() for one in first)
+    words = "{} in a second backward, with retain_graph=True"
+    try:
+        again = asked.gradients(inputs, contiguous, outputs, retain_graph=True)
+    except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        asked.raised(error, words)
+    asked.hold(inputs, again, first, words, "leave what is saved as it is")
+
+
+def input_changed_after_forward(asked: Asked) -> None:
+    """Backward refuses an input changed since the forward, or gives the old gradient."""
+    for at, name in enumerate(asked.names):
+        if name in asked.dirty:
+            continue
+
+        def pick(inputs: Sequence[Any], _: Any, at: int = at) -> Any:
+            return inputs[at]
+
+        words = f"silently wrong where {name} is changed after the forward: it is kept on ctx as it is"
+        hint = f"ctx.save_for_backward({name}) notices"
+        asked.answer(partial(asked.check_changed, pick), words, "saves", hint)
+
+
+# --- Derivatives of gradients.
+
+ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
+TWICE = "mark it once_differentiable, or save inputs and outputs alone"
+SLOPES = 1e-3  # the relative error of differences, for a second derivative
+
+
+def gradient_with_create_graph(asked: Asked) -> None:
+    """A backward that is recorded gives the same."""
+    question = asked.test_recorded_gradients
+    asked.answer(question, "another one with create_graph=True")
+
+
+def second_derivative(asked: Asked) -> None:
+    """The derivative of each gradient is right, or refused."""
+    inputs = asked.inputs()
+
+    def firsts(*called: Any) -> tuple[Tensor, ...]:
+        given, weights = called[: len(inputs)], called[len(inputs) :]
+        ends = asked.run(*given)
+        with torch.enable_grad():
+            needed = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
+            total: Any = sum((e * w).sum() for e, w in zip(ends, weights, strict=True))
+            return torch.autograd.grad(
+                total, needed, create_graph=True, materialize_grads=True
+            )
+
+    if asked.single:
+        asked.skip("it computes in float32")
+    ends = asked.run(*inputs)
+    leaves = [*inputs, *(contiguous(end.detach()).requires_grad_() for end in ends)]
+    needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
+    names = [*needing(asked.names, inputs), *["grad_output"] * len(ends)]
+    try:
+        found = [*seconds(firsts(*leaves), needed)]
+    except RuntimeError as error:
+        if any(words in str(error) for words in ONCE):
+            return
+        raise
+    for name, gradient, at in zip(names, found, range(len(found)), strict=True):
+        differences = slope(firsts, leaves, needed[at])
+        largest = float(differences.abs().max()) if differences.numel() else 0.0
+        off = float((gradient - differences).abs().max()) if gradient.numel() else 0.0
+        if off > SLOPES * (1 + largest):
+            part = 100 * off / max(largest, float(gradient.abs().max()))
+            words = f"silently wrong by {part:.0f} %, by {name}"
+            asked.wrong(words, "saves", TWICE)
+
+
+def seconds(first: Sequence[Tensor], needed: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the derivatives of the gradients.
+
+    They come from `backward`, which runs into once_differentiable; `torch.autograd.grad` passes it by.
+    """
+    end = mixed(first)
+    if end.requires_grad:
+        end.backward()  # type: ignore[no-untyped-call]
+    for leaf in needed:
+        yield torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+
+
+def mixed(first: Sequence[Tensor]) -> Tensor:
+    """Return a number that depends on every element of the gradients."""
+    seed = torch.Generator().manual_seed(3)
+    total = torch.zeros((), dtype=torch.double)
+    for one in first:
+        drawn = torch.randn(one.shape, dtype=torch.double, generator=seed)
+        total = total + (one * drawn).sum()
+    return total
+
+
+def slope(firsts: Callable[..., Any], leaves: Sequence[Any], value: Tensor) -> Tensor:
+    """Differentiate the mixed gradients by differences along each element."""
+    found = torch.zeros(value.numel(), dtype=torch.double)
+    step = 1e-5
+    for index in range(value.numel()):
+        sides = []
+        for sign in (1, -1):
+            moved = value.detach().clone(memory_format=torch.contiguous_format)
+            moved.view(-1)[index] += sign * step
+            moved.requires_grad_()
+            called = [moved if x is value else x for x in leaves]
+            sides.append(float(mixed(firsts(*called)).detach()))
+        found[index] = (sides[0] - sides[1]) / (2 * step)
+    return found.reshape(value.shape)
+
+
+# --- Other inputs.
+
+
+def strided_inputs(asked: Asked) -> None:
+    """No memory order or expanded rows of an input change a gradient, or an output."""
+    for words, layout in (("not contiguous", permuted), ("expanded", first_expanded)):
+        for alone in ("", *needing(asked.names, asked.inputs())):
+            pairs = zip(asked.names, asked.inputs(), strict=True)
+            some = [with_layout(x, layout) if alone in ("", n) else x for n, x in pairs]
+            same = [with_layout(x, torch.Tensor.contiguous) for x in some]
+            expected = asked.gradients(same, contiguous)
+            if not asked.takes(some):
+                continue
+            outputs = asked.run(*some)
+            told = f"wrong where {alone or 'an input'} is {words}: {IN_ORDER} ({{}})"
+            found = asked.gradients(some, contiguous, outputs)
+            asked.hold(some, found, expected, told)
+            pairs_of_outputs = zip(outputs, asked.run(*same), strict=True)
+            for at, (one, two) in enumerate(pairs_of_outputs):
+                near = 1e-3 if asked.single else 1e-6
+                if not torch.allclose(one, two, near, near / 10, equal_nan=True):
+                    asked.wrong(f"output {at} differs, of inputs {words}", "forward")
+
+
+OF_SHAPES = r"Using a target size|The use of `x.T` on tensors|Tensor\.m?[TH] is dep"
+
+
+def other_ranks(asked: Asked) -> None:
+    """Data with more dims, of equal sizes, may be refused; their gradient may not be silently wrong.
+
+    Does not apply to indices and weights, whose meaning at another rank is unknown.
+    """
+    usual = asked.inputs()
+    tensors = [x for x in usual if isinstance(x, Tensor)]
+    alike = len({x.shape for x in tensors}) == 1
+    if not alike or len(needing(asked.names, usual)) < len(tensors):
+        asked.skip("its tensors are not alike")
+    tried = False
+    for rank in (tensors[0].ndim + 1, tensors[0].ndim + 2):
+        inputs = [drawn(x, (3,) * rank) if isinstance(x, Tensor) else x for x in usual]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", OF_SHAPES)
+            if asked.takes(inputs, backward=True):
+                tried = True
+                asked.derivative(inputs, "more dims")
+    if not tried:
+        asked.skip("it takes no other ranks")
+
+
+def drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return values of a shape: the usual ones, repeated, each a little different."""
+    flat = usual.detach().flatten()
+    count = torch.Size(shape).numel()
+    values = flat.repeat(count // max(flat.numel(), 1) + 1)[:count]
+    if usual.is_floating_point():
+        seed = torch.Generator().manual_seed(8)
+        values = values * (1 + 0.2 * torch.rand(count, generator=seed)).to(values.dtype)
+    return values.reshape(shape).to(usual.dtype).requires_grad_(usual.requires_grad)
+
+
+FEW_DIGITS = 0.03  # the relative rounding of a gradient in a dtype of two digits
+
+
+def in_float32(asked: Asked) -> None:
+    """In float32 the gradients are the same, but for roundings."""
+    if asked.dtype == torch.float32:
+        asked.skip("the other checks use it")
+    inputs = [as_type(x, torch.float32) for x in asked.inputs()]
+    if not asked.takes(inputs):
+        asked.skip("it takes no float32")
+    compare_roughly(asked, inputs, asked.run(*inputs), "float32", FEW_DIGITS / 10)
+
+
+def under_autocast(asked: Asked) -> None:
+    """Under autocast a Function raises, or has the gradients of its dtypes."""
+    inputs = [as_type(x, torch.float32) for x in asked.inputs()]
+    if not asked.takes(inputs):
+        asked.skip("it takes no float32")
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs = asked.run(*inputs)
+        asked.gradients(inputs, contiguous, outputs)
+    except Exception as error:  # noqa: BLE001 (it may refuse that)
+        asked.skip("it raises under autocast", error, "custom_fwd casts")
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = asked.run(*inputs)
+    compare_roughly(asked, inputs, outputs, "autocast", 4 * FEW_DIGITS)
+
+
+def compare_roughly(
+    asked: Asked, inputs: Sequence[Any], outputs: Any, words: str, part: float
+) -> None:
+    """Compare gradients in few digits with those of the same numbers in full precision."""
+    exact = [as_type(x, asked.dtype) for x in inputs]
+    found = asked.gradients(inputs, contiguous, outputs)
+    expected = asked.gradients(exact, contiguous)
+    names = needing(asked.names, inputs)
+    for name, one, two in zip(names, found, expected, strict=True):
+        off = (one.to(two.dtype) - two).norm()
+        if two.isfinite().all() and not off <= part * (two.norm() + 1):
+            size = f"off by {off:.2g} of {two.norm():.2g}"
+            asked.wrong(f"grad_{name}: wrong in {words}: {size}", f"grad_{name}")
+
+
+# --- Transforms.
+
+
+def func_grad(asked: Asked) -> None:
+    """torch.func.grad, which calls setup_context, gives what autograd gives."""
+    inputs = asked.inputs()
+    needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    expected = torch.autograd.grad(asked.loss(*inputs), needed)
+    given = [x.detach() if isinstance(x, Tensor) else x for x in inputs]
+    found = torch.func.grad(asked.loss, asked.argnums(given))(*given)
+    asked.hold(inputs, found, expected, "{} in torch.func.grad")
+
+
+def func_jacrev(asked: Asked) -> None:
+    """torch.func.jacrev, which maps over backward, gives what autograd gives."""
+    asked.answer(asked.test_jacrev, "another gradient than autograd's")
+
+
+def vmap_of_grad(asked: Asked) -> None:
+    """A batch has the gradients of its samples."""
+    asked.answer(asked.test_vmap_of_grad, "another gradient than of each sample")
+
+
+def checkpointed(asked: Asked) -> None:
+    """Under checkpoint the gradients are the same; it may raise, as `ctx.saved_tensors` is read once."""
+
+    def question() -> None:
+        try:
+            asked.test_checkpoint()
+        except AssertionError as error:
+            if isinstance(error.__context__, RuntimeError):
+                asked.skip("it raises under checkpoint", error.__context__)
+            raise
+
+    asked.answer(question, "another gradient under checkpoint")
+
+
+def compiled(asked: Asked) -> None:
+    """torch.compile gives the same."""
+    asked.answer(asked.test_compile, "torch.compile gives another result")

@@ -1,0 +1,15 @@
+"""The source of questions that the child asks, for tests that ask them without it.
+
+In: nothing. Out: a text. Invariant: the module is read, and not imported: it needs PyTorch.
+"""
+
+from pathlib import Path
+
+from scaffold.files import read_text
+
+QUESTIONS = Path(__file__).with_name("child") / "function_questions.py"
+
+
+def function_questions() -> str:
+    """Return the source of the questions about a hand-written Function."""
+    return read_text(QUESTIONS)
