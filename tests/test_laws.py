@@ -554,7 +554,7 @@ BUDGET = {
     "cli": 4698,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant
     "derive": 19767,  # calls in parts, of which one is saved
     "formula": 6854,
-    "inspect": 3615,  # the inputs of such are guessed, and their tests written
+    "inspect": 3620,  # the inputs of such are guessed, and their tests written
     "lint": 4575,
     "primitives": 864,  # of what a result is surely positive
     "kernels": 2340,  # fused kernels: row programs, and their printer for Triton; norms and losses that are calls, totals, shared rows, halves

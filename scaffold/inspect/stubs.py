@@ -174,6 +174,7 @@ def _asked(facts: Facts, stem: str, call: Call) -> str:
     given = f"apply, {stem}_arguments, {case}, {', '.join(names)!r}, {function}"
     if facts.marked("mark_dirty") != frozenset():
         given += ", changed=True"
+    given += ", searched=True" * bool(call.choices)
     return (
         f"def {stem}_asked({parameter}) -> Asked:\n"
         f"    apply = {_call(facts)}\n"
