@@ -32,7 +32,8 @@ from tests.warm import running_server
 # work. torch heeds it when it is imported, here and in processes that tests start.
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-NOT_ASKED = "not exhaustive and not each_commit and not triton"  # the markers of a default run
+# The markers of a default run.
+NOT_ASKED = "not exhaustive and not each_commit and not triton"
 SLICE = re.compile(r"(\d+)/(\d+)")
 ROOT = Path(__file__).resolve().parents[1]
 

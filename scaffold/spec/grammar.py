@@ -98,7 +98,8 @@ def _with_name(text: str, position: int) -> str:
     )
     name = next((one for one in "MNKPQRS" if one not in names | others), "a name")
     hint = f"a dim is a name or a number: write {name} for {dim.strip()}"
-    factor = re.fullmatch(r"(?:\w+\*)?(\d+)(?:\*\w+)?", re.sub(r"\s", "", dim))
+    known = rf"(?:\w+\*)?(\d+|{'|'.join(others)})(?:\*\w+)?"
+    factor = re.fullmatch(known, re.sub(r"\s", "", dim))
     if names <= others:
         whole = re.sub(r"/+", "//", dim.strip())
         return f"{hint}, with --require '{name} == {whole}'"

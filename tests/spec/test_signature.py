@@ -213,6 +213,11 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
             "for 2 * D, with --require 'N == 2 * D'"),
         ),
         (
+            "q[B, H*G, D], k[B, H, D]",
+            ("7: unexpected character '*'\nhint: a dim is a name or a number: write M "
+            "for H*G, with --require 'M % H == 0'"),
+        ),
+        (
             "x[D], y[D/2]",
             ("10: unexpected character '/'\nhint: a dim is a name or a number: write M "
             "for D/2, with --require 'M == D//2'"),

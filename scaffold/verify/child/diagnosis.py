@@ -21,6 +21,7 @@ from torch import Tensor
 from scaffold.verify.child.cases import (
     Case,
     dtype_name,
+    list_cases,
     make_inputs,
     needs_gradient,
     value_names,
@@ -310,36 +311,46 @@ def _named(dims: tuple[int, ...]) -> str:
 
 
 def notes_on(checks: Any) -> list[str]:
-    """Return a note for each gradient of the base case: whether it is the forward's derivative."""
+    """Return a note for each gradient: where it is not the forward's derivative, in the first case with a difference."""
     if checks.FORWARD is None:
         return []
-    case = Case("base", {})
+    found = dict[str, str]()
+    for case in list_cases(checks):
+        of_case = "" if case.name == "base" else f", in the case {case.name}"
+        for name, where in _differences(checks, case):
+            if not found.get(name):
+                found[name] = where and f"differs from the derivative {where}{of_case}"
+        if all(found.values()):
+            break
+    same = "is the derivative on the inputs that were tried"
+    return [f"surrogate: {name} {words or same}" for name, words in found.items()]
+
+
+def _differences(checks: Any, case: Case) -> list[tuple[str, str]]:
+    """Return each gradient, with the places where it is not the forward's derivative."""
     inputs = make_inputs(checks, case, torch.clone)
     try:
         actual = checks.gradients(checks.OPERATOR(*inputs), inputs)
         derivative = gradients_of(checks, checks.FORWARD(*inputs), inputs)
     except Exception:  # noqa: BLE001 (the gradients have been judged already)
         return []
-    names = value_names(checks, len(inputs))
-    values = {
-        name: x.detach()
-        for name, x in zip(names, inputs, strict=True)
-        if isinstance(x, Tensor)
-    }
-    wanted = [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
-    notes = [
-        _note(f"grad_{name}", one, two, values)
+    pairs = [*zip(value_names(checks, len(inputs)), inputs, strict=True)]
+    # With other values of attributes the inputs tell little: a clipped gradient depends on `grad_output`.
+    told = () if case.attributes else pairs
+    values = {name: x.detach() for name, x in told if isinstance(x, Tensor)}
+    wanted = [f"grad_{name}" for name, x in pairs if needs_gradient(x)]
+    return [
+        (name, _places(one, two, values))
         for name, one, two in zip(wanted, actual, derivative, strict=True)
     ]
-    return [note for note in notes if note]
 
 
-def _note(
-    name: str, actual: Tensor, derivative: Tensor, values: dict[str, Tensor]
-) -> str:
+def _places(actual: Tensor, derivative: Tensor, values: dict[str, Tensor]) -> str:
+    """Describe the elements that differ; "" if there are none."""
     wrong = ~torch.isclose(actual, derivative, rtol=1e-7, atol=1e-7, equal_nan=True)
     if not wrong.any():
-        return f"surrogate: {name} is the derivative on the inputs that were tried"
-    where = "everywhere" if wrong.all() else name_places(wrong, values)
-    where = where or f"in {int(wrong.sum())} of {wrong.numel()} places"
-    return f"surrogate: {name} differs from the derivative {where}"
+        return ""
+    if wrong.all():
+        return "everywhere"
+    where = name_places(wrong, values) if values else ""
+    return where or f"in {int(wrong.sum())} of {wrong.numel()} places"

@@ -50,6 +50,26 @@ def size_relation(checks: Any) -> tuple[str, ...]:
     return ()
 
 
+def size_bound(checks: Any) -> str:
+    """Return the condition by which one size is at most some others, as `K <= H and K <= W`; "" if none helps.
+
+    The forward may take a little more, as a padded convolution does: it is advice, and never assumed.
+    """
+    usual, _ = _choices(checks)
+    for name in reversed(usual):
+        most = max(usual.values())
+        ample = {one: size + most for one, size in usual.items() if one != name}
+        wide = usual | ample
+        bounds = [
+            one for one in ample if not _takes(checks, wide | {one: 1, name: most})
+        ]
+        if bounds and _takes(checks, wide | {name: most}):
+            least = min(usual[one] for one in bounds)
+            if all(_takes(checks, usual | {name: size}) for size in (least, least - 1)):
+                return " and ".join(f"{name} <= {one}" for one in bounds)
+    return ""
+
+
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:
     """Return whether the forward accepts exactly this size, no neighbour or double; 1 may broadcast."""
     refused = (one for one in (size + 1, size - 1, 2 * size) if one > 1)

@@ -432,6 +432,15 @@ def test_a_surrogate_is_no_mistake_but_a_note() -> None:
     assert verdict(**STE, surrogate=True).notes == (note,)
 
 
+def test_a_surrogate_may_differ_only_where_an_attribute_is_not_its_default() -> None:
+    clamped = {"x": "grad_output.clamp(-limit, limit)"}
+    inputs = "x, limit: float = 1.0"
+    found = verdict(inputs=inputs, forward="x", grad=clamped, surrogate=True)
+    (note,) = found.notes
+    words = "surrogate: grad_x differs from the derivative in 2 of 6 places"
+    assert note == f"{words}, in the case limit=0.5"
+
+
 @pytest.mark.parametrize(
     ("forward", "surrogate"),
     [

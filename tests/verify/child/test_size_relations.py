@@ -61,9 +61,9 @@ def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
             "input[N, D], weight[D, K], bias[K]",
         ),
         (
-            "x[N, D], w[K]",
-            "x.topk(w.shape[0], dim=1).values * w",
-            "x[N, D], w[4], with --require 'D >= 4'",
+            "x[N, C, H, W], weight[C, 1, K, L]",
+            "F.conv2d(x, weight, groups=x.shape[1])",
+            "x[N, D, K, M], weight[D, 1, 4, 4], with --require 'K >= 4 and M >= 4'",
         ),
     ],
 )
@@ -73,3 +73,26 @@ def test_of_sizes_that_no_relation_mends_shapes_and_conditions_are_told(
     found = verdict(inputs=inputs, forward=forward, derive=True)
     assert found.failure is not None
     assert found.failure.hint == f"shapes that it takes, for instance: {hint}"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "bound"),
+    [
+        (
+            "x[N, C, H, W], weight[O, C, K, K], bias[O]",
+            "torch.relu(F.conv2d(x, weight, bias, padding=1))",
+            "K <= H and K <= W",
+        ),
+        ("x[B, C, T], weight[O, C, K]", "F.conv1d(x, weight)", "K <= T"),
+        ("x[N, D], w[K]", "x.topk(w.shape[0], dim=1).values * w", "K <= D"),
+    ],
+)
+def test_of_a_size_that_is_too_large_the_bound_is_told(
+    inputs: str, forward: str, bound: str
+) -> None:
+    found = verdict(inputs=inputs, forward=forward, derive=True)
+    assert found.failure is not None
+    advice = f"--require '{bound}', or a number for {bound[0]}"
+    assert found.failure.hint == f"it takes smaller sizes: {advice}"
+    mended = verdict(inputs=inputs, forward=forward, require=[bound], derive=True)
+    assert mended.failure is None
