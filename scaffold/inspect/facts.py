@@ -219,9 +219,9 @@ class Facts:
             if isinstance(bound.value, ast.Name) and bound.value.id == shown.id:
                 break
             shown, step = bound.value, step_of
-        if isinstance(shown, ast.Tuple):
-            stars = any(isinstance(item, ast.Starred) for item in shown.elts)
-            return Returned(step, None if stars else tuple(shown.elts), count, node)
+        elements = _elements(shown)
+        if elements is not None:
+            return Returned(step, tuple(elements), count, node)
         single = shown is not None and count == 1
         return Returned(step, (shown,) if single and shown else None, count, node)
 
@@ -265,16 +265,23 @@ class Facts:
         for item in self.gradients:
             if item.values is None or position >= len(item.values):
                 return None
-            found.append(self._if_none(item.values[position], item.step))
+            found.append(self.if_none(item.values[position], item.step))
         return tuple(found)
 
-    def _if_none(self, node: ast.expr, at: Step) -> ast.expr:
-        """Return None's node for a name that is surely None, as `grad_x = None`, else the node."""
+    def if_none(self, node: ast.expr, at: Step) -> ast.expr:
+        """Return None's node for a name in backward that is None on every path, else the node."""
         backward = self.function.backward
-        if isinstance(node, ast.Name) and backward is not None:
-            bound = backward.flow.definite(node.id, at)
-            if bound and bound.value and bound.element is None and is_none(bound.value):
-                return bound.value
+        if not isinstance(node, ast.Name) or backward is None:
+            return node
+        if node.id in backward.flow.outer:
+            return node
+        found = [  # a local name has no value from outside
+            bound.value if bound and bound.element is None else None
+            for bound in backward.flow.reaching(node.id, at)
+            if bound or node.id in backward.flow.parameters
+        ]
+        if found and all(value is not None and is_none(value) for value in found):
+            return found[0] or node
         return node
 
     def has_gradient(self, name: str) -> bool | None:
@@ -335,6 +342,21 @@ def _pairs(
         owner = target.value
         if isinstance(owner, ast.Name) and owner.id == method.ctx:
             yield Kept(target.attr, value, target, step)
+
+
+def _elements(node: ast.expr | None) -> list[ast.expr] | None:
+    """Return the elements of a tuple, or of `(a, b) + (None,) * 3`; None if they are not told."""
+    if isinstance(node, ast.Tuple):
+        starred = any(isinstance(item, ast.Starred) for item in node.elts)
+        return None if starred else node.elts
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _elements(node.left), _elements(node.right)
+        return None if left is None or right is None else left + right
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        inner, times = _elements(node.left), node.right
+        if inner is not None and isinstance(times, ast.Constant):
+            return inner * times.value if type(times.value) is int else None
+    return None
 
 
 def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:

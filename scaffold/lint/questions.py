@@ -21,10 +21,12 @@ def never_differentiable(facts: Facts) -> bool:
     marked = facts.marked("mark_non_differentiable")
     if not marked:
         return False
+    # A name alone may hold several outputs; one that is marked holds a tensor.
+    returned = [item.values or (item.node,) for item in facts.outputs]
     return all(
-        item.values is not None
-        and all(isinstance(v, ast.Name) and v.id in marked for v in item.values)
-        for item in facts.outputs
+        isinstance(value, ast.Name) and value.id in marked
+        for values in returned
+        for value in values
     )
 
 

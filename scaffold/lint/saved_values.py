@@ -27,7 +27,7 @@ def outputs_on_ctx(facts: Facts) -> Iterator[Kept]:
     for kept in facts.kept(saver):
         if not isinstance(kept.value, ast.Name) or kept.value.id in marked:
             continue
-        if _is_output(facts, saver, kept) and not _let_go(facts, kept.name):
+        if _is_output(facts, saver, kept) and not let_go(facts, kept.name):
             yield kept
 
 
@@ -86,7 +86,7 @@ def _changed_between(steps: list[Step], name: str, first: Step, last: Step) -> b
     return False
 
 
-def _let_go(facts: Facts, attribute: str) -> bool:
+def let_go(facts: Facts, attribute: str) -> bool:
     """Return whether backward deletes or resets the attribute, which breaks the cycle."""
     backward = facts.function.backward
     return any(
@@ -182,7 +182,7 @@ def saved_instead(facts: Facts, kept: Kept) -> tuple[Edit, ...]:
     reads = [n for n in ast.walk(backward.node) if _reads(n, backward.ctx, kept.name)]
     if not _is_alone(facts, saver, kept) or not _is_free(backward, name) or not reads:
         return ()
-    if _let_go(facts, kept.name):
+    if let_go(facts, kept.name):
         return ()
     first = backward.node.body[0]
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)

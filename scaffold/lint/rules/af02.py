@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Found, Rule
-from scaffold.lint.saved_values import saved_instead, tensors_on_ctx
+from scaffold.lint.saved_values import let_go, saved_instead, tensors_on_ctx
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -13,7 +13,10 @@ def find(facts: Facts) -> Iterator[Found]:
     for kept, parts in tensors_on_ctx(facts):
         several = "s" * (len(parts) > 1)
         named = ", ".join(f"'{ast.unparse(part)}'" for part in parts)
-        message = f"tensor{several} {named} kept as ctx.{kept.name}: not freed after backward, and no version check; use save_for_backward"
+        lost = "no version check"
+        if not let_go(facts, kept.name):
+            lost = f"not freed after backward, and {lost}"
+        message = f"tensor{several} {named} kept as ctx.{kept.name}: {lost}; use save_for_backward"
         yield Found(kept.step.statement, message, saved_instead(facts, kept))
 
 

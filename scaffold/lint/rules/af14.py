@@ -32,8 +32,9 @@ def _masks(facts: Facts) -> Iterator[Found]:
         or backward is None
         or marked is None
         or forward not in function.own
+        or not facts.gradients
     ):
-        return
+        return  # a backward that only raises is left to subclasses
     read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
     for item in facts.outputs:
         for position, node in enumerate(item.values or ()):

@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
-from scaffold.inspect.imported_names import method_call
+from scaffold.inspect.flow import Step
+from scaffold.inspect.imported_names import method_call, torch_call
+from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.questions import once
 
@@ -22,12 +25,70 @@ def find(facts: Facts) -> Iterator[Found]:
         return
     if backward not in function.own:
         return
-    for node in ast.walk(backward.node):
-        what = _cut(facts, node)
+    numbers = {id(node) for node in _numbers(facts, backward)}
+    for node in _computing(backward.node):
+        what = "" if id(node) in numbers else _cut(facts, node)
         if what:
             message = f"{what} in a backward that is not @once_differentiable: a second derivative may be silently wrong"
             yield Found(node, message, once(facts))
             return
+
+
+def _computing(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes whose values may reach a gradient.
+
+    Not so: tests, blocks that end in raise, and `y` in `torch.zeros_like(y)`.
+    """
+    yield node
+    shaped = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_like")
+    for name, value in ast.iter_fields(node):
+        parts = value if isinstance(value, list) else [value]
+        if name == "test" or (parts and isinstance(parts[-1], ast.Raise)):
+            continue
+        for part in parts[1:] if shaped and name == "args" else parts:
+            if isinstance(part, ast.AST):
+                yield from _computing(part)
+
+
+def _numbers(facts: Facts, backward: Method) -> Iterator[ast.Call]:
+    """Yield the calls that read a number from a saved tensor made of numbers: `torch.tensor(dt)`."""
+    saver = facts.function.saver
+    saved = facts.context_calls(saver, "save_for_backward") if saver else ()
+    if saver is None or len(saved) != 1 or saved[0].starred:
+        return
+    values, arguments = facts.values(backward), saved[0].call.args
+    for step in backward.flow.steps:
+        for node in step.expressions():
+            if not isinstance(node, ast.Call) or not isinstance(
+                node.func, ast.Attribute
+            ):
+                continue
+            read = node.func.value
+            bound = (
+                backward.flow.definite(read.id, step)
+                if isinstance(read, ast.Name)
+                else None
+            )
+            if bound is None or bound.value is None or bound.element is None:
+                continue
+            unpacked = values.is_saved(bound.value, backward.flow.steps[bound.order])
+            if unpacked and not bound.starred and bound.element < len(arguments):
+                if _is_made(facts, saver, arguments[bound.element], saved[0].step):
+                    yield node
+
+
+def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
+    """Return whether a tensor is created without another one's values."""
+    while isinstance(node, ast.Name):
+        bound = saver.flow.definite(node.id, at)
+        if bound is None or bound.value is None or bound.element is not None:
+            return False
+        node, at = bound.value, saver.flow.steps[bound.order]
+    if not isinstance(node, ast.Call):
+        return False
+    if facts.names.resolve(node.func) == "torch.autograd.Variable" and node.args:
+        return _is_made(facts, saver, node.args[0], at)
+    return creates(torch_call(node, facts.names) or method_call(node, facts.names))
 
 
 def _cut(facts: Facts, node: ast.AST) -> str:

@@ -18,7 +18,11 @@ def find(facts: Facts) -> Iterator[Found]:
     ):
         return
     for item in facts.gradients:
-        given = [value for value in item.values or () if not is_none(value)]
+        given = [
+            value
+            for value in item.values or ()
+            if not is_none(facts.if_none(value, item.step))
+        ]
         if len(given) > 1:
             message = f"{len(given)} gradients are computed without asking ctx.needs_input_grad"
             yield Found(backward.node, message)

@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, EditKind, Found, Level, Rule, span
+
+READ = "_fwd_used_autocast"  # the attribute of ctx that custom_bwd reads first
 
 
 def find(facts: Facts) -> Iterator[Found]:
@@ -13,8 +16,14 @@ def find(facts: Facts) -> Iterator[Found]:
     forward = function.forward
     if forward is None or function.setup_context is None or forward not in function.own:
         return
-    backward = function.backward
-    fails = backward is not None and any(map(_is_bwd, backward.decorators))
+    backward, setup = function.backward, function.setup_context
+    if _notes(facts, setup):
+        return
+    fails = (
+        backward is not None
+        and any(map(_is_bwd, backward.decorators))
+        and not _hands_on(setup)
+    )
     for name, node in zip(forward.decorators, forward.node.decorator_list, strict=True):
         if name.startswith("torch.") and name.endswith(".custom_fwd"):
             message = "custom_fwd takes the first input for ctx and notes on it whether autocast is on"
@@ -22,6 +31,23 @@ def find(facts: Facts) -> Iterator[Found]:
                 message += ", where custom_bwd does not find it: AttributeError"
             level: Level | None = None if fails else "advice"
             yield Found(forward.node, message, _noted(facts, name, node), level)
+
+
+def _notes(facts: Facts, setup: Method) -> bool:
+    """Return whether setup_context sets what custom_bwd reads, or has a decorator that may do so."""
+    known = ("torch.", "staticmethod", "classmethod")
+    foreign = any(not name.startswith(known) for name in setup.decorators)
+    return foreign or any(kept.name == READ for kept in facts.kept(setup))
+
+
+def _hands_on(setup: Method) -> bool:
+    """Return whether setup_context gives ctx to another function, which may set attributes of it."""
+    return any(
+        isinstance(part, ast.Name) and part.id == setup.ctx
+        for node in ast.walk(setup.node)
+        if isinstance(node, ast.Call)
+        for part in (*node.args, *(item.value for item in node.keywords))
+    )
 
 
 def _is_bwd(name: str) -> bool:
