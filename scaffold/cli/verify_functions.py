@@ -29,7 +29,8 @@ DECLARE = "say what it takes: --inputs 'x[N, D], eps: float = 1e-6', or --sample
 
 
 UNCALLED = "not judged"
-NESTED = "passed over: {}, which is defined inside a function"
+NESTED = "which is defined inside a function"
+BASE = "whose backward only raises NotImplementedError"
 
 
 class Judged(NamedTuple):
@@ -89,11 +90,14 @@ def show_verdicts(
     raise_all(unnamed(stated))
     found = find_functions(tuple(_target(name) for name in names))
     every = [Question(x, each, stated) for x in found.meant for each in x.functions]
-    questions = [one for one in every if not one.function.nested]
-    notes = (
-        *found.notes,
-        *(NESTED.format(x.function.qualname) for x in every if x.function.nested),
-    )
+    questions, notes = [], [*found.notes]
+    for asked in every:
+        function = asked.function
+        why = NESTED if function.nested else BASE if function.is_base else ""
+        if why:
+            notes.append(f"passed over: {function.qualname}, {why}")
+        else:
+            questions.append(asked)
     processes = run.jobs or processes_for(len(questions))
     verdicts = judge(questions, run.python, run.limit, processes)
     judged = []
@@ -123,6 +127,8 @@ def _each(
     questions: Sequence[Question], verdicts: Iterator[Verdict]
 ) -> Iterator[Judged]:
     names = [question.function.qualname for question in questions]
+    if not names:
+        return
     with TERMINAL.proving(names, "judging") as update:
         for done, question in enumerate(questions, start=1):
             found = Judged(question, next(verdicts))
@@ -203,5 +209,5 @@ def _exit(judged: Sequence[Judged]) -> None:
     statuses = {one.status for one in judged}
     if "failed" in statuses:
         sys.exit(ConflictError.exit_code)
-    if "not judged" in statuses:
+    if "not judged" in statuses or not judged:
         sys.exit(ScaffoldError.exit_code)

@@ -119,6 +119,15 @@ class Function:
         return self.method("backward") or self.method("vjp")
 
     @property
+    def is_base(self) -> bool:
+        """Return whether backward is left to subclasses: it only raises NotImplementedError."""
+        if self.backward is None:
+            return False
+        *before, last = self.backward.node.body
+        documented = all(isinstance(statement, ast.Expr) for statement in before)
+        return documented and ast.unparse(last).startswith("raise NotImplementedError")
+
+    @property
     def setup_context(self) -> Method | None:
         return self.method("setup_context")
 

@@ -6,12 +6,13 @@ Invariant: yes if forward is piecewise constant, random or returns its input, or
 
 import ast
 import re
+from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.pure_torch import reached
 from scaffold.inspect.vocabulary import creates
-from scaffold.primitives.calls import draws_random, has_memory, is_constant
+from scaffold.primitives.calls import draws_random, has_memory, is_constant, is_whole
 
 # Calls that pass a tensor on as a new one, whose gradient is then changed.
 PASSING = {"alias", "clone", "contiguous", "detach", "expand_as", "view", "view_as"}
@@ -21,6 +22,7 @@ SAID = re.compile(
     r"|rev(erse)?.?grad",
     re.IGNORECASE,
 )
+QUANTIZES = re.compile(r"(?<!de)quant", re.IGNORECASE)
 WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 
 
@@ -31,11 +33,14 @@ def is_rough(facts: Facts) -> bool:
         return False
     if says_so(facts) or _hands_on(facts):
         return True
-    return any(
-        _is_step(facts, node)
-        for function in reached(facts, [forward.node])
-        for node in ast.walk(function)
-    )
+    return any(_is_step(facts, node) for node in _nodes(facts))
+
+
+def _nodes(facts: Facts) -> Iterator[ast.AST]:
+    """Yield the nodes of the forward, and of the functions that it reaches."""
+    forward = facts.function.forward
+    for function in reached(facts, [forward.node]) if forward else ():
+        yield from ast.walk(function)
 
 
 def _is_step(facts: Facts, node: ast.AST) -> bool:
@@ -44,8 +49,17 @@ def _is_step(facts: Facts, node: ast.AST) -> bool:
         named = any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in node.ops)
         return not (told or named)
     name = torch_call(node, facts.names) or method_call(node, facts.names)
-    steps = is_constant(name) and has_memory(name, "fresh") and not creates(name)
-    return steps or draws_random(name)
+    return _is_constant(name) or draws_random(name)
+
+
+def _is_constant(name: str) -> bool:
+    return is_constant(name) and has_memory(name, "fresh") and not creates(name)
+
+
+def _rounds(facts: Facts, node: ast.AST) -> bool:
+    """Return whether it is a call with steps and values of the tensor's own type: `x.round()`."""
+    name = torch_call(node, facts.names) or method_call(node, facts.names)
+    return _is_constant(name) and not is_whole(name)
 
 
 def _is_told(node: ast.expr) -> bool:
@@ -56,11 +70,18 @@ def _is_told(node: ast.expr) -> bool:
 
 
 def says_so(facts: Facts) -> bool:
-    """Return whether the name of the class, of the file, or a docstring says so."""
+    """Return whether the name of the class, of the file, or a docstring says so.
+
+    A quantizer's gradient passes by the rounding, even where its scale depends on the input.
+    """
     node = facts.function.node
     path = facts.module.path.replace("\\", "/").rsplit("/", 1)[-1]
     texts = [WORD.sub(" ", facts.function.name), path, ast.get_docstring(node) or ""]
-    return any(SAID.search(text) for text in texts)
+    if any(SAID.search(text) for text in texts):
+        return True
+    return any(QUANTIZES.search(text) for text in texts) and any(
+        _rounds(facts, inner) for inner in _nodes(facts)
+    )
 
 
 def _hands_on(facts: Facts) -> bool:

@@ -151,3 +151,47 @@ def test_which_arguments_name_functions(
     (layers / "plain.py").write_text("def test_a(): pass\n")
     monkeypatch.chdir(layers)
     assert names_functions(name) is expected
+
+
+BASE = """
+
+class Base(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        \"\"\"Say how steep it is.\"\"\"
+        raise NotImplementedError("a subclass says it")
+"""
+WITHIN = """
+from torch.autograd import Function
+
+
+def made():
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            return grad_output * 2
+"""
+
+
+def test_a_base_that_leaves_backward_to_subclasses_is_passed_over(layers: Path) -> None:
+    (layers / "layers.py").write_text(TEXT + BASE)
+    outcome = judged(layers, "layers.py")
+    assert outcome.code == 0 and "Base" not in outcome.out
+    note = "passed over: Base, whose backward only raises NotImplementedError"
+    assert note in outcome.err
+
+
+@pytest.mark.parametrize("text", [TEXT.split("class")[0] + BASE, WITHIN])
+def test_a_file_with_nothing_to_judge_is_not_judged(layers: Path, text: str) -> None:
+    (layers / "layers.py").write_text(text)
+    outcome = judged(layers, "layers.py")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "passed over: " in outcome.err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.inspect.surrogates import is_rough
+from scaffold.inspect.surrogates import is_rough, says_so
 from tests.inspect.test_trial_inputs import facts
 
 CODE = """\
@@ -42,3 +42,22 @@ def test_what_has_no_slope_or_says_so_is_rough(
     name: str, value: str, rough: bool
 ) -> None:
     assert is_rough(facts(CODE.format(name=name, value=value))) is rough
+
+
+SCALED = "torch.round(x / x.abs().max()) * x.abs().max()"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("WeightQuantizer", SCALED, True),
+        ("FakeQuant", "(x / x.abs().max()).floor() * x.abs().max()", True),
+        ("Quantized", "torch.sign(x) * x.abs().mean()", True),
+        ("Scaled", SCALED, False),
+        ("Dequantize", SCALED, False),
+        ("QuantizedTwice", "x * 2", False),
+        ("QuantileMask", "x * (x > x.mean())", False),
+    ],
+)
+def test_a_quantizer_that_rounds_says_so(name: str, value: str, said: bool) -> None:
+    assert says_so(facts(CODE.format(name=name, value=value))) is said

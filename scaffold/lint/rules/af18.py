@@ -25,10 +25,10 @@ def find(facts: Facts) -> Iterator[Found]:
         return
     if backward not in function.own:
         return
-    numbers = {id(node) for node in _numbers(facts, backward)}
+    numbers = {f"{name}.item()" for name in _numbers(facts, backward)}
     for node in _computing(backward.node):
-        what = "" if id(node) in numbers else _cut(facts, node)
-        if what:
+        what = _cut(facts, node)
+        if what and ast.unparse(node) not in numbers:
             message = f"{what} in a backward that is not @once_differentiable: a second derivative may be silently wrong"
             yield Found(node, message, once(facts))
             return
@@ -50,40 +50,29 @@ def _computing(node: ast.AST) -> Iterator[ast.AST]:
                 yield from _computing(part)
 
 
-def _numbers(facts: Facts, backward: Method) -> Iterator[ast.Call]:
-    """Yield the calls that read a number from a saved tensor made of numbers: `torch.tensor(dt)`."""
-    saver = facts.function.saver
+def _numbers(facts: Facts, backward: Method) -> Iterator[str]:
+    """Yield the names of saved tensors that are made of numbers, as `torch.tensor(dt)`."""
+    saver, flow = facts.function.saver, backward.flow
     saved = facts.context_calls(saver, "save_for_backward") if saver else ()
     if saver is None or len(saved) != 1 or saved[0].starred:
         return
-    values, arguments = facts.values(backward), saved[0].call.args
-    for step in backward.flow.steps:
-        for node in step.expressions():
-            if not isinstance(node, ast.Call) or not isinstance(
-                node.func, ast.Attribute
-            ):
-                continue
-            read = node.func.value
-            bound = (
-                backward.flow.definite(read.id, step)
-                if isinstance(read, ast.Name)
-                else None
-            )
-            if bound is None or bound.value is None or bound.element is None:
-                continue
-            unpacked = values.is_saved(bound.value, backward.flow.steps[bound.order])
-            if unpacked and not bound.starred and bound.element < len(arguments):
-                if _is_made(facts, saver, arguments[bound.element], saved[0].step):
-                    yield node
+    for name, (bound, *others) in flow.bindings.items():
+        at = bound.element
+        if others or bound.starred or at is None or bound.value is None:
+            continue
+        given = saved[0].call.args[at : at + 1]
+        unpacks = facts.values(backward).is_saved(bound.value, flow.steps[bound.order])
+        if unpacks and any(_is_made(facts, saver, x, saved[0].step) for x in given):
+            yield name
 
 
 def _is_made(facts: Facts, saver: Method, node: ast.expr, at: Step) -> bool:
     """Return whether a tensor is created without another one's values."""
-    while isinstance(node, ast.Name):
+    if isinstance(node, ast.Name):
         bound = saver.flow.definite(node.id, at)
         if bound is None or bound.value is None or bound.element is not None:
             return False
-        node, at = bound.value, saver.flow.steps[bound.order]
+        return _is_made(facts, saver, bound.value, saver.flow.steps[bound.order])
     if not isinstance(node, ast.Call):
         return False
     if facts.names.resolve(node.func) == "torch.autograd.Variable" and node.args:

@@ -54,8 +54,10 @@ TYPES = {"torch.Tensor", "torch.FloatTensor"}
 
 
 def _is_sizes(call: ast.Call) -> bool:
-    """Return whether arguments are sizes rather than data: numbers and names, no list."""
-    data = (ast.List, ast.Tuple, ast.ListComp)
+    """Return whether arguments are sizes rather than data: numbers and names, no list, no sole call."""
+    data: tuple[type[ast.expr], ...] = (ast.List, ast.Tuple, ast.ListComp)
+    if len(call.args) == 1:
+        data += (ast.Call,)
     return (
         bool(call.args)
         and not call.keywords
