@@ -353,9 +353,9 @@ def _elements(node: ast.expr | None) -> list[ast.expr] | None:
         left, right = _elements(node.left), _elements(node.right)
         return None if left is None or right is None else left + right
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        inner, times = _elements(node.left), node.right
-        if inner is not None and isinstance(times, ast.Constant):
-            return inner * times.value if type(times.value) is int else None
+        inner, times = _elements(node.left), getattr(node.right, "value", None)
+        if inner is not None and type(times) is int and times < 100:
+            return inner * times
     return None
 
 
