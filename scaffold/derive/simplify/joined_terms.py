@@ -40,6 +40,8 @@ def joined_parts(make: Maker, terms: Sequence[Op]) -> list[Op]:
             key = (op.shape, op.kind, dim if at is None else at)
             several.setdefault(key, []).append(op)
     for parts in several.values():
+        if len({*parts}) < len(parts):  # a term that counts twice
+            continue
         for join in (_numbered, _every_nth, _chained, _disjoint):
             found = join(make, parts) if len(parts) > 1 else None
             if found is not None:
@@ -233,8 +235,10 @@ def _disjoint(make: Maker, terms: Sequence[Op]) -> Joined:
     starts = None if lines else _starts(terms)
     if starts is not None and starts.keys() == {*range(len(terms))}:
         return _put(make, terms)
-    indices = [literal(op.args[3]) for op in lines]
-    if len(lines) < 2 or len({index >= 0 for index in indices}) > 1:  # type: ignore[operator]
+    indices = {literal(op.args[3]) for op in lines}
+    if len(lines) < 2 or len(indices) < len(lines):
+        return None
+    if len({index >= 0 for index in indices}) > 1:  # type: ignore[operator]
         return None
     whole = lines[0]
     for op in lines[1:]:
