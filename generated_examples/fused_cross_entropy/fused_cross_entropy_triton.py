@@ -38,6 +38,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 # What each dtype is computed in.
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+INDICES = (torch.int32, torch.int64)
 MOST_COLUMNS = 65536  # of a row, which is one block
 
 
@@ -213,25 +214,10 @@ def _(
     return logits.new_empty(logits.shape)
 
 
-def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op for each sample of a batch."""
-    pairs = [*zip(args, in_dims, strict=True)]
-    samples = [
-        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
-        for at in range(info.batch_size)
-    ]
-    if isinstance(samples[0], Tensor):
-        return torch.stack(samples), 0
-    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
-    return outputs, (0,) * len(outputs)
-
-
 def as_more_rows(
     op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
 ) -> Any:
     """Call an op once for a batch, which has so many more rows."""
-    if any(in_dims[at] is not None for at in shared):
-        return each_sample(op, info, in_dims, *args)
     given = [
         (
             arg.movedim(dim, 0)
@@ -257,18 +243,16 @@ fused_cross_entropy_backward.register_vmap(
 
 
 def why_not(logits: Tensor, target: Tensor) -> str:
-    """Tell why the kernels are not for such inputs; "" where they are."""
-    tensors = (
-        logits,
-        target,
-    )
+    """Return why the kernels cannot run on such inputs, or ""."""
     if logits.device.type not in DEVICES:
         return f"logits is on {logits.device.type}"
+    tensors = (logits, target)
     if any(tensor.device != logits.device for tensor in tensors):
         return "the inputs are on several devices"
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
-            return f"of {tensor.dtype}"
+    if logits.dtype not in DTYPES:
+        return f"logits has dtype {logits.dtype}"
+    if target.dtype not in INDICES:
+        return f"target has dtype {target.dtype}"
     if logits.ndim != 2:
         return "logits has other dims"
     if target.shape != logits.shape[:-1]:
@@ -279,7 +263,7 @@ def why_not(logits: Tensor, target: Tensor) -> str:
 
 
 def takes(logits: Tensor, target: Tensor) -> bool:
-    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    """Return whether the kernels can run on such inputs; warn if not."""
     if logits.numel() == 0 or (
         logits.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     ):

@@ -141,52 +141,28 @@ def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any
     return outputs, (0,) * len(outputs)
 
 
-def as_more_rows(
-    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
-) -> Any:
-    """Call an op once for a batch, which has so many more rows."""
-    if any(in_dims[at] is not None for at in shared):
-        return each_sample(op, info, in_dims, *args)
-    given = [
-        (
-            arg.movedim(dim, 0)
-            if dim is not None
-            else (
-                arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
-                else arg
-            )
-        )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
-    ]
-    outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
-
-
 fused_kl_div_forward.register_vmap(partial(each_sample, fused_kl_div_forward))
 fused_kl_div_backward.register_vmap(partial(each_sample, fused_kl_div_backward))
 
 
 def why_not(log_q: Tensor, p: Tensor) -> str:
-    """Tell why the kernels are not for such inputs; "" where they are."""
-    tensors = (
-        log_q,
-        p,
-    )
+    """Return why the kernels cannot run on such inputs, or ""."""
     if log_q.device.type not in DEVICES:
         return f"log_q is on {log_q.device.type}"
+    tensors = (log_q, p)
     if any(tensor.device != log_q.device for tensor in tensors):
         return "the inputs are on several devices"
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
-            return f"of {tensor.dtype}"
+    if log_q.dtype not in DTYPES:
+        return f"log_q has dtype {log_q.dtype}"
+    if p.dtype not in DTYPES:
+        return f"p has dtype {p.dtype}"
     if p.shape != log_q.shape:
         return "p is broadcast"
     return ""
 
 
 def takes(log_q: Tensor, p: Tensor) -> bool:
-    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    """Return whether the kernels can run on such inputs; warn if not."""
     if log_q.numel() == 0 or (
         log_q.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     ):

@@ -112,7 +112,7 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 
 def programs_of(rows: int, device: torch.device) -> int:
-    """As many programs as run at once; each sums its rows."""
+    """One program for each multiprocessor; each sums its rows."""
     if device.type != "cuda":
         return min(rows, 4)
     return min(rows, torch.cuda.get_device_properties(device).multi_processor_count)
@@ -223,18 +223,16 @@ fused_rms_norm_backward.register_vmap(partial(each_sample, fused_rms_norm_backwa
 
 
 def why_not(x: Tensor, weight: Tensor) -> str:
-    """Tell why the kernels are not for such inputs; "" where they are."""
-    tensors = (
-        x,
-        weight,
-    )
+    """Return why the kernels cannot run on such inputs, or ""."""
     if x.device.type not in DEVICES:
         return f"x is on {x.device.type}"
+    tensors = (x, weight)
     if any(tensor.device != x.device for tensor in tensors):
         return "the inputs are on several devices"
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
-            return f"of {tensor.dtype}"
+    if x.dtype not in DTYPES:
+        return f"x has dtype {x.dtype}"
+    if weight.dtype not in DTYPES:
+        return f"weight has dtype {weight.dtype}"
     if weight.shape != x.shape[-1:]:
         return "weight is broadcast"
     if x.shape[-1] > MOST_COLUMNS:
@@ -243,7 +241,7 @@ def why_not(x: Tensor, weight: Tensor) -> str:
 
 
 def takes(x: Tensor, weight: Tensor) -> bool:
-    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    """Return whether the kernels can run on such inputs; warn if not."""
     if x.numel() == 0 or (x.device.type == "cpu" and torch.is_autocast_enabled("cpu")):
         return False
     why = why_not(x, weight)

@@ -39,41 +39,24 @@ class FusedRotaryFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, cos, sin = inputs
-        ctx.save_for_backward(
-            x,
-            cos if any(ctx.needs_input_grad[:3]) else None,
-            sin if any(ctx.needs_input_grad[:3]) else None,
-        )
+        if cos.is_complex() or sin.is_complex():
+            raise TypeError("fused_rotary: cos and sin must be real")
+        ctx.save_for_backward(cos, sin)
         ctx.in_kernels = fused_rotary_triton is not None and fused_rotary_triton.takes(
             x, cos, sin
         )
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        if grad_output.is_complex():
-            raise TypeError("fused_rotary: x, cos and sin must be real")
-        x, cos, sin = ctx.saved_tensors
+        cos, sin = ctx.saved_tensors
         if ctx.in_kernels and not torch.is_grad_enabled():
-            grad_x, grad_cos, grad_sin = fused_rotary_triton.fused_rotary_backward(
-                grad_output, x, cos, sin
-            )
-            return (
-                grad_x if ctx.needs_input_grad[0] else None,
-                grad_cos if ctx.needs_input_grad[1] else None,
-                grad_sin if ctx.needs_input_grad[2] else None,
-            )
-        grad_x = grad_cos = grad_sin = None
-        if ctx.needs_input_grad[2]:
-            first, second = x.chunk(2, dim=-1)
-            grad_sin = (grad_output * torch.cat((-second, first), dim=-1)).sum(dim=0)
-        if ctx.needs_input_grad[0]:
-            grad_joined = grad_output * sin
-            grad_first = grad_joined[..., grad_output.shape[-1] // 2 :]
-            grad_second = -grad_joined[..., : grad_output.shape[-1] // 2]
-            grad_x = grad_output * cos + torch.cat((grad_first, grad_second), dim=-1)
-        if ctx.needs_input_grad[1]:
-            grad_cos = (grad_output * x).sum(dim=0)
-        return grad_x, grad_cos, grad_sin
+            grad_x = fused_rotary_triton.fused_rotary_backward(grad_output, cos, sin)
+            return grad_x, None, None
+        grad_joined = grad_output * sin
+        grad_first = grad_joined[..., grad_output.shape[-1] // 2 :]
+        grad_second = -grad_joined[..., : grad_output.shape[-1] // 2]
+        grad_x = grad_output * cos + torch.cat((grad_first, grad_second), dim=-1)
+        return grad_x, None, None
 
 
 def fused_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -88,8 +71,8 @@ def fused_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: Tensor of shape ``(B, T, D)``.
-        cos: Tensor of shape ``(T, D)``.
-        sin: Tensor of shape ``(T, D)``.
+        cos: Tensor of shape ``(T, D)`` without a gradient.
+        sin: Tensor of shape ``(T, D)`` without a gradient.
     """
     return FusedRotaryFunction.apply(x, cos, sin)
 

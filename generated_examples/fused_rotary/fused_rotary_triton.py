@@ -20,10 +20,6 @@ Backward, where what is not saved is computed again::
     sin_second = sin.chunk(2, -1)[1]
     grad_first = grad_output_2 * sin_second + grad_output_1 * cos_first
     grad_second = grad_output_2 * cos_second - grad_output_1 * sin_first
-    grad_cos_first = (grad_output_1 * first).sum(0)
-    grad_cos_second = (grad_output_2 * second).sum(0)
-    grad_sin_first = -(grad_output_1 * second).sum(0)
-    grad_sin_second = (grad_output_2 * first).sum(0)
 """
 
 import os
@@ -81,15 +77,11 @@ def forward_kernel(
 def backward_kernel(
     grad_output_ptr,
     grad_output_stride,
-    x_ptr,
-    x_stride,
     cos_ptr,
     cos_stride,
     sin_ptr,
     sin_stride,
     grad_x_ptr,
-    grad_cos_ptr,
-    grad_sin_ptr,
     half,
     T,
     DTYPE: tl.constexpr,
@@ -103,9 +95,6 @@ def backward_kernel(
     grad_output_2 = tl.load(grad_output_row + half + cols, mask=mask, other=0.0).to(
         DTYPE
     )
-    x_row = x_ptr + row * x_stride
-    first = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
-    second = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
     cos_row = cos_ptr + (row % T) * cos_stride
     cos_first = tl.load(cos_row + cols, mask=mask, other=0.0).to(DTYPE)
     cos_second = tl.load(cos_row + half + cols, mask=mask, other=0.0).to(DTYPE)
@@ -115,16 +104,8 @@ def backward_kernel(
 
     grad_first = grad_output_2 * sin_second + grad_output_1 * cos_first
     grad_second = grad_output_2 * cos_second - grad_output_1 * sin_first
-    grad_cos_first = grad_output_1 * first
-    grad_cos_second = grad_output_2 * second
-    grad_sin_first = -(grad_output_1 * second)
-    grad_sin_second = grad_output_2 * first
     tl.store(grad_x_ptr + row * (2 * half) + cols, grad_first, mask=mask)
     tl.store(grad_x_ptr + row * (2 * half) + half + cols, grad_second, mask=mask)
-    tl.store(grad_cos_ptr + row * (2 * half) + cols, grad_cos_first, mask=mask)
-    tl.store(grad_cos_ptr + row * (2 * half) + half + cols, grad_cos_second, mask=mask)
-    tl.store(grad_sin_ptr + row * (2 * half) + cols, grad_sin_first, mask=mask)
-    tl.store(grad_sin_ptr + row * (2 * half) + half + cols, grad_sin_second, mask=mask)
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
@@ -181,57 +162,34 @@ def _(x: Tensor, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @torch.library.custom_op("custom_ops::fused_rotary_backward_triton", mutates_args=())
-def fused_rotary_backward(
-    grad_output: Tensor, x: Tensor, cos: Tensor, sin: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def fused_rotary_backward(grad_output: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     half = grad_output.shape[-1] // 2
     rows = grad_output.numel() // grad_output.shape[-1]
     T = grad_output.shape[-2]
-    grad_x = x.new_empty(x.shape)
-    grad_cos = grad_output.new_empty(
-        grad_output.shape, dtype=precision(grad_output, x, cos, sin)
-    )
-    grad_sin = grad_output.new_empty(
-        grad_output.shape, dtype=precision(grad_output, x, cos, sin)
-    )
+    grad_x = grad_output.new_empty(grad_output.shape)
     grad_output_rows = as_rows(grad_output)
-    x_rows = as_rows(x)
     cos_rows = as_rows(cos)
     sin_rows = as_rows(sin)
     with torch.cuda.device_of(grad_output):
         backward_kernel[(rows,)](
             grad_output_rows,
             grad_output_rows.stride(0),
-            x_rows,
-            x_rows.stride(0),
             cos_rows,
             cos_rows.stride(0),
             sin_rows,
             sin_rows.stride(0),
             grad_x,
-            grad_cos,
-            grad_sin,
             half,
             T,
-            DTYPE=PRECISION[precision(grad_output, x, cos, sin)],
+            DTYPE=PRECISION[precision(grad_output, cos, sin)],
             **blocks(half),
         )
-    return (
-        grad_x,
-        grad_cos.sum_to_size((grad_output.shape[-2], grad_output.shape[-1])).to(
-            cos.dtype
-        ),
-        grad_sin.sum_to_size((grad_output.shape[-2], grad_output.shape[-1])).to(
-            sin.dtype
-        ),
-    )
+    return grad_x
 
 
 @fused_rotary_backward.register_fake
-def _(
-    grad_output: Tensor, x: Tensor, cos: Tensor, sin: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return x.new_empty(x.shape), cos.new_empty(cos.shape), sin.new_empty(sin.shape)
+def _(grad_output: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return grad_output.new_empty(grad_output.shape)
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
@@ -247,46 +205,23 @@ def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any
     return outputs, (0,) * len(outputs)
 
 
-def as_more_rows(
-    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
-) -> Any:
-    """Call an op once for a batch, which has so many more rows."""
-    if any(in_dims[at] is not None for at in shared):
-        return each_sample(op, info, in_dims, *args)
-    given = [
-        (
-            arg.movedim(dim, 0)
-            if dim is not None
-            else (
-                arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
-                else arg
-            )
-        )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
-    ]
-    outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
-
-
 fused_rotary_forward.register_vmap(partial(each_sample, fused_rotary_forward))
 fused_rotary_backward.register_vmap(partial(each_sample, fused_rotary_backward))
 
 
 def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
-    """Tell why the kernels are not for such inputs; "" where they are."""
-    tensors = (
-        x,
-        cos,
-        sin,
-    )
+    """Return why the kernels cannot run on such inputs, or ""."""
     if x.device.type not in DEVICES:
         return f"x is on {x.device.type}"
+    tensors = (x, cos, sin)
     if any(tensor.device != x.device for tensor in tensors):
         return "the inputs are on several devices"
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
-            return f"of {tensor.dtype}"
+    if x.dtype not in DTYPES:
+        return f"x has dtype {x.dtype}"
+    if cos.dtype not in DTYPES:
+        return f"cos has dtype {cos.dtype}"
+    if sin.dtype not in DTYPES:
+        return f"sin has dtype {sin.dtype}"
     if x.ndim != 3:
         return "x has other dims"
     if x.shape[-1] % 2:
@@ -301,7 +236,7 @@ def why_not(x: Tensor, cos: Tensor, sin: Tensor) -> str:
 
 
 def takes(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
-    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    """Return whether the kernels can run on such inputs; warn if not."""
     if x.numel() == 0:
         return False
     why = why_not(x, cos, sin)

@@ -150,25 +150,10 @@ def _(grad_output: Tensor, x: Tensor) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-    """Call an op for each sample of a batch."""
-    pairs = [*zip(args, in_dims, strict=True)]
-    samples = [
-        op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
-        for at in range(info.batch_size)
-    ]
-    if isinstance(samples[0], Tensor):
-        return torch.stack(samples), 0
-    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
-    return outputs, (0,) * len(outputs)
-
-
 def as_more_rows(
     op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
 ) -> Any:
     """Call an op once for a batch, which has so many more rows."""
-    if any(in_dims[at] is not None for at in shared):
-        return each_sample(op, info, in_dims, *args)
     given = [
         (
             arg.movedim(dim, 0)
@@ -190,15 +175,11 @@ fused_swiglu_backward.register_vmap(partial(as_more_rows, fused_swiglu_backward,
 
 
 def why_not(x: Tensor) -> str:
-    """Tell why the kernels are not for such inputs; "" where they are."""
-    tensors = (x,)
+    """Return why the kernels cannot run on such inputs, or ""."""
     if x.device.type not in DEVICES:
         return f"x is on {x.device.type}"
-    if any(tensor.device != x.device for tensor in tensors):
-        return "the inputs are on several devices"
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype not in DTYPES:
-            return f"of {tensor.dtype}"
+    if x.dtype not in DTYPES:
+        return f"x has dtype {x.dtype}"
     if x.shape[-1] % 2:
         return "a row of x has no 2 equal parts"
     if x.shape[-1] > MOST_COLUMNS:
@@ -207,7 +188,7 @@ def why_not(x: Tensor) -> str:
 
 
 def takes(x: Tensor) -> bool:
-    """Tell whether the kernels are for such inputs; a warning says why they are not."""
+    """Return whether the kernels can run on such inputs; warn if not."""
     if x.numel() == 0:
         return False
     why = why_not(x)

@@ -36,6 +36,8 @@ from scaffold.kernels.row_program import (
 from scaffold.spec import OpSpec
 
 LONGEST = 84  # of a line in the body of a kernel
+# The dtypes that an input of a kind may have; others hold integers.
+ALLOWED = {"float": "DTYPES", "bool": "(torch.bool,)"}
 NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 BLANK = ""
 
@@ -75,6 +77,8 @@ class TritonView(NamedTuple):
     names: str
     first: str  # the one that says how many rows there are
     width: str
+    several: bool  # tensors
+    dtypes: tuple[tuple[str, str], ...]  # a tensor, and those that it may have
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
     dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
     extrema: tuple[str, ...]  # those that NaN passes through
@@ -772,6 +776,10 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         gradient=pair.gradient,
         inputs=", ".join(f"{name}: Tensor" for name in every),
         names=", ".join(every),
+        several=len(every) > 1,
+        dtypes=tuple(
+            (item.name, ALLOWED.get(item.dtype, "INDICES")) for item in spec.tensors
+        ),
         first=first,
         width=pair.forward.width,
         refused=tuple(_refused(spec, pair, first)),

@@ -40,6 +40,9 @@ class KernelView(NamedTuple):
     triton: "TritonView"
     kernels: "tuple[Kernel, ...]"
     partial: bool
+    indexed: bool  # an input holds integers
+    by_rows: bool  # a batch is more rows for an op
+    by_sample: bool  # ... or a call for each sample
     first_of: dict[str, str]  # the tensor whose device each op runs on
     forward_signature: str
     autocast: str  # a further test of calls that the formula is for
@@ -65,6 +68,9 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         triton=triton,
         kernels=kernels,
         partial=any(item.partial for item in kernels),
+        indexed=any(allowed == "INDICES" for _, allowed in triton.dtypes),
+        by_rows=any(not item.summed for item in kernels),
+        by_sample=any(item.summed or item.shared != "()" for item in kernels),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if len(triton.dtype) > 1 else "",
         forward_signature=triton.forward.signature.removesuffix(

@@ -7,6 +7,7 @@ import pytest
 from scaffold.derive.rules.table import built_in
 from scaffold.errors import Location
 from scaffold.kernels.triton import triton_kernels
+from scaffold.render.kernel_file import kernel_draft
 from tests.kernels.ops import OPS
 
 
@@ -48,6 +49,17 @@ def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
     assert any(line.startswith("mask = tl.load(mask_") for line in lines)
     assert any(line.startswith("row = tl.load(row_row + cols") for line in lines)
     assert "row_row = row_ptr + row_index * row_stride" in lines
+
+
+def test_kernels_take_the_dtypes_that_they_compute() -> None:
+    """PyTorch computes integers in place of real numbers otherwise, and refuses a target of real numbers."""
+    spec = OPS["cross_entropy"].spec("loss")
+    (_, view) = triton_kernels(spec, Location("ops.toml"))
+    assert view.dtypes == (("logits", "DTYPES"), ("target", "INDICES"))
+    text = kernel_draft(view)
+    assert "if logits.dtype not in DTYPES:" in text
+    assert "if target.dtype not in INDICES:" in text
+    assert "each_sample" not in text  # each batch is more rows
 
 
 SPELLED = [name for name in built_in().names() if built_in().rule(name).triton]
