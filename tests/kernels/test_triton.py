@@ -54,7 +54,7 @@ def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:
 def test_kernels_take_the_dtypes_that_they_compute() -> None:
     """PyTorch computes integers in place of real numbers otherwise, and refuses a target of real numbers."""
     spec = OPS["cross_entropy"].spec("loss")
-    (_, view) = triton_kernels(spec, Location("ops.toml"))
+    _, view = triton_kernels(spec, Location("ops.toml"))
     assert view.dtypes == (("logits", "DTYPES"), ("target", "INDICES"))
     text = kernel_draft(view)
     assert "if logits.dtype not in DTYPES:" in text
