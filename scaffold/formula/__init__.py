@@ -49,6 +49,7 @@ from scaffold.formula.constant_folding import (
     truth,
 )
 from scaffold.formula.effects import (
+    arguments_of,
     bound,
     changed_in_place,
     changes_memory,
@@ -116,6 +117,7 @@ __all__ = [
     "Statement",
     "Text",
     "are_opposite",
+    "arguments_of",
     "as_number",
     "assigned",
     "assignments",

@@ -4,7 +4,7 @@ In: nodes and statements. Out: names. Invariant: in doubt two names share memory
 for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from scaffold.formula.graph import If, Lines, Node, Statement, expressions
@@ -88,6 +88,13 @@ def keywords(call: Node) -> dict[str, Node]:
         return {}
     count = len(call.keywords)
     return dict(zip(call.keywords, call.args[len(call.args) - count :], strict=True))
+
+
+def arguments_of(call: Node, parameters: Iterable[str]) -> dict[str, Node]:
+    """Return the arguments of a call by parameter: the positional ones in order, then the keywords."""
+    named = keywords(call)
+    positional = call.args[1 : len(call.args) - len(named)]
+    return dict(zip(parameters, positional, strict=False)) | named
 
 
 @lru_cache(maxsize=4096)  # each trace of a forward asks for the same expressions

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -49,6 +50,7 @@ from scaffold.spec import Dim
 KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
+ZEROS = ("zeros_like", "zeros", "new_zeros")
 SUMS = ("sum_to_size", "summed_to")
 CASTS = ("to", "cast", "float", "double", "unsqueeze", "squeeze")  # no arithmetic
 LINEAR = ("neg", "mul", "div", *CASTS)
@@ -351,12 +353,7 @@ def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 def _mean_of(self: Lowering, value: Value, keepdim: bool) -> Value:
     total = Reduce("sum", value, self.reduced(value, keepdim))
-    return self.apply("div", total, _length(self, value))
-
-
-def _length(self: Lowering, value: Value) -> Number:
-    self.canonical(value.space.width)
-    return Number(self.shapes.width)
+    return self.apply("div", total, Number(self.shapes.width))
 
 
 @meaning("var", "std")
@@ -367,7 +364,7 @@ def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     centred = self.named(self.apply("sub", value, mean), "centred")
     square = self.apply("square", centred)
     total = Reduce("sum", square, self.reduced(value, keepdim))
-    length = _length(self, value)
+    length = Number(self.shapes.width)
     if correction.text != "0":
         length = Number(f"({length.text} - {correction.text})")
     found = self.apply("div", total, length)
@@ -393,14 +390,12 @@ def _extremum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return Reduce(fold, value, self.reduced(value, keepdim), value.kind, nan=True)
 
 
-def _shifted(
-    self: Lowering, value: Value, word: str = "shifted"
-) -> tuple[Value, Value]:
+def _shifted(self: Lowering, value: Value) -> tuple[Value, Value]:
     """Return a row minus its maximum, and the sum of its exponentials."""
     value = self.named(value, "scores")
     row_max = Reduce("max", value, self.reduced(value, True))
     less = self.apply("sub", value, self.named(row_max, "row_max"))
-    shifted = self.named(less, word)
+    shifted = self.named(less, "shifted")
     exp = self.named(self.apply("exp", shifted), "exp")
     return shifted, self.total(exp, "total")
 
@@ -484,13 +479,8 @@ def _item(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 def _over(value: Value, space: Space) -> Value:
     """Return the same numbers over another space."""
-    match value:
-        case Name(text, _, kind):
-            return Name(text, space, kind)
-        case Apply(primitive, args, _, kind):
-            return Apply(primitive, args, space, kind)
-        case Reduce(fold, item, _, kind, nan):
-            return Reduce(fold, item, space, kind, nan)
+    if isinstance(value, Name | Apply | Reduce):
+        return replace(value, space=space)
     return value
 
 
@@ -582,7 +572,7 @@ def _refuse_reduction(op: Op, args: Mapping[str, Op]) -> None:
         raise UnsupportedError(f"{op.rule} with a reduction that is not the result")
 
 
-@meaning("zeros_like", "zeros", "new_zeros")
+@meaning(*ZEROS)
 def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return Number("0.0")
 
@@ -591,7 +581,7 @@ def _zeros(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return zeros with a number at one index of each row."""
     index, base = self.value(args["index"]), args["x"]
-    zeros = base.rule in ("zeros_like", "zeros", "new_zeros")
+    zeros = base.rule in ZEROS
     if not zeros or not self.over_row(base, args["dim"]) or index.space.width != ONE:
         raise UnsupportedError("scatter of other than one number of each row")
     width = Space(True, self.shapes.width)

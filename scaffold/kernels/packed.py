@@ -14,9 +14,9 @@ from scaffold.formula import (
     Formula,
     Lines,
     Node,
+    arguments_of,
     emit,
     emit_lines,
-    keywords,
     literal_value,
     rewritten,
     written,
@@ -25,6 +25,7 @@ from scaffold.formula.names import fresh
 from scaffold.kernels.row_program import Part
 from scaffold.spec import Dim, OpSpec, Output, TensorInput
 
+MIDDLES = ("(-1) // 2", "shape[-1] // 2")  # ends of the half of a row's size
 NAMES = {2: "half", 3: "third", 4: "quarter"}  # of the size of a part
 Parts = dict[str, tuple[str, Part]]
 
@@ -97,10 +98,7 @@ class Taken:
         self.numbers = {
             item.target.label: item.value
             for item in formula.statements
-            if isinstance(item, Assign)
-            and emit(item.value).endswith("(-1) // 2")
-            or isinstance(item, Assign)
-            and emit(item.value).endswith("shape[-1] // 2")
+            if isinstance(item, Assign) and emit(item.value).endswith(MIDDLES)
         }
         self.parts: Parts = {}
         self.said: list[str] = []
@@ -124,15 +122,14 @@ class Taken:
         call = item.value
         if call.kind != "call" or any(x.kind != "name" for x in item.target.args):
             return False
-        callee, *args = call.args
-        given = keywords(call)
-        plain = args[: len(args) - len(given)]
+        callee = call.args[0]
         word = (dotted(callee) or "").rpartition(".")[2]
         if callee.kind != "attribute" or word not in ("chunk", "split"):
             return False
-        if dotted(callee) != f"torch.{word}":
-            plain = [callee.args[0], *plain]
-        bound = dict(zip(("input", "size", "dim"), plain, strict=False)) | given
+        if dotted(callee) == f"torch.{word}":
+            bound = arguments_of(call, ("input", "size", "dim"))
+        else:
+            bound = {"input": callee.args[0], **arguments_of(call, ("size", "dim"))}
         size = next(
             (bound[x] for x in ("size", "chunks", "split_size") if x in bound), None
         )
@@ -172,9 +169,7 @@ class Taken:
         """Return the formula of `F.glu(x)`."""
         if node.kind != "call" or not (dotted(node.args[0]) or "").endswith(".glu"):
             return None
-        given = keywords(node)
-        plain = node.args[1 : len(node.args) - len(given)]
-        bound = dict(zip(("input", "dim"), plain, strict=False)) | given
+        bound = arguments_of(node, ("input", "dim"))
         row, last = (
             bound["input"].label,
             "dim" not in bound or emit(bound["dim"]) == "-1",
@@ -325,9 +320,7 @@ def _joined(node: Node, function: str = "torch.cat") -> tuple[Node, ...]:
     """Return the parts of `torch.cat([a, b], -1)`; none of anything else."""
     if node.kind != "call" or dotted(node.args[0]) != function:
         return ()
-    given = keywords(node)
-    plain = node.args[1 : len(node.args) - len(given)]
-    bound = dict(zip(("tensors", "dim"), plain, strict=False)) | given
+    bound = arguments_of(node, ("tensors", "dim"))
     last = "dim" in bound and literal_value(emit(bound["dim"])) == -1
     parts = bound["tensors"].args if last and "tensors" in bound else ()
     return parts if len(parts) > 1 else ()

@@ -31,7 +31,6 @@ from scaffold.formula import (
 )
 from scaffold.kernels.lowering import Lowering, Shapes, finished, refuse_foreign
 from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, Own, own_names
-from scaffold.kernels.names import OWN as OWN  # noqa: PLC0414  # for tests
 from scaffold.kernels.packed import Packed, Parts, unpacked
 from scaffold.kernels.row_program import (
     NUMBER,

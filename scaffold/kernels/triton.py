@@ -59,7 +59,9 @@ class Kernel(NamedTuple):
     fake: str
     shared: str  # the positions of inputs that all rows share
     partial: bool  # as many programs as run at once sum their rows
-    summed: bool  # it gives sums over all rows, or reads rows that repeat: more rows do not stand for a batch
+    by_sample: (
+        bool  # a batch is no more rows: it sums over rows, or reads rows that repeat
+    )
 
 
 class TritonView(NamedTuple):
@@ -76,7 +78,6 @@ class TritonView(NamedTuple):
     inputs: str  # the tensors of the op, with types
     names: str
     first: str  # the one that says how many rows there are
-    width: str
     several: bool  # tensors
     dtypes: tuple[tuple[str, str], ...]  # a tensor, and those that it may have
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
@@ -302,23 +303,22 @@ class Writer:
         spec: OpSpec,
         program: RowProgram,
         direction: str,
-        tensors: Mapping[str, str],
+        tensors: Iterable[str],
         pair: Pair,
     ) -> None:
-        self.own, self.total, lead = pair.own, pair.total, pair.shapes.lead
-        own = pair.own
+        own, self.total, lead = pair.own, pair.total, pair.shapes.lead
+        self.own = own
         self.parted = pair.rows
         self.columns = pair.columns  # whether each number of a row is a loss
         self.spec, self.program, self.direction = spec, program, direction
         self.width = program.width
-        self.tensors = tensors  # each tensor that it may read, and its type
+        self.tensors = tensors = tuple(tensors)  # those that it may read
         self.read = [name for name in tensors if self._loads(name)]
         self.summed = any(item.summed for item in program.results)
         named = {*tensors, *(item.name for item in spec.inputs), self.width}
         self.begun: list[str] = []  # names of the places where rows begin
         self.printer = Printer(table_of(spec), program, FIXED | {*own} | named, own)
-        order = list(tensors)
-        loads = sorted(program.loads, key=lambda x: order.index(x.source))
+        loads = sorted(program.loads, key=lambda x: tensors.index(x.source))
         self.program = program = program._replace(loads=tuple(loads))
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         self.lead_dims = [str(dim) for dim in lead]
@@ -379,7 +379,7 @@ class Writer:
             result=", ".join(results),
             fake=", ".join(self._fake(item) for item in self.program.results),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
-            summed=self.summed
+            by_sample=self.summed
             or self.total is not None
             or any(x.repeat for x in self.program.loads),
             partial=self.summed and bool(self.width),
@@ -753,14 +753,14 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
 
 def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
     """The template's data for the file."""
-    every = {item.name: "Tensor" for item in spec.tensors}
+    every = [item.name for item in spec.tensors]
     forward = Writer(spec, pair.forward, "forward", every, pair)
     writers, backward = [forward], None
     forward_kernel = forward.kernel()
     if pair.backward is not None:
         grads = [grad_name(spec, item.name) for item in spec.outputs]
         saved = [load.source for load in pair.backward.loads]
-        read = dict.fromkeys((*grads, *saved), "Tensor")
+        read = dict.fromkeys((*grads, *saved))
         writers.append(Writer(spec, pair.backward, "backward", read, pair))
         backward = writers[-1].kernel()
     folds = {fold for writer in writers for fold in writer.printer.folds}
@@ -781,7 +781,6 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
             (item.name, ALLOWED.get(item.dtype, "INDICES")) for item in spec.tensors
         ),
         first=first,
-        width=pair.forward.width,
         refused=tuple(_refused(spec, pair, first)),
         dtype=tuple(_dtype(pair.forward, first, pair.own.dtype)),
         extrema=tuple(sorted(folds)),

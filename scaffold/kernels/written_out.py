@@ -16,16 +16,15 @@ from scaffold.formula import (
     Node,
     Scope,
     Text,
+    arguments_of,
     emit,
-    keywords,
     parse,
     rewritten,
 )
 from scaffold.spec import OpSpec, is_leading
 
-Given = Mapping[
-    str, str
-]  # the arguments of a call as text; no parameter at its default
+# The arguments of a call as text, without those that are None.
+Given = Mapping[str, str]
 Written = Callable[[Given], str | None]
 FUNCTIONAL = "torch.nn.functional."
 OF_LOSSES = ("input", "target", "size_average", "reduce", "reduction")
@@ -54,6 +53,11 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     ),
 }
 LOSSES = tuple(name for name, item in PARAMETERS.items() if "reduction" in item)
+IN_TORCH = {
+    "torch.layer_norm": "F.layer_norm",
+    "torch.rms_norm": "F.rms_norm",
+    "torch.cosine_similarity": "F.cosine_similarity",
+}
 SINGULAR = ("weight", "pos_weight", "size_average", "reduce")  # of losses: left alone
 
 
@@ -68,19 +72,12 @@ def bound(graph: Graph, node: Node) -> tuple[str, dict[str, str]] | None:
     if node.kind != "call":
         return None
     name = (dotted(node.args[0]) or "").replace(FUNCTIONAL, "F.")
-    name = (
-        name.replace("torch.", "F.") if name.replace("torch.", "F.") in TORCH else name
-    )
+    name = IN_TORCH.get(name, name)
     if name not in PARAMETERS:
         return None
-    given = keywords(node)
-    plain = node.args[1 : len(node.args) - len(given)]
-    every = dict(zip(PARAMETERS[name], plain, strict=False)) | given
-    texts = {key: emit(value) for key, value in every.items()}
+    given = arguments_of(node, PARAMETERS[name])
+    texts = {key: emit(value) for key, value in given.items()}
     return name, {key: text for key, text in texts.items() if text != "None"}
-
-
-TORCH = ("F.layer_norm", "F.rms_norm", "F.cosine_similarity")  # also in torch itself
 
 
 def written_out(spec: OpSpec) -> OpSpec:

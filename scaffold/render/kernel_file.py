@@ -69,8 +69,8 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         kernels=kernels,
         partial=any(item.partial for item in kernels),
         indexed=any(allowed == "INDICES" for _, allowed in triton.dtypes),
-        by_rows=any(not item.summed for item in kernels),
-        by_sample=any(item.summed or item.shared != "()" for item in kernels),
+        by_rows=any(not item.by_sample for item in kernels),
+        by_sample=any(item.by_sample or item.shared != "()" for item in kernels),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
         autocast=_autocast(triton) if len(triton.dtype) > 1 else "",
         forward_signature=triton.forward.signature.removesuffix(

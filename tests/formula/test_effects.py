@@ -6,6 +6,7 @@ from scaffold.formula import (
     Assign,
     Node,
     Statement,
+    arguments_of,
     changed_in_place,
     copied,
     keywords,
@@ -134,3 +135,8 @@ def test_a_statement_for_its_effect_alone() -> None:
     item = statement("h.mul_(x)")
     assert isinstance(item, Assign)
     assert item.target.kind == "absent"
+
+
+def test_arguments_are_given_by_place_and_by_name() -> None:
+    found = arguments_of(value("f(x, h=y)"), ("a", "h"))
+    assert {key: node.label for key, node in found.items()} == {"a": "x", "h": "y"}

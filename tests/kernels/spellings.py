@@ -5,7 +5,7 @@ from scaffold.derive.rules.sample_calls import Drawn, read_sample
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.errors import Location, ScaffoldError
 from scaffold.formula import emit
-from scaffold.kernels.pair import OWN
+from scaffold.kernels.names import OWN
 from scaffold.kernels.triton import triton_kernels
 from scaffold.spec import OpSpec
 from tests.derive.building import spec_of
