@@ -47,7 +47,7 @@ class FusedRMSNormFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            if grad_output.is_complex():
+            if grad_output.dtype.is_complex:
                 raise TypeError("fused_rms_norm: x and weight must be real")
             x, weight = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():

@@ -39,7 +39,7 @@ class FusedRotaryFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, cos, sin = inputs
-        if cos.is_complex() or sin.is_complex():
+        if cos.dtype.is_complex or sin.dtype.is_complex:
             raise TypeError("fused_rotary: cos and sin must be real")
         ctx.save_for_backward(cos, sin)
         ctx.in_kernels = fused_rotary_triton is not None and fused_rotary_triton.takes(

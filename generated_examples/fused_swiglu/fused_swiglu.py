@@ -41,7 +41,7 @@ class FusedSwiGLUFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        if grad_output.is_complex():
+        if grad_output.dtype.is_complex:
             raise TypeError("fused_swiglu: x must be real")
         (x,) = ctx.saved_tensors
         if ctx.in_kernels and not torch.is_grad_enabled():

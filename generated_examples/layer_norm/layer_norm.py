@@ -61,7 +61,7 @@ class LayerNormFunction(Function):
             x, weight, mean, rstd = ctx.saved_tensors
             if grad_output is None:
                 grad_output = torch.zeros_like(x)
-            if grad_output.is_complex():
+            if grad_output.dtype.is_complex:
                 raise TypeError("layer_norm: x, weight and bias must be real")
             grad_x = grad_weight = grad_bias = None
             if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:

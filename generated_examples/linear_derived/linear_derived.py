@@ -41,7 +41,7 @@ class LinearDerivedFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            if grad_output.is_complex():
+            if grad_output.dtype.is_complex:
                 raise TypeError("linear_derived: input, weight and bias must be real")
             input, weight = ctx.saved_tensors
             grad_input = grad_weight = grad_bias = None

@@ -28,7 +28,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-    if grad_output.is_complex():
+    if grad_output.dtype.is_complex:
         raise TypeError("linear_library: input, weight and bias must be real")
     input, weight = ctx.saved_tensors
     grad_input = grad_weight = grad_bias = None

@@ -21,7 +21,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-    if grad_output.is_complex():
+    if grad_output.dtype.is_complex:
         raise TypeError("linear_sharded: input and weight must be real")
     input, weight = ctx.saved_tensors
     grad_input = grad_weight = None

@@ -46,7 +46,7 @@ class RMSNormFunction(Function):
             x, weight, rstd = ctx.saved_tensors
             if grad_output is None:  # a second derivative, by rstd alone
                 grad_output = torch.zeros_like(x)
-            if grad_output.is_complex():
+            if grad_output.dtype.is_complex:
                 raise TypeError("rms_norm: x and weight must be real")
             grad_x = grad_weight = None
             x_hat = x * rstd

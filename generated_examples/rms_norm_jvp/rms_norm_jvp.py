@@ -34,7 +34,7 @@ class RmsNormJvpFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         with ctx.autocast:
-            if grad_output.is_complex():
+            if grad_output.dtype.is_complex:
                 raise TypeError("rms_norm_jvp: x and weight must be real")
             x, weight = ctx.saved_tensors
             grad_x = grad_weight = None

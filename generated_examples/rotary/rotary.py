@@ -34,7 +34,7 @@ class RotaryFunction(Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _x, cos, sin = inputs
-        if cos.is_complex() or sin.is_complex():
+        if cos.dtype.is_complex or sin.dtype.is_complex:
             raise TypeError("rotary: cos and sin must be real")
         ctx.save_for_backward(cos, sin)
 

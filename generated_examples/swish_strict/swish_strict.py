@@ -24,7 +24,7 @@ class SwishStrictFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        if grad_output.is_complex():
+        if grad_output.dtype.is_complex:
             raise TypeError("swish_strict: x must be real")
         (x,) = ctx.saved_tensors
         if not torch.is_grad_enabled():

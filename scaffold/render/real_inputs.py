@@ -17,7 +17,7 @@ def refused_in_backward(spec: OpSpec, derivation: Derivation) -> list[str]:
     if derivation.real is None or not derivation.real.shown:
         return []
     name = grad_name(spec, spec.outputs[0].name)
-    return _raised(spec, f"{name}.is_complex()", derivation.real.names)
+    return _raised(spec, f"{name}.dtype.is_complex", derivation.real.names)
 
 
 def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
@@ -30,10 +30,10 @@ def refused_in_context(spec: OpSpec, derivation: Derivation) -> list[str]:
     named = (item for item in spec.tensors if item.name in names)
     tests = (
         (
-            f"any(item.is_complex() for item in {item.name})"
+            f"any(item.dtype.is_complex for item in {item.name})"
             if item.variadic
             else f"{item.name} is not None and " * item.optional
-            + f"{item.name}.is_complex()"
+            + f"{item.name}.dtype.is_complex"
         )
         for item in named
     )
@@ -48,10 +48,10 @@ def _alike(spec: OpSpec, names: Sequence[str]) -> list[str]:
         several = ", ".join(f"*{x.name}" if x.variadic else x.name for x in items)
         several = names[0] if len(items) == 1 else f"({several})"
         there = " if item is not None" if optional else ""
-        test = f"len({{item.is_complex() for item in {several}{there}}}) > 1"
+        test = f"len({{item.dtype.is_complex for item in {several}{there}}}) > 1"
     else:
         test = "".join(f"{name} is not None and " for name in optional)
-        test += " != ".join(f"{item.name}.is_complex()" for item in items)
+        test += " != ".join(f"{item.name}.dtype.is_complex" for item in items)
     return _raised(spec, test, names, "must all be real, or all complex")
 
 

@@ -131,31 +131,31 @@ def test_gradients_that_are_right_have_no_line(forward: str) -> None:
 @pytest.mark.parametrize(
     ("inputs", "forward", "test", "named"),
     [
-        ("x, y", "x + y", "x.is_complex() != y.is_complex()", "x and y"),
-        ("x, y", "torch.cat((x, y))", "x.is_complex() != y.is_complex()", "x and y"),
-        ("x, c[; const]", "x - c", "x.is_complex() != c.is_complex()", "x and c"),
+        ("x, y", "x + y", "x.dtype.is_complex != y.dtype.is_complex", "x and y"),
+        ("x, y", "torch.cat((x, y))", "x.dtype.is_complex != y.dtype.is_complex", "x and y"),
+        ("x, c[; const]", "x - c", "x.dtype.is_complex != c.dtype.is_complex", "x and c"),
         (
             "x, b?",
             "x if b is None else x + b",
-            "b is not None and x.is_complex() != b.is_complex()",
+            "b is not None and x.dtype.is_complex != b.dtype.is_complex",
             "x and b",
         ),
         (
             "x, y, b?",
             "x + y if b is None else x + y + b",
-            "len({item.is_complex() for item in (x, y, b) if item is not None}) > 1",
+            "len({item.dtype.is_complex for item in (x, y, b) if item is not None}) > 1",
             "x, y and b",
         ),
         (
             "*xs",
             "torch.cat(xs, 0)",
-            "len({item.is_complex() for item in xs}) > 1",
+            "len({item.dtype.is_complex for item in xs}) > 1",
             "xs",
         ),
         (
             "x, *xs",
             "x + torch.stack(xs).sum(0)",
-            "len({item.is_complex() for item in (x, *xs)}) > 1",
+            "len({item.dtype.is_complex for item in (x, *xs)}) > 1",
             "x and xs",
         ),
     ],
