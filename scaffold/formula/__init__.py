@@ -5,7 +5,7 @@ nothing of it is imported or run.
 
 A formula takes this way; a module imports only from those above it:
 
-    names                  free names
+    names                  names that syntax reads and binds, and free ones
     definitions            the definitions of a file, and its functions with resolved names
     text                   the text with its place, and the scope of its names
     graph                  the result of parsing: nodes, statements, a formula

@@ -9,7 +9,8 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from scaffold.formula.substitution import is_pure, names_in, stored
+from scaffold.formula.names import names_in, stored
+from scaffold.formula.substitution import is_pure
 from scaffold.primitives.calls import is_in_place
 
 Choices = Mapping[str, Collection[object]]  # all possible values of a name

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from scaffold.formula.names import fresh
+from scaffold.formula.names import bound_names, fresh, names_in
 
 FUNCTIONAL = "torch.nn.functional"
 # An import from these modules is recognized under any alias.
@@ -222,6 +222,12 @@ def without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
+def names_read(function: Defined) -> set[str]:
+    """Return the names in the body and the defaults of a function, not in its annotations."""
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    return names_in([*body, *defaults(function.args).values()])
+
+
 def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
     """Return the names, and all names reachable through the file's functions and constants."""
     found, waiting = set[str](), list(names)
@@ -233,17 +239,8 @@ def reachable(names: Iterable[str], definitions: Definitions) -> frozenset[str]:
         if name in definitions.functions:
             waiting += names_read(definitions.functions[name])
         elif name in definitions.constants:
-            constant = definitions.constants[name]
-            waiting += [n.id for n in ast.walk(constant) if isinstance(n, ast.Name)]
+            waiting += names_in([definitions.constants[name]])
     return frozenset(found)
-
-
-def names_read(function: Defined) -> list[str]:
-    """Return the names in the body and the defaults of a function, not in its annotations."""
-    body = [function.body] if isinstance(function, ast.Lambda) else function.body
-    parts: list[ast.AST] = [*body, *defaults(function.args).values()]
-    nodes = (node for part in parts for node in ast.walk(part))
-    return [node.id for node in nodes if isinstance(node, ast.Name)]
 
 
 class Function(NamedTuple):
@@ -274,17 +271,6 @@ def statements_of(node: Defined) -> list[ast.stmt]:
     return without_docstring(node.body)
 
 
-def _bound(body: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names a body binds, without those bound in nested functions."""
-    for item in body:
-        if isinstance(item, ast.FunctionDef):
-            yield item.name
-        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-            yield item.id
-        elif not isinstance(item, ast.Lambda):
-            yield from _bound(ast.iter_child_nodes(item))
-
-
 class NameResolver(ast.NodeTransformer):
     """A resolver of one function's names; nested functions get a longer prefix."""
 
@@ -300,9 +286,9 @@ class NameResolver(ast.NodeTransformer):
         ]
         starred = [item for item in (arguments.vararg, arguments.kwarg) if item]
         named = [*parameters(arguments), *starred]
-        bound = (*(item.arg for item in named), *_bound(body))
+        bound = (*(item.arg for item in named), *bound_names(body))
         self.locals |= {item: f"{self.prefix}{item}" for item in bound}
-        own = RESERVED.intersection(_bound(body)).difference(bound[: len(named)])
+        own = RESERVED.intersection(bound_names(body)).difference(bound[: len(named)])
         for local in () if self.prefix else own:
             self.locals[local] = fresh(f"new_{local}", bound, sign="")
         for item in named:

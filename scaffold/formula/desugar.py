@@ -10,14 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
-from scaffold.formula.names import take
-from scaffold.formula.substitution import (
-    changes,
-    is_pure,
-    names_in,
-    stored,
-    substituted,
-)
+from scaffold.formula.names import names_in, stored, take
+from scaffold.formula.substitution import changes, is_pure, substituted
 from scaffold.primitives.calls import (
     constant_tensors,
     facts_of_attribute,

@@ -26,17 +26,14 @@ from scaffold.formula.definitions import (
 )
 from scaffold.formula.desugar import with_one_return
 from scaffold.formula.loop_unrolling import elements_of
-from scaffold.formula.names import take
+from scaffold.formula.names import names_in, reads, stored, take
 from scaffold.formula.substitution import (
     changes,
     is_pure,
     is_random,
     is_simple,
     named,
-    names_in,
-    reads,
     renamed,
-    stored,
     substituted,
     versioned,
 )

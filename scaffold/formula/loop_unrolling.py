@@ -20,7 +20,8 @@ from scaffold.formula.constant_folding import (
     folded,
     truth_of,
 )
-from scaffold.formula.substitution import named, names_in, stored
+from scaffold.formula.names import names_in, stored, stores
+from scaffold.formula.substitution import named
 
 ROUNDS = 4  # of one loop
 LINES = 24  # added by all loops of a forward
@@ -59,9 +60,7 @@ def _loops(item: ast.AST) -> bool:
 def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
     """Return the literal lists never rebound or changed: `ws = (a, b)`."""
     nodes = [node for item in body for node in ast.walk(item)]
-    names = (node for node in nodes if isinstance(node, ast.Name))
-    bound = (node.id for node in names if isinstance(node.ctx, ast.Store))
-    counts = Counter([*bound, *taken])
+    counts = Counter([*(node.id for node in stores(body)), *taken])
     changed = {
         node.value.id
         for node in nodes

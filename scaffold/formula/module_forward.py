@@ -31,10 +31,9 @@ from scaffold.formula.definitions import (
     parameters,
 )
 from scaffold.formula.made_tensors import STARTED, UNSET, elements_of, sizes_of
-from scaffold.formula.names import numbered, take
+from scaffold.formula.names import name_nodes, names_in, numbered, stores, take
 from scaffold.formula.numpy_numbers import FUNCTIONS
 from scaffold.formula.operators import called, made_of
-from scaffold.formula.substitution import names_in
 from scaffold.formula.text import BUILTINS, Refusal
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
@@ -81,13 +80,15 @@ def member_class(
     found = _in_turn(layer, call) if in_turn else _instance(layer, call)
     if found is None:
         return None
-    read = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
-    if read & {node.id for node in _stores(around) if _place(node) > _place(call)}:
+    later = (node.id for node in stores([around]) if _place(node) > _place(call))
+    if names_in([call]).intersection(later):
         return None  # later assignments give these names another meaning
-    names = {one.arg for one in parameters(around.args)}.union(_stored(around))
+    names = {one.arg for one in parameters(around.args)}.union(
+        node.id for node in stores([around])
+    )
     for item in found.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            if names.intersection(_stored(item)):
+            if names.intersection(node.id for node in stores([item])):
                 return None  # a name clash
             item.args = copy.deepcopy(around.args)
     return found
@@ -206,13 +207,13 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
     if init is None:
         return None if call.args or call.keywords else made
     given = _given(init.args, call)
-    stored = _stored(init)
-    if given is None or stored.keys() & given.keys():
+    counts = Counter(node.id for node in stores([init]))
+    if given is None or counts.keys() & given.keys():
         return None
     filling, body = _Filling(given), list[ast.stmt]()
     for item in (new for one in init.body for new in filling.of_statement(one)):
         match item:
-            case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
+            case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
                 given[name] = value  # the `__init__` around may use the same name
                 continue
             case ast.Assign([ast.Attribute(ast.Name("self"), name)], value):
@@ -220,16 +221,6 @@ def _instance(layer: ast.ClassDef, call: ast.Call) -> ast.ClassDef | None:
         body.append(item)
     init.body = body or [ast.Pass()]
     return made
-
-
-def _stores(init: ast.FunctionDef) -> list[ast.Name]:
-    names = [node for node in ast.walk(init) if isinstance(node, ast.Name)]
-    return [node for node in names if isinstance(node.ctx, ast.Store)]
-
-
-def _stored(init: ast.FunctionDef) -> Counter[str]:
-    """Count the assignments of each name."""
-    return Counter(node.id for node in _stores(init))
 
 
 def _place(node: ast.expr) -> tuple[int, int]:
@@ -808,8 +799,7 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
 
     Their targets must not be assigned elsewhere.
     """
-    names = [node for node in ast.walk(method) if isinstance(node, ast.Name)]
-    stored = Counter(node.id for node in names if isinstance(node.ctx, ast.Store))
+    counts = Counter(node.id for node in stores([method]))
 
     def is_alias(item: ast.stmt) -> bool:
         match item:
@@ -821,7 +811,7 @@ def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
                 return False
         return all(
             isinstance(target, ast.Name)
-            and stored[target.id] == 1
+            and counts[target.id] == 1
             and ast.unparse(value) == f"{SELF}.{target.id}"
             for target, value in pairs
         )
@@ -840,13 +830,12 @@ def _rename_locals(
         if item.arg in read:
             message = f"'{item.arg}' is not 'self.{item.arg}' here"
             raise Refusal(item, message, f"give '{item.arg}' another name")
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    taken = {node.id for node in names}
-    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    taken = names_in([function])
     new = {
-        name: take(taken, numbered(name, taken)) for name in sorted(stored & {*read})
+        name: take(taken, numbered(name, taken))
+        for name in sorted({node.id for node in stores([function])} & {*read})
     }
-    for node in names:
+    for node in name_nodes([function]):
         if not any(node is one for one in made):
             node.id = new.get(node.id, node.id)
 
@@ -1046,19 +1035,19 @@ class _Sizes:
     """The names of sizes in an `__init__`."""
 
     def __init__(self, init: ast.FunctionDef | None) -> None:
-        stores = _stores(init) if init else []
-        self.last = {node.id: _place(node) for node in sorted(stores, key=_place)}
+        made = stores([init] if init else [])
+        self.last = {node.id: _place(node) for node in sorted(made, key=_place)}
         taken = parameters(init.args) if init else []
         self.names = self.last.keys() | {item.arg for item in taken}
         self.held: dict[str, list[ast.expr]] = {}  # attributes of self
         self.locals: dict[str, ast.expr] = {}
         self.relations: dict[str, str] = {}  # `dim_4` -> `dim * 4`
-        stored = _stored(init) if init else Counter[str]()
+        counts = Counter(node.id for node in made)
         for node in ast.walk(init) if init else ():
             for name, value in _assigned(node):
                 self.held.setdefault(name, []).append(value)
             match node:
-                case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
+                case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
                     self.locals[name] = value
 
     def over_arguments(self, value: ast.expr) -> ast.expr | None:

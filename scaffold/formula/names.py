@@ -1,11 +1,68 @@
-"""Free names for values added to the user's.
+"""Names: those that syntax reads and binds, and free ones for values added to the user's.
 
-In: preferred names, and the names taken. Out: a name not taken. Invariant: a name gets a number only if it is taken
-without one.
+In: statements and expressions of `ast`; preferred names, and the names taken. Out: names. Invariant: a name gets a number
+only if it is taken without one.
 """
 
-from collections.abc import Collection
+import ast
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
+
+REPEATED = (
+    *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),
+    *(ast.ListComp, ast.GeneratorExp),
+)
+
+
+def name_nodes(parts: Iterable[ast.AST]) -> list[ast.Name]:
+    """Return every name in some syntax, as a node."""
+    nodes = (node for part in parts for node in ast.walk(part))
+    return [node for node in nodes if isinstance(node, ast.Name)]
+
+
+def names_in(parts: Iterable[ast.AST]) -> set[str]:
+    """Return every name in some syntax."""
+    return {node.id for node in name_nodes(parts)}
+
+
+def stores(parts: Iterable[ast.AST]) -> list[ast.Name]:
+    """Return every name that some syntax assigns, once for each assignment; nested functions count."""
+    return [node for node in name_nodes(parts) if isinstance(node.ctx, ast.Store)]
+
+
+def stored(body: Iterable[ast.AST]) -> list[str]:
+    """Return the names statements bind to values, once each, without those in nested functions."""
+    return list(dict.fromkeys(_bound(body, functions=False)))
+
+
+def bound_names(body: Iterable[ast.AST]) -> list[str]:
+    """Return the names statements bind to values or functions, without those in nested functions."""
+    return list(dict.fromkeys(_bound(body, functions=True)))
+
+
+def _bound(body: Iterable[ast.AST], *, functions: bool) -> Iterator[str]:
+    for item in body:
+        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
+            yield item.id
+        elif isinstance(item, ast.FunctionDef):
+            yield from (item.name,) if functions else ()
+        elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda):
+            yield from _bound(item.targets if functions else (), functions=functions)
+        elif not isinstance(item, ast.Lambda):
+            yield from _bound(ast.iter_child_nodes(item), functions=functions)
+
+
+def reads(body: Sequence[ast.AST], name: str) -> int:
+    """Count the reads of a name; reads in a function or a loop count more than once."""
+    count = 0
+    for item in body:
+        if isinstance(item, ast.Name):
+            count += item.id == name and isinstance(item.ctx, ast.Load)
+        else:
+            inner = reads(list(ast.iter_child_nodes(item)), name)
+            often = isinstance(item, REPEATED)
+            count += 2 * inner if often else inner
+    return count
 
 
 def fresh(stem: str, taken: Collection[str], sign: str = "_") -> str:

@@ -5,9 +5,11 @@ call stays NumPy's if an argument may be a tensor or an array.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from scaffold.formula.definitions import imported, parameters
+from scaffold.formula.names import stores
 
 CONSTANTS = frozenset({"e", "inf", "nan", "pi"})
 FUNCTIONS = {
@@ -30,24 +32,12 @@ NUMBERS = frozenset({"float", "int"})
 def with_math(module: ast.Module) -> ast.Module:
     """Replace NumPy by `math` in a file wherever the result is the same."""
     aliases = {item.name for item in imported(module) if item.dotted == "numpy"}
-    if not aliases or _binds_math(module):
+    if not aliases or any(node.id == "math" for node in stores([module])):
         return module
     known = _numbers(module.body, set(), aliases)
     writer = _Writer(aliases, known)
     writer.generic_visit(module)
     return module
-
-
-def _binds_math(module: ast.Module) -> bool:
-    """Return whether the file assigns `math`."""
-    return any(
-        isinstance(node, ast.Name) and node.id == "math" and _is_stored(node)
-        for node in ast.walk(module)
-    )
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
 
 
 class _Writer(ast.NodeTransformer):
@@ -106,7 +96,7 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
                 for target in targets:
                     if isinstance(target, ast.Name):
                         stored.setdefault(target.id, []).append(ast.Constant(0))
-    counts = _stores(body)
+    counts = Counter(node.id for node in stores(body))
     for name, values in stored.items():
         plain = (value and _is_number(value, found, aliases) for value in values)
         if len(values) == counts[name] and all(plain):
@@ -114,15 +104,6 @@ def _numbers(body: list[ast.stmt], known: set[str], aliases: set[str]) -> set[st
         else:
             found.discard(name)
     return found - (counts.keys() - stored.keys())
-
-
-def _stores(body: list[ast.stmt]) -> dict[str, int]:
-    """Count the assignments of each name."""
-    found: dict[str, int] = {}
-    for node in (inner for item in body for inner in ast.walk(item)):
-        if isinstance(node, ast.Name) and _is_stored(node):
-            found[node.id] = found.get(node.id, 0) + 1
-    return found
 
 
 def _is_shape(value: ast.expr) -> bool:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from scaffold.errors import did_you_mean
 from scaffold.formula.expression import ELSEWHERE
 from scaffold.formula.graph import Formula, Node, expressions
+from scaffold.formula.names import stores
 from scaffold.formula.text import WELL_KNOWN, Meanings
 
 VALUES = "values"  # methods and attributes of any value
@@ -158,9 +159,7 @@ def _made_by(body: Sequence[ast.stmt], own: Collection[str]) -> set[str]:
             target.id
             for targets, value in assigned
             if root_of(value) in known
-            for item in targets
-            for target in ast.walk(item)
-            if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+            for target in stores(targets)
         }
         if more <= found:
             return found

@@ -29,6 +29,7 @@ from scaffold.formula.definitions import (
     without_docstring,
 )
 from scaffold.formula.module_forward import modules_named
+from scaffold.formula.names import names_in
 from scaffold.formula.operators import not_operators
 from scaffold.formula.text import (
     BUILTINS,
@@ -62,7 +63,7 @@ def own_text(
         lines = _written(_returning(module.body, after), {}, scope)
     elif origin.function is None:
         module = copy.deepcopy(origin.module)
-        names = [n.id for n in ast.walk(module) if isinstance(n, ast.Name)]
+        names = sorted(names_in([module]))
         body, known = program_of_file(module), _known(origin, names)
         body = _returning(body, after)
         lines = (*_imports(origin, known), *_written(body, known, scope))

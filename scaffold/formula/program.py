@@ -21,14 +21,8 @@ from scaffold.formula.definitions import (
     statements_of,
 )
 from scaffold.formula.inline import Inliner, Report, constant
-from scaffold.formula.substitution import (
-    named,
-    names_in,
-    reads,
-    stored,
-    substituted,
-    versioned,
-)
+from scaffold.formula.names import names_in, reads, stored, stores
+from scaffold.formula.substitution import named, substituted, versioned
 from scaffold.formula.text import (
     TAKEN,
     WELL_KNOWN,
@@ -144,8 +138,7 @@ def _with_functions_named(
 ) -> list[ast.stmt]:
     """Replace `act(x)` after `act = F.relu` by `F.relu(x)`, if `act` has one binding."""
     nodes = [node for item in body for node in ast.walk(item)]
-    names = (node for node in nodes if isinstance(node, ast.Name))
-    bound = [node.id for node in names if isinstance(node.ctx, ast.Store)]
+    bound = [node.id for node in stores(body)]
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
     called = {node.id for node in calls if isinstance(node, ast.Name)}
     found, left = dict[str, ast.expr](), list[ast.stmt]()

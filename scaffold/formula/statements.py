@@ -19,6 +19,7 @@ from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
 from scaffold.formula.expression import ELSEWHERE, NO_DICT, Guarded, may_be_none
 from scaffold.formula.graph import Assign, Formula, Graph, If, Lines, Node, Statement
+from scaffold.formula.names import stores
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
 from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
@@ -286,11 +287,8 @@ class StatementParser:
         return If(test, body, orelse, above)
 
     def _refuse(self, item: ast.stmt) -> None:
-        self.locals |= {  # so that reads of its names cause no further problem
-            node.id
-            for node in ast.walk(item)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
+        # Reads of its names cause no further problem.
+        self.locals.update(node.id for node in stores([item]))
         self.fail(item, *words_on(item))
 
     def _target(self, target: ast.expr) -> Node:

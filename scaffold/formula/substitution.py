@@ -1,22 +1,19 @@
 """Substitution of names by names or expressions, and the conditions for it.
 
-In: statements of `ast`, and replacements of their names. Out: the same statements; the names some syntax reads and
-binds, and whether its order of evaluation matters. Invariant: a substituted expression keeps its own place in the file,
+In: statements of `ast`, and replacements of their names. Out: the same statements; and whether the order of evaluation
+of some syntax matters. Invariant: a substituted expression keeps its own place in the file,
 a name takes the place of the one it replaces.
 """
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from scaffold.formula.constant_folding import NONE, Names, truth_of
+from scaffold.formula.names import stored
 from scaffold.primitives.calls import draws_random, is_in_place
 
-REPEATED = (
-    *(ast.FunctionDef, ast.Lambda, ast.For, ast.While),
-    *(ast.ListComp, ast.GeneratorExp),
-)
 Part = TypeVar("Part", bound=ast.AST)
 
 
@@ -112,40 +109,6 @@ def _chosen(
         branches.append(branch)
     test = substituted(item.test, {name: value})
     return ast.copy_location(ast.If(test, *branches), item)
-
-
-def stored(body: Iterable[ast.AST]) -> list[str]:
-    """Return the names statements bind to values, once each, without those in nested functions."""
-    return list(dict.fromkeys(_stored(body)))
-
-
-def _stored(body: Iterable[ast.AST]) -> Iterator[str]:
-    for item in body:
-        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-            yield item.id
-        elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda):
-            continue
-        elif not isinstance(item, ast.FunctionDef | ast.Lambda):
-            yield from _stored(ast.iter_child_nodes(item))
-
-
-def reads(body: Sequence[ast.AST], name: str) -> int:
-    """Count the reads of a name; reads in a function or a loop count more than once."""
-    count = 0
-    for item in body:
-        if isinstance(item, ast.Name):
-            count += item.id == name and isinstance(item.ctx, ast.Load)
-        else:
-            inner = reads(list(ast.iter_child_nodes(item)), name)
-            often = isinstance(item, REPEATED)
-            count += 2 * inner if often else inner
-    return count
-
-
-def names_in(parts: Iterable[ast.AST]) -> set[str]:
-    """Return every name in some syntax."""
-    nodes = (node for part in parts for node in ast.walk(part))
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def is_simple(value: ast.expr) -> bool:

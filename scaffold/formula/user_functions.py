@@ -39,8 +39,8 @@ from scaffold.formula.module_forward import (
     modules_named,
     with_layer_names,
 )
+from scaffold.formula.names import names_in
 from scaffold.formula.numpy_numbers import with_math
-from scaffold.formula.substitution import names_in
 from scaffold.formula.text import (
     WELL_KNOWN,
     Origin,

@@ -29,6 +29,7 @@ from scaffold.formula.graph import (
     Statement,
     expressions,
 )
+from scaffold.formula.names import stores
 from scaffold.formula.program import Program
 from scaffold.formula.statements import StatementParser
 from scaffold.formula.text import Scope, Text
@@ -324,13 +325,7 @@ def _stored(module: ast.Module) -> frozenset[str]:
         if isinstance(node, ast.comprehension)
         for inner in ast.walk(node.target)
     }
-    return frozenset(
-        node.id
-        for node in ast.walk(module)
-        if isinstance(node, ast.Name)
-        and isinstance(node.ctx, ast.Store)
-        and id(node) not in own
-    )
+    return frozenset(node.id for node in stores([module]) if id(node) not in own)
 
 
 def _lists(module: ast.Module) -> frozenset[str]:
@@ -357,9 +352,8 @@ def _values(module: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
                 seen.add(id(target))
             case ast.AugAssign(ast.Name() as target):
                 seen.add(id(target))
-    names = (node for node in ast.walk(module) if isinstance(node, ast.Name))
-    for name in names:
-        if isinstance(name.ctx, ast.Store) and id(name) not in seen:
+    for name in stores([module]):
+        if id(name) not in seen:
             yield name.id, None
 
 

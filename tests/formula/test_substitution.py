@@ -7,10 +7,7 @@ import pytest
 from scaffold.formula.substitution import (
     is_pure,
     is_simple,
-    names_in,
-    reads,
     renamed,
-    stored,
     substituted,
     versioned,
 )
@@ -56,17 +53,6 @@ def test_a_parameter_that_is_assigned_has_another_name_from_there_on(
 ) -> None:
     found = versioned(body(text), "x", expression("v"), "z")
     assert (found and "\n".join(map(unparsed, found))) == wanted
-
-
-def test_names() -> None:
-    found = body("a = b\ndef f():\n    c = 1\nfor i in a:\n    d = i\ng = lambda: e")
-    assert stored(found) == ["a", "i", "d"]
-    assert {"b", "e"} <= names_in(found)
-
-
-def test_what_is_read_in_a_loop_is_read_often() -> None:
-    assert reads(body("a = x + x"), "x") == 2
-    assert reads(body("for i in y:\n    a = x"), "x") > 1
 
 
 @pytest.mark.parametrize("text", ["x", "1", "-1", "torch.float32", "(1, x)"])
