@@ -25,6 +25,7 @@ from scaffold.formula import (
     assignments,
     bound,
     expressions,
+    nodes,
 )
 from scaffold.primitives import Facts, built_in_primitives
 from scaffold.primitives.calls import facts_of_call, is_whole, moves
@@ -54,8 +55,7 @@ def amp_of(spec: OpSpec) -> Amp:
 
 def is_changed(statements: Iterable[Statement]) -> bool:
     """Return whether autocast may change a call or an operator in some lines; an unknown call may be changed."""
-    nodes = (node for item in statements for node in expressions(item))
-    return any(_may_be_changed(inner) for node in nodes for inner in node.walk())
+    return any(map(_may_be_changed, nodes(*statements)))
 
 
 def _may_be_changed(node: Node) -> bool:
@@ -83,8 +83,7 @@ def _expressions(formula: Formula | None) -> tuple[Node, ...]:
     if formula is None:
         return ()
     results = formula.kept.returned if formula.kept else (formula.result,)
-    nodes = [node for item in _statements(formula) for node in expressions(item)]
-    return (*nodes, *filter(None, results))
+    return (*expressions(*_statements(formula)), *filter(None, results))
 
 
 def _statements(formula: Formula) -> Lines:

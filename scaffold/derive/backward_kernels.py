@@ -10,13 +10,20 @@ from dataclasses import replace
 from functools import partial
 
 from scaffold.derive.analysis.metadata import TYPES
-from scaffold.derive.backward_program import free_reads, read_names
 from scaffold.derive.derivation import BackwardKernel, Block, Derivation
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.forward.outputs import registered_apart
 from scaffold.derive.library import leaves, shape_of, sure_inputs
 from scaffold.derive.saving import expression_of, is_of_ctx, read_of_ctx
-from scaffold.formula import Assign, Graph, Node, rewritten, written
+from scaffold.formula import (
+    Assign,
+    Graph,
+    Node,
+    free_names,
+    read_names,
+    rewritten,
+    written,
+)
 from scaffold.formula.names import fresh
 from scaffold.spec import Attribute, Input, OpSpec, Output, TensorInput
 from scaffold.spec.op_spec import ANY_DIMS, WHOLE, Sharding
@@ -145,7 +152,7 @@ def _kernel_inputs(
         known[item.name] = TensorInput(
             item.name, declared.dims, declared.dtype, optional=optional
         )
-    read = {read.name for read, _ in free_reads(block.statements)}
+    read = free_names(block.statements)
     earlier = written(*(line for item in derivation.blocks for line in item.statements))
     if read & earlier - known.keys():
         return None

@@ -114,8 +114,7 @@ def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
 
 
 def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
-    nodes = (node for item in statements for node in expressions(item))
-    return any(leaves_torch(node, spec.foreign) for node in nodes)
+    return any(leaves_torch(node, spec.foreign) for node in expressions(*statements))
 
 
 def _draws(forward: Forward) -> bool:
@@ -150,7 +149,7 @@ def _is_steady(spec: OpSpec) -> bool:
     plain = [item.name for item in spec.attributes]
     several = [item.name for item in spec.tensors if item.variadic]
     kinds = ValueKinds(plain, several).after(statements)
-    values = [node for item in statements for node in expressions(item)]
+    values = [*expressions(*statements)]
     if kept is None and formula.result is not None:
         values.append(formula.result)
     nodes = [inner for node in values for inner in node.walk()]
@@ -247,10 +246,8 @@ def _selects_by_data(
     known, lines = set(masks), tuple(statements)
     for item in assignments(lines):
         _learn(item, known)
-    nodes = (node for item in lines for node in expressions(item))
-    return any(
-        _selects(inner, known) for node in (*nodes, *results) for inner in node.walk()
-    )
+    several = (*expressions(*lines), *results)
+    return any(_selects(inner, known) for node in several for inner in node.walk())
 
 
 def _learn(item: Assign, known: set[str]) -> None:

@@ -68,8 +68,7 @@ class Forward(NamedTuple):
 
     def expressions(self) -> Iterator[Node]:
         """Yield every expression of the forward: in its statements, and its results."""
-        for item in self.statements:
-            yield from expressions(item)
+        yield from expressions(*self.statements)
         yield from self.results
 
 

@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 
 from scaffold.derive.derivation import Derivation
 from scaffold.derive.explain import Explanation, Tensors, explain, total
-from scaffold.formula import Node, Statement, emit, emit_lines
-from scaffold.formula.effects import written
+from scaffold.formula import Node, Statement, emit, emit_lines, written
 from scaffold.formula.graph import If
 from scaffold.spec import OpSpec
 

@@ -69,8 +69,8 @@ def leaves(
     """Return whether some lines of an op leave PyTorch; never for an op declared to work under `torch.func`."""
     if spec.transforms:
         return False
-    nodes = [node for item in statements for node in expressions(item)]
-    return any(leaves_torch(node, spec.foreign) for node in (*nodes, *values))
+    several = (*expressions(*statements), *values)
+    return any(leaves_torch(node, spec.foreign) for node in several)
 
 
 def forward_leaves(spec: OpSpec, derivation: Derivation) -> bool:

@@ -11,7 +11,6 @@ import keyword
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.formula import (
     BUILTINS,
     Assign,
@@ -21,8 +20,10 @@ from scaffold.formula import (
     Node,
     Statement,
     expressions,
+    read_names,
     renaming,
     rewritten,
+    surely_written,
     written,
 )
 from scaffold.formula.names import fresh
@@ -99,10 +100,9 @@ def apart_from(
 def hidden_builtins(statements: Iterable[Statement], *results: Node) -> frozenset[str]:
     """Return the builtins assigned by the statements and called by them or by the code around them."""
     items = tuple(statements)
-    nodes = [*results, *(node for item in items for node in expressions(item))]
     called = {
         inner.args[0].label
-        for node in nodes
+        for node in (*results, *expressions(*items))
         for inner in node.walk()
         if inner.kind == "call" and inner.args[0].kind == "name"
     }

@@ -18,7 +18,7 @@ from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.autocast import amp_of, is_changed
 from scaffold.derive.backward_kernels import with_registered_backward
-from scaffold.derive.backward_program import Line, free_reads, lines_of
+from scaffold.derive.backward_program import Line, lines_of
 from scaffold.derive.capabilities import (
     capabilities,
     once_differentiable,
@@ -68,6 +68,7 @@ from scaffold.formula import (
     Lines,
     assigned,
     expressions,
+    free_names,
     renaming,
     rewritten,
     sharing,
@@ -192,8 +193,7 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
     results = (Assign(graph.name(name), value) for name, value in values)
     statements = forward.statements if maths.again is None else maths.again
     program = (*statements, *results, *maths.program)
-    nodes = (node for item in program for node in expressions(item))
-    if Trace(program, sharing).changes or any(map(is_random, nodes)):
+    if Trace(program, sharing).changes or any(map(is_random, expressions(*program))):
         return ()
     coming = {grad_name(alone, new): grad_name(spec, old.name) for old, new in pairs}
     return rewritten(graph, program, renaming(graph, coming))
@@ -368,8 +368,7 @@ def _with_derived(spec: OpSpec, source: Source) -> Maths:
     formula = spec.kept or spec.forward
     kept = derived.kept
     if kept is not None and source.stated:  # no graph shows their reads
-        read = frozenset(read.name for read, _ in free_reads(source.stated))
-        kept = kept | read if spec.forgoes_second else None
+        kept = kept | free_names(source.stated) if spec.forgoes_second else None
     if forward is not None and derived.forward is not None:
         statements, results = derived.forward
         forward = forward._replace(statements=statements, results=results)

@@ -10,14 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
-from scaffold.derive.analysis.metadata import (
-    Read,
-    kept_form,
-    kept_name,
-    metadata_read,
-    reads,
-)
-from scaffold.derive.backward_program import Line, free_reads, read_names
+from scaffold.derive.analysis.metadata import kept_form, kept_name
+from scaffold.derive.backward_program import Line
 from scaffold.derive.derivation import (
     PLAIN_GRADIENTS,
     Filled,
@@ -33,9 +27,14 @@ from scaffold.formula import (
     Graph,
     If,
     Node,
+    Read,
     Statement,
+    data_read,
     emit,
-    expressions,
+    free_reads,
+    metadata_read,
+    nodes,
+    read_names,
     rewritten,
     written,
 )
@@ -151,7 +150,8 @@ def transfer(
         if gradients_come_in and (output.differentiable or spec.materialize_grads)
     )
     coming -= origins.incoming.undefined
-    rewriter = _Rewriter(spec, graph, origins, names, there, coming, _assigned(lines))
+    assigned = written(*(line.statement for line in lines))
+    rewriter = _Rewriter(spec, graph, origins, names, there, coming, assigned)
     renewed = tuple(rewriter.line(line) for line in lines)
     return Transfer(renewed, saved, tuple(rewriter.kept.values()))
 
@@ -176,7 +176,8 @@ def without_views(
     typed = [_with_types(graph, line, views.inputs) for line in lines]
     gone = views.at
     while True:
-        read = _read_as_data(line for at, line in enumerate(typed) if at not in gone)
+        left_lines = (x.statement for at, x in enumerate(typed) if at not in gone)
+        read = data_read(*left_lines, elements=True)
         left = {
             at: names
             for at, names in gone.items()
@@ -230,17 +231,6 @@ def _without_unread(
             left.append(line._replace(statement=item))
             live |= read_names(item)
     return tuple(reversed(left))
-
-
-def _read_as_data(lines: Iterable[Line]) -> frozenset[str]:
-    """Return the names read for more than their shape."""
-    return frozenset(
-        read.name
-        for line in lines
-        for node in expressions(line.statement)
-        for read in reads(node)
-        if read.element or not read.facets
-    )
 
 
 def _one_by_one(graph: Graph, item: Statement) -> Iterator[tuple[str, Node]]:
@@ -379,10 +369,6 @@ def variadic_names(spec: OpSpec) -> frozenset[str]:
 def _free(lines: tuple[Line, ...]) -> Found:
     statements = tuple(line.statement for line in lines)
     return [(read, lines[position].serves) for read, position in free_reads(statements)]
-
-
-def _assigned(lines: tuple[Line, ...]) -> frozenset[str]:
-    return frozenset(name for line in lines for name in written(line.statement))
 
 
 def _refuse_changed(
@@ -573,13 +559,7 @@ class _Rewriter:
 
 def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:
     """Return the names on ctx read by lines."""
-    return frozenset(
-        node.label
-        for line in lines
-        for root in expressions(line)
-        for node in root.walk()
-        if is_of_ctx(node)
-    )
+    return frozenset(node.label for node in nodes(*lines) if is_of_ctx(node))
 
 
 def is_of_ctx(node: Node) -> bool:

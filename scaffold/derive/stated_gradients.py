@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scaffold.derive.analysis.aliasing import Trace
-from scaffold.derive.analysis.metadata import reads
-from scaffold.derive.backward_program import Line, free_reads, read_names
+from scaffold.derive.backward_program import Line
 from scaffold.derive.derivation import Element, Forward
 from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
 from scaffold.derive.forward.optional_branches import Unfolder
@@ -31,6 +30,9 @@ from scaffold.formula import (
     Statement,
     assigned,
     expressions,
+    free_names,
+    read_names,
+    reads,
     renaming,
     sharing,
     written,
@@ -177,8 +179,7 @@ def _isolated(
         program, _ = outer_renamed(graph, program, old, new)
     metadata = {
         read.name
-        for item in program
-        for node in expressions(item)
+        for node in expressions(*program)
         for read in reads(node)
         if read.facets
     }
@@ -254,7 +255,7 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
 
 def _outside_reads(formula: Formula | None) -> frozenset[str]:
     lines = _lines(formula) if formula else ()
-    return frozenset(read.name for read, _ in free_reads(lines))
+    return free_names(lines)
 
 
 def _lines(formula: Formula) -> Lines:

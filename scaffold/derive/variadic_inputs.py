@@ -116,8 +116,7 @@ def joined_input(
     several = next((item for item in spec.tensors if item.variadic), None)
     if several is None or several.name not in wanted or spec.kept is not None:
         return None
-    lines = (node for item in forward.statements for node in expressions(item))
-    nodes = [*forward.results, *lines]
+    nodes = [*forward.results, *expressions(*forward.statements)]
     names = {
         *(item.name for item in spec.inputs),
         *(n for top in nodes for n in top.names()),

@@ -11,7 +11,8 @@ A formula takes this way; a module imports only from those above it:
     graph                  the result of parsing: nodes, statements, a formula
     constant_folding       operators and expressions over known values, and the branches they settle
     substitution, desugar, numpy_numbers, einops   rewrites of syntax, each from `ast` to `ast`
-    effects                the names and the memory a node reads or changes
+    effects                the memory a node shares or changes
+    uses                   the names that statements read and bind
     equations              equations of `torch.einsum` that fit no operands
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and the function of a module without parameters
@@ -29,7 +30,7 @@ A formula takes this way; a module imports only from those above it:
     parse                  the choice between `statements` and `verbatim`
 """
 
-from scaffold.formula.assertions import is_check, raises, refuses
+from scaffold.formula.assertions import refuses
 from scaffold.formula.constant_folding import (
     ARITHMETIC,
     COMPARISONS,
@@ -50,7 +51,6 @@ from scaffold.formula.constant_folding import (
 )
 from scaffold.formula.effects import (
     arguments_of,
-    bound,
     changed_in_place,
     changes_memory,
     copied,
@@ -59,7 +59,6 @@ from scaffold.formula.effects import (
     same_memory,
     same_tensor,
     sharing,
-    written,
     written_to,
 )
 from scaffold.formula.emit import emit, emit_lines
@@ -92,6 +91,21 @@ from scaffold.formula.parse import parse
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 from scaffold.formula.user_functions import FunctionText, docstring_of, function_in
+from scaffold.formula.uses import (
+    Read,
+    bound,
+    data_read,
+    free_names,
+    free_reads,
+    is_check,
+    metadata_read,
+    nodes,
+    raises,
+    read_names,
+    reads,
+    surely_written,
+    written,
+)
 
 __all__ = [
     "ARITHMETIC",
@@ -113,6 +127,7 @@ __all__ = [
     "Node",
     "NodeKind",
     "Number",
+    "Read",
     "Scope",
     "Statement",
     "Text",
@@ -128,11 +143,14 @@ __all__ = [
     "compared",
     "computed",
     "copied",
+    "data_read",
     "docstring_of",
     "emit",
     "emit_lines",
     "evaluated",
     "expressions",
+    "free_names",
+    "free_reads",
     "function_in",
     "holds_several",
     "is_check",
@@ -144,17 +162,22 @@ __all__ = [
     "keywords",
     "literal_value",
     "meant",
+    "metadata_read",
     "newer",
+    "nodes",
     "of_math",
     "opposite_of",
     "parse",
     "raises",
+    "read_names",
+    "reads",
     "refuses",
     "renaming",
     "rewritten",
     "same_memory",
     "same_tensor",
     "sharing",
+    "surely_written",
     "truth",
     "written",
     "written_to",

@@ -6,12 +6,12 @@ error about the inputs and has no other effect; no value of the formula depends 
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from scaffold.formula.constant_folding import PRESENT, UNKNOWN, evaluated, truth
-from scaffold.formula.effects import written
 from scaffold.formula.expression import ExpressionParser, Guarded, Source
-from scaffold.formula.graph import Assign, Formula, If, Lines, Node, Statement
+from scaffold.formula.graph import Formula, If, Lines, Node
+from scaffold.formula.uses import is_check, written
 
 ERRORS = frozenset(
     {"AssertionError", "IndexError", "NotImplementedError", "RuntimeError"}
@@ -103,22 +103,6 @@ def with_words(node: Node, emit: Callable[[Node], str]) -> str:
         return HOLE.sub(lambda match: texts[int(match[1])], node.label)
     plain = HOLE.sub(lambda match: match[1], node.label).removeprefix("f")
     return f"{plain}.format({', '.join(texts)})"
-
-
-def is_check(item: Statement) -> bool:
-    """Return whether a statement is an `assert` or a `raise`."""
-    return isinstance(item, Assign) and item.value.kind == "check"
-
-
-def raises(statements: Iterable[Statement]) -> bool:
-    """Return whether every path through the statements ends in a `raise`."""
-    for item in statements:
-        if isinstance(item, If):
-            if raises(item.body) and raises(item.orelse):
-                return True
-        elif item.value.kind == "check" and item.value.label == "raise":
-            return True
-    return False
 
 
 def refuses(formula: Formula, given: Mapping[str, bool]) -> bool:

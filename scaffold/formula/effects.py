@@ -1,13 +1,13 @@
-"""Effects: the names an expression or a statement assigns, the tensors it changes, the memory it shares.
+"""Effects: the tensors an expression changes, and the memory it shares.
 
-In: nodes and statements. Out: names. Invariant: in doubt two names share memory, and a call by PyTorch's convention
+In: nodes. Out: names. Invariant: in doubt two names share memory, and a call by PyTorch's convention
 for names (`exp_`, `out=`, `inplace=True`) changes its tensor.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from scaffold.formula.graph import If, Lines, Node, Statement, expressions
+from scaffold.formula.graph import Node
 from scaffold.formula.text import WELL_KNOWN
 from scaffold.primitives.calls import (
     facts_of_attribute,
@@ -19,40 +19,6 @@ from scaffold.primitives.calls import (
 
 # Builtins whose result contains or yields their arguments.
 HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
-
-
-def written(*statements: Statement) -> frozenset[str]:
-    """Return the names assigned or changed in place, in any branch."""
-    if len(statements) == 1:  # the usual call
-        return _written_by(statements[0])
-    return frozenset().union(*map(_written_by, statements))
-
-
-@lru_cache(maxsize=4096)  # the passes of a derivation call it for every statement
-def _written_by(item: Statement) -> frozenset[str]:
-    if isinstance(item, If):
-        return written(*item.body, *item.orelse)
-    return bound(item.target).union(changed_in_place(item.value))
-
-
-def bound(target: Node) -> frozenset[str]:
-    """Return the names a target assigns; for `h[0]` the name of the container."""
-    if target.kind == "subscript":
-        return bound(target.args[0])
-    if target.kind in ("tuple", "starred"):
-        return frozenset(name for item in target.args for name in bound(item))
-    return target.names()
-
-
-def misspelt(
-    statements: Lines, targets: frozenset[str], known: frozenset[str]
-) -> list[str]:
-    """Find misspelt gradients: assigned names `grad_...` that are neither read nor wanted."""
-    names = written(*statements)
-    nodes = (node for item in statements for node in expressions(item))
-    read = {name for node in nodes for name in node.names()}
-    found = sorted(names - targets - read - known)
-    return [name for name in found if name.startswith("grad_")]
 
 
 @lru_cache(maxsize=1024)  # the passes of a derivation often ask for the same nodes

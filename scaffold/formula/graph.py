@@ -188,18 +188,15 @@ def changed_parts(target: Node) -> tuple[Node, ...]:
     return tuple(part for item in inner for part in changed_parts(item))
 
 
-def expressions(statement: Statement) -> Iterator[Node]:
-    """Yield every expression a statement reads, including those of its branches."""
-    if isinstance(statement, If):
-        yield statement.test
-        for item in (*statement.body, *statement.orelse):
-            yield from expressions(item)
-        return
-    if statement.operator:
-        yield statement.target
-    else:
-        yield from changed_parts(statement.target)
-    yield statement.value
+def expressions(*statements: Statement) -> Iterator[Node]:
+    """Yield every expression that statements read, including those of their branches."""
+    for item in statements:
+        if isinstance(item, If):
+            yield item.test
+            yield from expressions(*item.body, *item.orelse)
+            continue
+        yield from (item.target,) if item.operator else changed_parts(item.target)
+        yield item.value
 
 
 def assignments(statements: Iterable[Statement]) -> Iterator[Assign]:
@@ -249,8 +246,7 @@ class Formula:
 
     def expressions(self) -> Iterator[Node]:
         """Yield every expression it reads: of its statements, then its result."""
-        for item in self.statements:
-            yield from expressions(item)
+        yield from expressions(*self.statements)
         if self.result is not None:
             yield self.result
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from scaffold.errors import did_you_mean
 from scaffold.formula.expression import ELSEWHERE
-from scaffold.formula.graph import Formula, Node, expressions
+from scaffold.formula.graph import Formula, Node
 from scaffold.formula.names import stores
 from scaffold.formula.text import WELL_KNOWN, Meanings
 
@@ -218,10 +218,7 @@ def _near_space(space: str) -> str | None:
 
 def newer(formula: Formula) -> frozenset[str]:
     """Return the dotted names of PyTorch functions in a formula that are not in the table."""
-    statements = formula.kept.statements if formula.kept else formula.statements
-    read = [node for item in statements for node in expressions(item)]
-    read += [formula.result] if formula.result is not None else []
-    dotted = {_dotted(inner) for node in read for inner in node.walk()}
+    dotted = {*map(_dotted, formula.nodes())}
     return frozenset(name for name in dotted if is_newer(*name.rpartition(".")[::2]))
 
 

@@ -10,19 +10,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.assertions import CheckedExpressions, raises
+from scaffold.formula.assertions import CheckedExpressions
 from scaffold.formula.constant_folding import BINARY
 from scaffold.formula.definite_assignment import Unassigned, unassigned
 from scaffold.formula.definitions import RESERVED, parameters
 from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
-from scaffold.formula.effects import misspelt, written
 from scaffold.formula.emit import shown
 from scaffold.formula.expression import ELSEWHERE, NO_DICT, Guarded, may_be_none
-from scaffold.formula.graph import Assign, Formula, Graph, If, Lines, Node, Statement
+from scaffold.formula.graph import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Lines,
+    Node,
+    Statement,
+    expressions,
+)
 from scaffold.formula.names import stores
 from scaffold.formula.operators import instead_of
 from scaffold.formula.program import Program
 from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
+from scaffold.formula.uses import raises, written
 from scaffold.primitives.calls import is_in_place
 
 SEVERAL_OUTPUTS = "the outputs have {}; what only the backward needs is no output: in the forward, y, rstd = kernel(x); return y"
@@ -383,7 +392,9 @@ class StatementParser:
         return unassigned(body, self.scope.outer, self.scope.choices)
 
     def _check_targets(self, statements: Lines, targets: frozenset[str]) -> None:
-        for name in misspelt(statements, targets, self.scope.names):
+        read = {name for node in expressions(*statements) for name in node.names()}
+        unknown = written(*statements) - targets - read - self.scope.names
+        for name in sorted(x for x in unknown if x.startswith("grad_")):
             hint = did_you_mean(name, targets)
             hint = hint or f"its gradients: {', '.join(sorted(targets))}"
             nodes = (part for item in self.program.body for part in ast.walk(item))

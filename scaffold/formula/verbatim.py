@@ -145,7 +145,7 @@ class VerbatimParser(StatementParser):
         assert result is not None  # otherwise there was a problem
         code = _code(self.text, self.program.body)
         ended = (*statements, *self._flushed(), Assign(self._absent, result))
-        read = tuple(inner for item in ended for inner in expressions(item))
+        read = tuple(expressions(*ended))
         kept = Kept(reason, self.place(node), *code, ended, (*self.returned, result))
         whole = "\n".join(filter(None, (code.lines, f"return {code.value}")))
         body = self.graph.node("body", whole, read)

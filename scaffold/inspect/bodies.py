@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from keyword import iskeyword
 from typing import NamedTuple, TypeVar
 
-from scaffold.formula.names import fresh
+from scaffold.formula.names import fresh, names_in
 from scaffold.inspect.context import NEEDS, Handed
 from scaffold.inspect.declarations import Unfit, output_kinds
 from scaffold.inspect.facts import Facts
@@ -112,7 +112,7 @@ def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
     if len(positional) > outputs and not facts.is_trivial:
         message = f"backward takes {len(positional)} gradients, and forward gives {outputs} outputs"
         raise Unfit(backward.node, message)
-    read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
+    read = names_in([backward.node])
     found = []
     for name, kind in zip(positional, kinds, strict=False):
         if kind and name in read:
@@ -126,7 +126,7 @@ def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
 
 def _reads_nothing(facts: Facts, given: str) -> bool:
     """Return whether an expression reads only names of the module."""
-    names = {n.id for n in ast.walk(ast.parse(given)) if isinstance(n, ast.Name)}
+    names = names_in([ast.parse(given)])
     known = names <= module_names(facts) | set(dir(builtins))
     return known and not names & {NEEDS, *(item.name for item in facts.inputs)}
 
@@ -479,7 +479,7 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
 def imported_by(facts: Facts, given: Sequence[str], module: str) -> list[str]:
     """Return the names used by calls, from the module or its imports, as for the key `import`."""
     tree = ast.parse("\n".join(given))
-    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    read = names_in([tree])
     read -= {"torch", "math", *(item.name for item in facts.inputs)}
     own = module_names(facts, own=True)
     found = [f"{module}:{name}" for name in sorted(read & own)]

@@ -7,6 +7,7 @@ Invariant: a question that is left out of a test that runs, though it could be a
 import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Function
 
@@ -48,12 +49,12 @@ def _maps(function: Function) -> bool:
 def definitions(source: str, test: str) -> str:
     """Return the definitions of a source that a test reads, directly or through others; no imports, nor protocols."""
     known = {name: node for node in ast.parse(source).body for name in _defined(node)}
-    wanted, left = set[str](), [*_read(ast.parse(test))]
+    wanted, left = set[str](), [*names_in([ast.parse(test)])]
     while left:
         name = left.pop()
         if name in known and name not in wanted:
             wanted.add(name)
-            left += _read(known[name])
+            left += names_in([known[name]])
     parts = [
         ast.get_source_segment(source, node) or ""
         for name, node in known.items()
@@ -67,10 +68,6 @@ def _defined(node: ast.stmt) -> list[str]:
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else []
     return [item.id for item in targets if isinstance(item, ast.Name)]
-
-
-def _read(tree: ast.AST) -> Iterator[str]:
-    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
 ASKED = '''\

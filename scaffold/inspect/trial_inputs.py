@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.imported_names import method_call, torch_call
@@ -72,7 +73,7 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
 
 def _as_seen_from_a_test(default: ast.expr) -> str:
     """Write a default for another file: a name is loaded from its module; "" if that is not enough."""
-    names = {node.id for node in ast.walk(default) if isinstance(node, ast.Name)}
+    names = names_in([default])
     text = ast.unparse(default)
     if names <= {"torch", *dir(builtins)}:
         return text

@@ -14,9 +14,16 @@ from scaffold.derive import (
     grad_name,
     variadic_names,
 )
-from scaffold.derive.backward_program import surely_written
 from scaffold.derive.derivation import LINE, METHOD, indent_of
-from scaffold.formula import Assign, If, Statement, emit, emit_lines, written
+from scaffold.formula import (
+    Assign,
+    If,
+    Statement,
+    emit,
+    emit_lines,
+    surely_written,
+    written,
+)
 from scaffold.render.fused import backward_call
 from scaffold.render.imports import names_read
 from scaffold.render.real_inputs import refused_in_backward

@@ -18,6 +18,7 @@ from scaffold.formula import (
     emit,
     emit_lines,
     expressions,
+    nodes,
     rewritten,
     sharing,
     written,
@@ -106,9 +107,7 @@ def _reads(body: Lines, name: str) -> bool:
         inner.kind == "attribute"
         and inner.label == name
         and inner.args[0].label == "self"
-        for item in body
-        for node in expressions(item)
-        for inner in node.walk()
+        for inner in nodes(*body)
     )
 
 
@@ -292,8 +291,7 @@ def _copied(module: ModuleSpec, derivation: Derivation) -> set[str]:
     if derivation.opaque or derivation.forward is None:
         return updated
     kept = {item.origin for item in derivation.saved if item.source == "input"}
-    values = (value for item in derivation.forward for value in expressions(item))
-    for value in (*values, *derivation.results):
+    for value in (*expressions(*derivation.forward), *derivation.results):
         kept |= sharing(value)
     return updated & kept
 

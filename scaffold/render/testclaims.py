@@ -299,7 +299,7 @@ def _nodes(derivation: Derivation) -> list[Node]:
     """Return the expressions of the backward, and of a forward it runs as a whole."""
     blocks = (item for block in derivation.blocks for item in block.statements)
     several = (item for element in derivation.elements for item in element.statements)
-    nodes = [node for item in (*blocks, *several) for node in expressions(item)]
+    nodes = [*expressions(*blocks, *several)]
     nodes += [element.value for element in derivation.elements]
     return nodes + [item for item in derivation.results if item.kind == "body"]
 

@@ -14,9 +14,8 @@ from scaffold.derive.analysis.activity import (
     calls,
     carries_gradient,
 )
-from scaffold.derive.analysis.metadata import reads
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
-from scaffold.formula import Formula, Node, expressions
+from scaffold.formula import Formula, Node, reads
 from scaffold.primitives.calls import may_be, singularities
 from scaffold.spec import OpSpec, is_size_name
 
@@ -208,7 +207,4 @@ def _nodes(spec: OpSpec, ends: bool = False) -> Iterator[Node]:
     formula: Formula | None = spec.forward
     if formula is None:
         return
-    forward = live_forward(spec, formula, ends)
-    for item in forward.statements:
-        yield from expressions(item)
-    yield from forward.results
+    yield from live_forward(spec, formula, ends).expressions()

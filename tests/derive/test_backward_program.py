@@ -2,12 +2,7 @@
 
 import pytest
 
-from scaffold.derive.backward_program import (
-    free_reads,
-    lines_of,
-    needed_for,
-    surely_written,
-)
+from scaffold.derive.backward_program import lines_of, needed_for
 from scaffold.derive.stated_gradients import join
 from scaffold.derive.write.placement import joint_gradients, place
 from scaffold.formula import Graph, Statement, emit_lines
@@ -26,22 +21,6 @@ def statements(source: str, graph: Graph | None = None) -> tuple[Statement, ...]
         graph=graph,
     )
     return parsed.statements
-
-
-@pytest.mark.parametrize(
-    ("source", "sure"),
-    [
-        ("grad_x = y", {"grad_x"}),
-        ("grad_x, h = y", {"grad_x", "h"}),
-        ("grad_x = y\ngrad_x += y", set()),
-        ("grad_x = y\ngrad_x[0] = y", set()),
-        ("grad_x = y\ngrad_x = grad_x.mul_(y)", set()),
-        ("if p:\n    grad_x = y", set()),
-        ("if p:\n    grad_x = y\nelse:\n    grad_x, h = y", {"grad_x"}),
-    ],
-)
-def test_what_a_statement_surely_writes(source: str, sure: set[str]) -> None:
-    assert surely_written(statements(source)[-1]) == sure
 
 
 @pytest.mark.parametrize(
@@ -73,12 +52,6 @@ def test_lines_tell_whom_they_serve() -> None:
         ("grad_x = h", {"x"}),
         ("grad_y = k", {"y"}),
     ]
-
-
-def test_reads_of_names_from_outside() -> None:
-    source = "h = x + y\nx = h\nif p:\n    w = x\n    k = w\nelse:\n    k = w\ngrad_x = x + w"
-    found = [(read.name, position) for read, position in free_reads(statements(source))]
-    assert sorted(found) == [("p", 2), ("w", 2), ("w", 3), ("x", 0), ("y", 0)]
 
 
 # -- placing ---------------------------------------------------------------------

@@ -12,7 +12,6 @@ from scaffold.formula import (
     keywords,
     same_tensor,
     sharing,
-    written,
 )
 from tests.formula.parsing import formula
 
@@ -26,22 +25,6 @@ def value(source: str) -> Node:
 def statement(source: str) -> Statement:
     (only,) = formula(f"{source}\nreturn x", names="x y w p h", optional="").statements
     return only
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("h = x", {"h"}),
-        ("a, (b, *c) = x", {"a", "b", "c"}),
-        ("h[x] = y", {"h"}),
-        ("h += x", {"h"}),
-        ("h.mul_(x)", {"h"}),
-        ("k = h.mul_(x)", {"h", "k"}),
-        ("if p:\n    h = x\nelse:\n    k = x", {"h", "k"}),
-    ],
-)
-def test_what_a_statement_writes(source: str, names: set[str]) -> None:
-    assert written(statement(source)) == names
 
 
 @pytest.mark.parametrize(

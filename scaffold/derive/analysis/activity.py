@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from scaffold.derive.analysis.aliasing import Trace
-from scaffold.derive.analysis.metadata import metadata_read
 from scaffold.formula import (
     BUILTINS,
     If,
@@ -16,6 +15,7 @@ from scaffold.formula import (
     Node,
     Statement,
     keywords,
+    metadata_read,
     sharing,
     written,
 )

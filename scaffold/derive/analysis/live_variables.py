@@ -8,7 +8,6 @@ code) is not dead; a forward that returns at all returns the same without its ch
 from collections.abc import Callable
 from dataclasses import replace
 
-from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.formula import (
     Assign,
     Graph,
@@ -21,6 +20,8 @@ from scaffold.formula import (
     is_check,
     opposite_of,
     raises,
+    read_names,
+    surely_written,
     written,
 )
 from scaffold.formula.names import fresh

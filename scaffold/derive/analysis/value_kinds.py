@@ -18,7 +18,7 @@ from scaffold.formula import (
     Node,
     Statement,
     assignments,
-    expressions,
+    nodes,
 )
 from scaffold.primitives.calls import (
     is_made_of_numbers,
@@ -225,9 +225,7 @@ def functions_of_numbers(
     """
     if not kinds.numbers:
         return
-    own = {
-        node for item in forward for each in expressions(item) for node in each.walk()
-    }
+    own = {*nodes(*forward)}
     chosen = {
         item.target.label: item.value
         for item in assignments(forward)
@@ -236,7 +234,7 @@ def functions_of_numbers(
 
     def found(lines: Lines) -> Iterator[str]:
         for item in lines:
-            for node in (each for one in expressions(item) for each in one.walk()):
+            for node in nodes(item):
                 if isinstance(item, Assign) and node.kind == "call" and node not in own:
                     yield from _function_of_number(kinds, node)
                 shape = node.kind == "attribute" and node.label == "shape"

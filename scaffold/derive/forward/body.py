@@ -6,7 +6,7 @@ assignment shadows an input, an import, the name of a gradient or the name of an
 changes no input, and PyTorch can call it with tensors alone, as its autograd needs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from scaffold.derive.analysis.activity import callee, is_random
@@ -56,7 +56,7 @@ def write_forward(spec: OpSpec, formula: Formula) -> Forward:
     body = writer.block(statements)
     before, results = _results(spec, formula, result, writer)
     lines = (*body, *before)
-    if _is_derived(spec) and any(map(is_random, (*_read_by(lines), *results))):
+    if _is_derived(spec) and any(map(is_random, (*expressions(*lines), *results))):
         # Few forwards draw random numbers, and a skeleton needs no such import.
         from scaffold.derive.forward.random_draws import with_draws_apart
 
@@ -273,10 +273,6 @@ def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:
 def _is_derived(spec: OpSpec) -> bool:
     """Return whether no formula states a gradient: such a formula might read the user's own random draw."""
     return spec.derive and not spec.gradients and spec.backward is None
-
-
-def _read_by(lines: Lines) -> Iterator[Node]:
-    return (node for item in lines for node in expressions(item))
 
 
 def _as_tuple(graph: Graph, result: Node) -> Node:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from scaffold.derive.analysis.activity import active_locals, carries_gradient
 from scaffold.derive.forward.body import write_forward
 from scaffold.derive.forward.live_forward import live_forward
-from scaffold.formula import Formula, If, Node, Statement, expressions, raises, written
+from scaffold.formula import Formula, If, Node, Statement, raises, written
 from scaffold.spec import OpSpec
 
 Names = frozenset[str]
@@ -23,7 +23,7 @@ def detached_outputs(spec: OpSpec) -> Names:
     forward = write_forward(spec, spec.forward)
     inputs = frozenset(item.name for item in spec.differentiable)
     active = inputs | active_locals(forward.statements, inputs, flat=True)
-    read = frozenset().union(*map(_names, _stated(spec)))
+    read = frozenset().union(*(formula.names() for formula in _stated(spec)))
     found = frozenset(
         output.name
         for output, result in zip(spec.outputs, forward.results, strict=True)
@@ -99,9 +99,3 @@ def _stated(spec: OpSpec) -> Iterator[Formula]:
     yield from (formula for _, formula in spec.gradients)
     if spec.backward is not None:
         yield spec.backward
-
-
-def _names(formula: Formula) -> Names:
-    nodes = [node for item in formula.statements for node in expressions(item)]
-    nodes += [formula.result] if formula.result is not None else []
-    return frozenset().union(*(node.names() for node in nodes))

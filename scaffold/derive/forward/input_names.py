@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
-from scaffold.derive.backward_program import read_names
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.live_forward import ReturningForward
 from scaffold.derive.forward.ssa_names import names_inside
@@ -22,6 +21,7 @@ from scaffold.formula import (
     Lines,
     Statement,
     assignments,
+    read_names,
     renaming,
     rewritten,
     written,

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeGuard
 
-from scaffold.derive.backward_program import read_names, surely_written
 from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Maths
 from scaffold.derive.forward.body import grad_name
 from scaffold.derive.name_collisions import apart
@@ -21,9 +20,11 @@ from scaffold.formula import (
     Node,
     Statement,
     emit,
-    expressions,
+    nodes,
+    read_names,
     renaming,
     rewritten,
+    surely_written,
     written,
 )
 from scaffold.formula.names import fresh, take
@@ -185,7 +186,7 @@ def _length(item: Assign) -> int:
 def _added(statements: Lines) -> set[str]:
     """Return the names that are terms of a sum, or are updated in place by one."""
     found = list[Node]()
-    for part in (x for item in statements for y in expressions(item) for x in y.walk()):
+    for part in nodes(*statements):
         match part:
             case Node("binary", "+" | "-", both):
                 found += both
@@ -287,12 +288,8 @@ def _is_same(item: Statement, one: str, two: str) -> bool:
 
 def names_inside(statements: Lines) -> set[str]:
     """Return the names inside lambdas: a renamed one may clash with a parameter."""
-    found = set[str]()
-    nodes = {node for item in statements for node in expressions(item)}
-    for part in (part for node in nodes for part in node.walk()):
-        if part.kind == "lambda":
-            found |= part.names()
-    return found
+    lambdas = (part for part in nodes(*statements) if part.kind == "lambda")
+    return {name for part in lambdas for name in part.names()}
 
 
 def _stretches(

@@ -10,8 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.derive.analysis.aliasing import Trace
-from scaffold.derive.analysis.metadata import reads
-from scaffold.derive.backward_program import read_names
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Operator, literal
 from scaffold.derive.graph.static_values import UnsupportedError, difference, size_at
@@ -28,7 +26,7 @@ from scaffold.formula import (
     assignments,
     bound,
     changes_memory,
-    expressions,
+    read_names,
     same_memory,
     sharing,
     written,
@@ -174,17 +172,6 @@ def _changed_under_names(value: Node) -> tuple[Node, ...]:
 def ended(results: Iterable[Node]) -> list[Assign]:
     """Return the results as last statements, since one may change a tensor: `return h.pow_(2).sum()`."""
     return [Assign(ABSENT, value) for value in results]
-
-
-def data_read(lines: Iterable[Statement]) -> frozenset[str]:
-    """Return the names read for their data, not their shape alone."""
-    return frozenset(
-        read.name
-        for item in lines
-        for node in expressions(item)
-        for read in reads(node)
-        if not read.facets
-    )
 
 
 def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:

@@ -31,7 +31,6 @@ from scaffold.derive.lower.mutation import (
     changes_names,
     changes_of_a_name,
     changes_of_views,
-    data_read,
     ended,
     put,
     put_view,
@@ -47,6 +46,7 @@ from scaffold.formula import (
     assignments,
     bound,
     changed_in_place,
+    data_read,
     sharing,
     written,
 )
@@ -115,7 +115,7 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
 def _seen(lines: Lines, position: int) -> frozenset[str]:
     """Return the names whose data a line or a later one reads; in a choice, all names read."""
     whole = isinstance(lines[position], If)
-    return data_read(lines) if whole else data_read(lines[position:])
+    return data_read(*lines) if whole else data_read(*lines[position:])
 
 
 class Lowering:
@@ -268,7 +268,7 @@ class Lowering:
     def _is_read_again(self, name: str) -> bool:
         if isinstance(self.lines[self.position], If):
             return True
-        return name in data_read(self.lines[self.position + 1 :])
+        return name in data_read(*self.lines[self.position + 1 :])
 
     def _refuse_retained(self, op: Op) -> None:
         """Refuse a change of what autograd keeps, and of what the forward did not make."""
@@ -320,7 +320,7 @@ class Lowering:
             end = len(known.args) - behind
             op = known
             self._bind(rest, self.program.op("list", known.args[star:end]))
-        elif rest.label in data_read(self.lines[self.position + 1 :]):
+        elif rest.label in data_read(*self.lines[self.position + 1 :]):
             self._bind(rest, self._between(op, star, behind))
         for position, inner in enumerate(target.args):
             if position != star:

@@ -20,9 +20,7 @@ from scaffold.derive.analysis.activity import (
 )
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_checks, without_dead
-from scaffold.derive.analysis.metadata import reads
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
-from scaffold.derive.backward_program import free_reads, read_names, surely_written
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.ssa_names import as_they_were
 from scaffold.errors import Location, ScaffoldError
@@ -33,11 +31,15 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    data_read,
     expressions,
+    free_reads,
+    read_names,
     renaming,
     rewritten,
     same_tensor,
     sharing,
+    surely_written,
     written,
 )
 from scaffold.formula.names import fresh
@@ -326,12 +328,7 @@ class _Repeatable:
         self.changed = frozenset(spec.dirty).union(*several)
 
     def __call__(self, item: Statement) -> bool:
-        touched = written(item) | {
-            read.name
-            for node in expressions(item)
-            for read in reads(node)
-            if not read.facets
-        }
+        touched = written(item) | data_read(item)
         return not touched & self.changed and all(
             self._fair(node) for node in expressions(item)
         )

@@ -28,7 +28,7 @@ from scaffold.formula import (
     Node,
     Statement,
     assignments,
-    expressions,
+    nodes,
     rewritten,
     same_memory,
     sharing,
@@ -117,15 +117,15 @@ class _Step:
         self, known: Backward, statements: Lines, changed: frozenset[str]
     ) -> None:
         self.known, self.changed = known, changed
-        nodes = {node for item in statements for node in expressions(item)}
-        inner = {part for node in nodes for part in node.walk()}
+        inner = {*nodes(*statements)}
+        names = {node.label for node in inner if node.kind == "name"}
         self.fixed = {
             part
             for node in inner
             for changed_one in written_to(node)
             for part in same_memory(changed_one)
         }
-        self.names = known.taken.union(*(node.names() for node in nodes))
+        self.names = known.taken | names
         lines = lines_of(statements, known.wanted)
         self.serves = {id(line.statement): line.serves for line in lines}
         self.assigned = [

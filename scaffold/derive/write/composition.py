@@ -16,7 +16,6 @@ from typing import TypeGuard
 from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.autocast import amp_of
-from scaffold.derive.backward_program import free_reads, read_names
 from scaffold.derive.derivation import (
     LINE,
     METHOD,
@@ -42,6 +41,8 @@ from scaffold.formula import (
     changed_in_place,
     emit,
     expressions,
+    free_names,
+    read_names,
     renaming,
     rewritten,
     sharing,
@@ -256,19 +257,18 @@ def _assigned(lines: Iterable[Statement]) -> list[str]:
 
 def _names(lines: Iterable[Statement]) -> frozenset[str]:
     """Return all names in the lines."""
-    nodes = (node for item in lines for node in expressions(item))
-    return written(*lines).union(*(node.names() for node in nodes))
+    items = tuple(lines)
+    return written(*items).union(*(node.names() for node in expressions(*items)))
 
 
 def _free(lines: Lines) -> frozenset[str]:
     """Return the names read in the lines before they are assigned there."""
-    free = frozenset(read.name for read, _ in free_reads(lines))
-    return free | (_names(lines) - written(*lines))
+    return free_names(lines) | (_names(lines) - written(*lines))
 
 
 def _reads(lines: Iterable[Statement]) -> Iterator[str]:
     """Yield each name read, with repeats."""
-    waiting = [node for item in lines for node in expressions(item)]
+    waiting = [*expressions(*lines)]
     while waiting:
         node = waiting.pop()
         if node.kind == "name":

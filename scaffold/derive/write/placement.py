@@ -9,8 +9,7 @@ itself.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from scaffold.derive.analysis.metadata import metadata_read, reads
-from scaffold.derive.backward_program import Line, read_names
+from scaffold.derive.backward_program import Line
 from scaffold.derive.derivation import Block, Maths
 from scaffold.derive.saving import is_for_most
 from scaffold.formula import (
@@ -21,8 +20,12 @@ from scaffold.formula import (
     Node,
     Statement,
     are_opposite,
-    expressions,
+    data_read,
+    metadata_read,
+    nodes,
     opposite_of,
+    read_names,
+    reads,
     written,
 )
 from scaffold.spec import OpSpec
@@ -37,9 +40,7 @@ def blocks_of(maths: Maths, lines: tuple[Line, ...]) -> tuple[Block, ...]:
         return blocks
     uses = Counter(
         node.label
-        for line in lines
-        for root in expressions(line.statement)
-        for node in root.walk()
+        for node in nodes(*(line.statement for line in lines))
         if node.kind == "name"
     )
     return tuple(
@@ -112,12 +113,7 @@ def guarded_as_a_whole(spec: OpSpec, lines: tuple[Line, ...]) -> tuple[Line, ...
 def _read_for(lines: Iterable[Line], name: str) -> frozenset[str]:
     """Return the gradients with a line that reads the data of a tensor."""
     return frozenset().union(
-        *(
-            line.serves
-            for line in lines
-            for node in expressions(line.statement)
-            if any(read.name == name and not read.facets for read in reads(node))
-        )
+        *(line.serves for line in lines if name in data_read(line.statement))
     )
 
 

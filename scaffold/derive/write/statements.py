@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.autograd_fallback import pullback_of
-from scaffold.derive.backward_program import free_reads, needed_for, read_names
+from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import (
     LINE,
     METHOD,
@@ -58,7 +58,10 @@ from scaffold.formula import (
     Node,
     Statement,
     emit,
-    expressions,
+    free_names,
+    free_reads,
+    nodes,
+    read_names,
 )
 from scaffold.spec import Style
 
@@ -174,9 +177,7 @@ def _read_for_shapes(
 
 def _broadcasts(lines: Lines) -> int:
     """Count the different calls of `torch.broadcast_shapes`."""
-    several = (node for line in lines for node in expressions(line))
-    nodes = {node for whole in several for node in whole.walk()}
-    calls = (node.args[0] for node in nodes if node.kind == "call")
+    calls = (node.args[0] for node in {*nodes(*lines)} if node.kind == "call")
     return sum(callee.label == "broadcast_shapes" for callee in calls)
 
 
@@ -217,7 +218,7 @@ def _kept(
     drawn = frozenset(op.name for op in ops if op.rule == "drawn")
     if backward.spec.once_differentiable and not backward.saves:
         tensors = {name for op, name in names.items() if op.is_tensor}
-        return drawn.union(tensors & {read.name for read, _ in free_reads(lines)})
+        return drawn.union(tensors & free_names(lines))
     return drawn.union(names[op] for op in saved)
 
 
@@ -311,9 +312,9 @@ def _asks_inside(asked: Collection[Op], own: Collection[Op]) -> bool:
     return any(op in own for value in asked for op in value.walk())
 
 
-def _repeated(forward: Sequence[Statement], lines: Lines) -> set[str]:
+def _repeated(forward: Sequence[Statement], lines: Lines) -> frozenset[str]:
     """Return the names read by the backward, also in the forward lines that it repeats."""
-    names = {read.name for read, _ in free_reads(lines)}
+    names = free_names(lines)
     return names.union(*(read_names(forward[at]) for at in needed_for(forward, names)))
 
 
@@ -384,7 +385,7 @@ class _Names:
         forward = self.backward.forward
         asked = attempt.asked if attempt else ()
         lines: Lines = attempt.statements if attempt else ()
-        read = {node.name for node, _ in free_reads(lines)}
+        read = free_names(lines)
         known = {**self.all, **self.again}
         held = {op: of for op, of in known.items() if op not in own or of in read}
         twice = computed_twice(

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Rule, span
 
@@ -37,7 +38,7 @@ def _fitted(facts: Facts, outputs: int) -> tuple[Edit, ...]:
     plain = len(given) == backward.required == len(backward.parameters)
     if not plain or backward.ctx is None:
         return ()
-    read = {n.id for n in ast.walk(backward.node) if isinstance(n, ast.Name)}
+    read = names_in([backward.node])
     names = [item.arg for item in backward.node.args.args]
     if len(given) > outputs:
         if read & set(given[outputs:]):

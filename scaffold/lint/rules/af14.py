@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in
 from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
@@ -35,7 +36,7 @@ def _masks(facts: Facts) -> Iterator[Found]:
         or not facts.gradients
     ):
         return  # a backward that only raises is left to subclasses
-    read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
+    read = names_in([backward.node])
     for item in facts.outputs:
         for position, node in enumerate(item.values or ()):
             if (

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Method
 from scaffold.lint.model import Edit, Found, Rule, span
@@ -33,7 +34,7 @@ def _separated(facts: Facts, forward: Method) -> tuple[Edit, ...]:
     kept = [
         step.statement
         for step in forward.flow.steps
-        if forward.ctx in _names(step.statement)
+        if forward.ctx in names_in([step.statement])
     ]
     if backward is None or called or not _is_plain(facts, forward):
         return ()
@@ -67,7 +68,7 @@ def _setup_context(facts: Facts, forward: Method, kept: list[ast.stmt]) -> str:
     known = {*inputs, forward.ctx} - bindings.keys()
     if len(bindings.get(output, ())) == 1:
         known.add(output)
-    read = set().union(*map(_names, kept))
+    read = names_in(kept)
     if read & (forward.flow.parameters | bindings.keys()) - known:
         return ""
     if {"inputs", output} & {*inputs, forward.ctx}:
@@ -97,10 +98,6 @@ def _is_plain(facts: Facts, forward: Method) -> bool:
         return False
     # Defaults that a call omits are inputs of setup_context, and of backward.
     return all(item.length == inputs for item in facts.gradients)
-
-
-def _names(statement: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
 
 
 def _can_wait(statement: ast.stmt, forward: Method) -> bool:

@@ -1,8 +1,8 @@
 """AF32: backward waits for gradients of outputs that do not exist."""
 
-import ast
 from collections.abc import Iterator
 
+from scaffold.formula.names import names_in
 from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Found, Rule
 
@@ -17,7 +17,7 @@ def find(facts: Facts) -> Iterator[Found]:
         or backward not in facts.function.own
     ):
         return
-    read = {node.id for node in ast.walk(backward.node) if isinstance(node, ast.Name)}
+    read = names_in([backward.node])
     for item in backward.positional[outputs:]:
         if item.default is not None and item.name in read:
             returns = f"{outputs} value{'s' * (outputs != 1)}"

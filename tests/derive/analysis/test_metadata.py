@@ -2,14 +2,8 @@
 
 import pytest
 
-from scaffold.derive.analysis.metadata import (
-    Read,
-    kept_form,
-    kept_name,
-    metadata_read,
-    reads,
-)
-from scaffold.formula import Graph, Node, emit
+from scaffold.derive.analysis.metadata import kept_form, kept_name
+from scaffold.formula import Graph, Node, emit, metadata_read
 from tests.formula.parsing import formula
 
 NAMES = "x y w bias n tensors"
@@ -19,43 +13,6 @@ def node(source: str, graph: Graph | None = None) -> Node:
     result = formula(source, names=NAMES, optional="", graph=graph).result
     assert result is not None
     return result
-
-
-def read(source: str) -> set[tuple[str, tuple[str, ...]]]:
-    return {(item.name, item.facets) for item in reads(node(source))}
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("x.shape[0]", {("x", ("shape",))}),
-        ("x.size(n)", {("x", ("shape",)), ("n", ())}),
-        ("x.ndim + x.dim()", {("x", ("ndim",))}),
-        ("x.numel()", {("x", ("shape",))}),
-        ("x.dtype", {("x", ("dtype",))}),
-        ("x.device", {("x", ("device",))}),
-        ("len(x)", {("x", ("length",))}),
-        ("bias is None", {("bias", ("presence",))}),
-        ("bias is not None", {("bias", ("presence",))}),
-        ("y.expand_as(x)", {("x", ("shape",)), ("y", ())}),
-        ("x.expand_as(x)", {("x", ("shape",)), ("x", ())}),
-        ("torch.zeros_like(x)", {("x", ("shape", "dtype", "device"))}),
-        ("torch.zeros_like(x, dtype=n)", {("torch", ()), ("x", ()), ("n", ())}),
-        ("x.t().shape", {("x", ())}),
-        ("x[0].shape", {("x", ("shape",))}),
-        ("tensors[n].size(0)", {("tensors", ("shape",)), ("n", ())}),
-        ("x.sum(dim=n)", {("x", ()), ("n", ())}),
-        ("x == None", {("x", ())}),
-    ],
-)
-def test_what_is_read_of_a_name(source: str, expected: set[object]) -> None:
-    assert read(source) == expected
-
-
-def test_an_element_is_told_from_the_whole() -> None:
-    assert metadata_read(node("tensors[0].shape")) == Read("tensors", ("shape",), True)
-    assert metadata_read(node("tensors.shape")) == Read("tensors", ("shape",), False)
-    assert metadata_read(node("x.exp()")) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,217 @@
+"""Uses and definitions: the names that statements read, for their data or their metadata, and the names they bind.
+
+In: statements and expressions of a graph. Out: names. Invariant: a change in place counts as a definition, but no sure
+one; a read of metadata (shape, dtype, device, presence) needs no data.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from scaffold.formula.effects import changed_in_place
+from scaffold.formula.graph import Assign, If, Lines, Node, Statement, expressions
+from scaffold.primitives.calls import by_shape
+from scaffold.primitives.python_values import METADATA, METADATA_METHODS
+
+FORMS = frozenset({"attribute", "call", "compare"})  # nodes that read metadata
+
+
+class Read(NamedTuple):
+    """One read of a name: its facets (`shape`, `dtype`, `device`, `presence`), none for data."""
+
+    name: str
+    facets: tuple[str, ...] = ()
+    element: bool = False  # of an element of a variadic input: `tensors[i].shape`
+
+
+def nodes(*statements: Statement) -> Iterator[Node]:
+    """Yield every node of every expression that statements read."""
+    for expression in expressions(*statements):
+        yield from expression.walk()
+
+
+def written(*statements: Statement) -> frozenset[str]:
+    """Return the names assigned or changed in place, in any branch."""
+    if len(statements) == 1:  # the usual call
+        return _written_by(statements[0])
+    return frozenset().union(*map(_written_by, statements))
+
+
+@lru_cache(maxsize=4096)  # the passes of a derivation call it for every statement
+def _written_by(item: Statement) -> frozenset[str]:
+    if isinstance(item, If):
+        return written(*item.body, *item.orelse)
+    return bound(item.target).union(changed_in_place(item.value))
+
+
+def bound(target: Node) -> frozenset[str]:
+    """Return the names a target assigns; for `h[0]` the name of the container."""
+    if target.kind == "subscript":
+        return bound(target.args[0])
+    if target.kind in ("tuple", "starred"):
+        return frozenset(name for item in target.args for name in bound(item))
+    return target.names()
+
+
+def surely_written(*statements: Statement) -> frozenset[str]:
+    """Return the names assigned in every branch of statements; a change in place, `x.mul_(y)`, assigns none."""
+    if len(statements) == 1:  # the usual call from liveness
+        return _surely_written_by(statements[0])
+    return frozenset().union(*map(_surely_written_by, statements))
+
+
+@lru_cache(maxsize=4096)  # as above
+def _surely_written_by(item: Statement) -> frozenset[str]:
+    if isinstance(item, If):
+        branches = [part for part in (item.body, item.orelse) if not raises(part)]
+        ended = [surely_written(*part) for part in branches]
+        return frozenset.intersection(*ended) if ended else frozenset()
+    if item.operator or item.target.kind == "subscript":
+        return frozenset()
+    return written(item) - frozenset(changed_in_place(item.value))
+
+
+def is_check(item: Statement) -> bool:
+    """Return whether a statement is an `assert` or a `raise`."""
+    return isinstance(item, Assign) and item.value.kind == "check"
+
+
+def raises(statements: Iterable[Statement]) -> bool:
+    """Return whether every path through the statements ends in a `raise`."""
+    for item in statements:
+        if isinstance(item, If):
+            if raises(item.body) and raises(item.orelse):
+                return True
+        elif item.value.kind == "check" and item.value.label == "raise":
+            return True
+    return False
+
+
+def read_names(*statements: Statement) -> frozenset[str]:
+    """Return the names read by statements, for their data or only their shape."""
+    return frozenset().union(*map(_read_by, statements))
+
+
+@lru_cache(maxsize=4096)  # liveness calls it for every statement and gradient
+def _read_by(item: Statement) -> frozenset[str]:
+    return frozenset(read.name for node in expressions(item) for read in reads(node))
+
+
+def data_read(*statements: Statement, elements: bool = False) -> frozenset[str]:
+    """Return the names read for their data; with `elements`, also those of which an element is described."""
+    return frozenset(
+        read.name
+        for node in expressions(*statements)
+        for read in reads(node)
+        if not read.facets or elements and read.element
+    )
+
+
+def free_names(statements: Lines) -> frozenset[str]:
+    """Return the names read before the statements surely assign them."""
+    return frozenset(read.name for read, _ in free_reads(statements))
+
+
+def free_reads(statements: Lines) -> tuple[tuple[Read, int], ...]:
+    """Return reads of names not surely assigned by an earlier statement, with the statement's position."""
+    known: frozenset[str] = frozenset()
+    found = []
+    for position, item in enumerate(statements):
+        found += [(read, position) for read in _free(item, known)]
+        known |= surely_written(item)
+    return tuple(found)
+
+
+def _free(statement: Statement, known: frozenset[str]) -> list[Read]:
+    own: Iterable[Node] = expressions(statement)
+    branches: tuple[Lines, ...] = ()
+    if isinstance(statement, If):
+        own, branches = (statement.test,), (statement.body, statement.orelse)
+    found = [read for node in own for read in reads(node) if read.name not in known]
+    for branch in branches:
+        inner = known
+        for item in branch:
+            found += _free(item, inner)
+            inner |= surely_written(item)
+    return found
+
+
+@lru_cache(maxsize=8192)  # a cache, since the passes repeat this for each expression
+def reads(node: Node) -> tuple[Read, ...]:
+    """Return every read of a name in an expression; a shared part counts once."""
+    found, seen, waiting = list[Read](), set[int](), [node]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        read = metadata_read(item)
+        if read is not None:
+            found.append(read)
+            waiting += _besides(item)
+            continue
+        if item.kind == "name":
+            found.append(Read(item.label))
+        waiting += item.args
+    return tuple(found)
+
+
+def metadata_read(node: Node) -> Read | None:
+    """Return the read of a node of a metadata form, which needs no data; None for other nodes."""
+    if node.kind not in FORMS:  # before patterns, since most nodes are none
+        return None
+    match node:
+        case Node("attribute", label, (value,)) if label in METADATA:
+            return _of(value, label)
+        case Node("call", _, (Node("attribute", label, (value,)), *_)) if (
+            label in METADATA_METHODS
+        ):
+            return _of(value, METADATA_METHODS[label])
+        case Node("call", _, (Node("attribute", label), value)) if by_shape(
+            label, creates=False
+        ):
+            return _of(value, "shape")
+        case Node(
+            "call", _, (Node("attribute", label, (Node("name", "torch"),)), value)
+        ) if by_shape(label, creates=True):
+            return _of(value, "shape", "dtype", "device")
+        case Node("call", _, (Node("name", "len"), Node("name", name))):
+            return Read(name, ("length",))
+        case Node(
+            "compare", "is" | "is not", (Node("name", name), Node("constant", "None"))
+        ):
+            return Read(name, ("presence",))
+    return None
+
+
+def _of(value: Node, *facets: str) -> Read | None:
+    match value:
+        case Node("name", name):
+            return Read(name, facets)
+        case Node("subscript", _, (Node("name", name), _)):
+            return Read(name, facets, element=True)
+    return None
+
+
+def _besides(node: Node) -> tuple[Node, ...]:
+    """Return the parts of a metadata read that are read as data: arguments, an index, a receiver."""
+    match node:
+        case Node("attribute", _, (Node("subscript", _, (_, index)),)):
+            return (index,)
+        case Node(
+            "call", _, (Node("attribute", label, (receiver,)), value)
+        ) if by_shape(label, creates=False):
+            return (receiver, *value.args[1:])
+        case Node("call", _, (Node("attribute", label), value)) if by_shape(
+            label, creates=True
+        ):
+            return value.args[1:]
+        case Node(
+            "call",
+            _,
+            (Node("attribute", _, (Node("subscript", _, (_, index)),)), *rest),
+        ):
+            return (index, *rest)
+        case Node("call", _, (Node("attribute"), *rest)):
+            return tuple(rest)
+    return ()
