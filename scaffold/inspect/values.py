@@ -28,6 +28,7 @@ from scaffold.primitives.calls import (
     may_be,
     may_share_memory,
 )
+from scaffold.primitives.python_values import READ_OUT
 
 # Methods that tensors share with other objects: `queue.put`, `rng.normal`, `items.index`.
 OF_OTHERS = frozenset(
@@ -389,8 +390,18 @@ def is_shapely(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return is_shapely(node.value)
     if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "type":
+            return not node.args  # `x.type(dtype)` is a cast
         return isinstance(node.func, ast.Attribute) and node.func.attr in SHAPELY
     return isinstance(node, ast.Attribute) and node.attr in SHAPELY
+
+
+def is_metadata(node: ast.AST) -> bool:
+    """Return whether an expression is a size or the like, and no value of an element: not `x.item()`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    call = node.func if isinstance(node, ast.Call) else None
+    return is_shapely(node) and getattr(call, "attr", "") not in READ_OUT
 
 
 def how_many(

@@ -103,3 +103,46 @@ class Case(Function):
         return g, None
 """
     assert len(findings(Case(rule, 0, "bad", text))) == 1
+
+
+MESSAGES = [
+    (
+        "AF13",
+        "return x.detach()",
+        "return g",
+        "'x.detach()' is a view of an input: a later change of the output in place changes 'x', too; clone it",
+    ),
+    (
+        "AF31",
+        "return torch.ops.lib.sort(x)",
+        "order = torch.ops.lib.order(g)\n        checked = torch.ops.lib.check(g)\n        return torch.ops.lib.take(g, order)",
+        "torch.ops.lib.take is a kernel: a second derivative may be silently wrong; add @once_differentiable",
+    ),
+    (
+        "AF34",
+        "n = x.sum(0)\n        ctx.save_for_backward(x, n, w)\n        return x * w, w",
+        (
+            "x, n, w = ctx.saved_tensors\n        gx = gw = None\n        if ctx.needs_input_grad[0]:\n            gx = g * w\n"
+            "        if ctx.needs_input_grad[1]:\n            gw = g * x / n\n        return gx, gw"
+        ),
+        "'x', 'n' are only read for the gradient of input 1: save them if that is needed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "forward", "backward", "message"), MESSAGES)
+def test_a_message_names_what_is_at_fault(
+    rule: str, forward: str, backward: str, message: str
+) -> None:
+    text = f"""{HEAD}\
+class Case(Function):
+    @staticmethod
+    def forward(ctx, x, w=None):
+        {forward}
+
+    @staticmethod
+    def backward(ctx, g):
+        {backward}
+"""
+    first = findings(Case(rule, 0, "bad", text))[0]
+    assert first.message == message

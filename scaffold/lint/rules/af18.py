@@ -7,6 +7,7 @@ from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.imported_names import method_call, torch_call
+from scaffold.inspect.values import is_metadata
 from scaffold.inspect.vocabulary import creates
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.questions import once
@@ -37,8 +38,10 @@ def find(facts: Facts) -> Iterator[Found]:
 def _computing(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes whose values may reach a gradient.
 
-    Not so: tests, blocks that end in raise, and `y` in `torch.zeros_like(y)`.
+    Not so: tests, blocks that end in raise, sizes, and `y` in `torch.zeros_like(y)`.
     """
+    if is_metadata(node):
+        return  # `x.data.shape[0]`
     yield node
     shaped = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_like")
     for name, value in ast.iter_fields(node):

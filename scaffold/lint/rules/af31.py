@@ -4,22 +4,52 @@ import ast
 from collections.abc import Iterator
 
 from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Method
 from scaffold.lint.model import Found, Rule
 from scaffold.lint.questions import is_kernel, once
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the first call of compiled code in backward."""
+    """Yield the call of compiled code in backward that is next to a gradient."""
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or backward not in function.own:
         return
-    for node in ast.walk(backward.node):
-        if isinstance(node, ast.Call) and is_kernel(node, facts.names):
-            text = ast.unparse(node.func)
-            message = f"{text} is a kernel: a second derivative may be silently wrong; add @once_differentiable"
-            yield Found(node, message, once(facts))
-            return
+    node = _nearest_kernel(facts, backward)
+    if node is not None:
+        text = ast.unparse(node.func)
+        message = f"{text} is a kernel: a second derivative may be silently wrong; add @once_differentiable"
+        yield Found(node, message, once(facts))
+
+
+def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
+    """Return the kernel with the fewest names between its results and a gradient."""
+    flow = backward.flow
+    steps, names = list(flow.returns), set[str]()
+    while steps:
+        nodes = [node for step in steps for node in step.expressions()]
+        for node in nodes:
+            if isinstance(node, ast.Call) and is_kernel(node, facts.names):
+                return node
+        wanted = {node.id for node in nodes if isinstance(node, ast.Name)} - names
+        names |= wanted
+        steps = [step for step in flow.steps if wanted & _written(step)]
+    return None
+
+
+def _written(step: Step) -> set[str]:
+    """Return the names that a statement binds or changes; a call for its effect may change its arguments."""
+    statement = step.statement
+    places: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        places = statement.targets
+    elif isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For):
+        places = [statement.target]
+    elif isinstance(statement, ast.Expr):
+        places = [statement.value]
+    nodes = (node for place in places for node in ast.walk(place))
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 RULE = Rule(

@@ -8,10 +8,11 @@ from scaffold.inspect import Method
 from scaffold.inspect.facts import Facts, is_none
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.lint.questions import asked_alone
+from scaffold.spec.config_keys import PARAMETERS
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield saved names used in backward only under the branch of one input."""
+    """Yield saved names used in backward only under the branch of one input, together for each input."""
     saver, backward = facts.function.saver, facts.function.backward
     if saver is None or backward is None or saver not in facts.function.own:
         return
@@ -26,14 +27,30 @@ def find(facts: Facts) -> Iterator[Found]:
     )
     if gradients < 2:
         return  # backward runs only if the one gradient is needed
+    readers: dict[int, list[ast.Name]] = {}
     for position, argument in enumerate(calls[0].call.args):
-        if not isinstance(argument, ast.Name) or _is_vector(facts, argument.id):
-            continue
-        index = _only_reader(facts, backward, position)
-        if index is not None:
-            text = f"{argument.id} if {saver.ctx}.needs_input_grad[{index}] else None"
-            message = f"'{argument.id}' is only read for the gradient of input {index}: save it if that is needed"
-            yield Found(argument, message, (Edit("replace", span(argument), text),))
+        if isinstance(argument, ast.Name) and not _is_held_anyway(facts, argument.id):
+            index = _only_reader(facts, backward, position)
+            if index is not None:
+                readers.setdefault(index, []).append(argument)
+    for index, saved in readers.items():
+        needed = f"{saver.ctx}.needs_input_grad[{index}]"
+        named = ", ".join(f"'{item.id}'" for item in saved)
+        is_read, it = ("are", "them") if len(saved) > 1 else ("is", "it")
+        message = f"{named} {is_read} only read for the gradient of input {index}: save {it} if that is needed"
+        edits = (
+            Edit("replace", span(item), f"{item.id} if {needed} else None")
+            for item in saved
+        )
+        yield Found(saved[0], message, tuple(edits))
+
+
+def _is_held_anyway(facts: Facts, name: str) -> bool:
+    """Return whether the memory is small, or not only held by the Function: of a parameter, an index, a mask."""
+    forward = facts.function.forward
+    inputs = {item.name for item in forward.positional} if forward else set()
+    kept = name in PARAMETERS or facts.has_gradient(name) is False
+    return name in inputs and kept or _is_vector(facts, name)
 
 
 def _is_vector(facts: Facts, name: str) -> bool:
@@ -103,7 +120,7 @@ class Matmul(Function):
     def forward(ctx, x, weight):
         ctx.save_for_backward(
             x if ctx.needs_input_grad[1] else None,
-            weight if ctx.needs_input_grad[0] else None,
+            weight,  # a parameter is in memory anyway
         )
         return x @ weight
 
