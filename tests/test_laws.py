@@ -555,7 +555,7 @@ BUDGET = {
     "derive": 19608,  # calls in parts, of which one is saved
     "formula": 6966,
     "inspect": 3664,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers
-    "lint": 4703,  # AF18 asks whether a value may reach the gradient, AF21 who sets the attributes
+    "lint": 4811,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 864,  # of what a result is surely positive
     "kernels": 2329,  # fused kernels: row programs, and their printer for Triton; norms and losses that are calls, totals, shared rows, halves
     "project": 5350,  # ... and asked for

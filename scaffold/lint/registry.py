@@ -57,6 +57,7 @@ from scaffold.lint.rules import (
     af43,
     af44,
     af45,
+    af46,
 )
 
 MODULES = (
@@ -106,6 +107,7 @@ MODULES = (
     af43,
     af44,
     af45,
+    af46,
 )
 RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
 CALLED = "rules are called AF00, AF01 and so on"

@@ -1,0 +1,131 @@
+"""AF46: backward reads an attribute of ctx that nothing sets."""
+
+import ast
+from collections.abc import Iterator
+
+from scaffold.errors import did_you_mean
+from scaffold.inspect.facts import Facts
+from scaffold.inspect.flow import Step
+from scaffold.inspect.functions import Function, Method
+from scaffold.lint.model import Found, Level, Rule
+from scaffold.lint.questions import PLAIN
+
+# Attributes that every ctx has.
+OF_TORCH = {
+    *("apply", "apply_boxed", "apply_jvp", "dirty_tensors", "mark_dirty", "name"),
+    *("mark_non_differentiable", "mark_shared_storage", "materialize_grads"),
+    *("maybe_clear_saved_tensors", "metadata", "needs_input_grad", "next_functions"),
+    *("non_differentiable", "register_hook", "register_prehook", "requires_grad"),
+    *("save_for_backward", "save_for_forward", "saved_for_forward", "saved_tensors"),
+    *("saved_variables", "set_materialize_grads", "to_save"),
+}
+SOMETIMES = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.GeneratorExp)
+
+
+def find(facts: Facts) -> Iterator[Found]:
+    """Yield the first read of each attribute without a value, if all that could give it one is in sight."""
+    function, backward = facts.function, facts.function.backward
+    if backward is None or not _is_in_sight(function) or facts.is_trivial:
+        return
+    set_somewhere = {
+        node.attr
+        for node in ast.walk(facts.module.tree)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    }
+    steps, told = backward.flow.steps, set[str]()
+    if any(isinstance(s.statement, ast.Try) and s.statement.handlers for s in steps):
+        return
+    for step in steps:
+        for node in step.expressions():
+            if not isinstance(node, ast.Attribute) or not _is_of(backward, node.value):
+                continue
+            if node.attr in OF_TORCH | set_somewhere | told or node.attr[0] == "_":
+                continue
+            told.add(node.attr)
+            near = did_you_mean(node.attr, _attributes(facts)) or "set it in forward"
+            message = (
+                f"ctx.{node.attr} is read, and nothing sets it: AttributeError; {near}"
+            )
+            level: Level = "error" if _always_runs(steps, step, node) else "advice"
+            yield Found(node, message, level=level)
+
+
+def _is_in_sight(function: Function) -> bool:
+    """Return whether nothing but the Function's own methods can set attributes of ctx."""
+    methods = [function.methods.get(name) for name in ("forward", "backward")]
+    if None in methods or function.parents or not function.complete:
+        return False
+    return all(
+        method.binding == "static"
+        and not {name.split(".")[-1] for name in method.decorators}
+        - {*PLAIN, "custom_fwd"}
+        and not _passes_on(method)
+        for method in (*methods, function.methods.get("setup_context"))
+        if method is not None
+    )
+
+
+def _passes_on(method: Method) -> bool:
+    """Return whether ctx is used as a whole: as an argument, under another name, by its `__dict__`."""
+    read = set[int]()
+    for node in ast.walk(method.node):
+        if isinstance(node, ast.Attribute) and _is_of(method, node.value):
+            if node.attr == "__dict__":
+                return True
+            read.add(id(node.value))
+    return any(
+        _is_of(method, node) and id(node) not in read for node in ast.walk(method.node)
+    )
+
+
+def _is_of(method: Method, node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == method.ctx
+
+
+def _attributes(facts: Facts) -> list[str]:
+    saver = facts.function.saver
+    return [item.name for item in facts.kept(saver)] if saver else []
+
+
+def _always_runs(steps: list[Step], at: Step, node: ast.AST) -> bool:
+    """Return whether every run of a method comes to a node."""
+    ends = any(
+        isinstance(step.statement, ast.Return | ast.Raise) for step in steps[: at.order]
+    )
+    parts = [part for part in at.expressions() if isinstance(part, SOMETIMES)]
+    inside = any(node is inner for part in parts for inner in ast.walk(part))
+    return not (at.guards or ends or inside)
+
+
+RULE = Rule(
+    id="AF46",
+    title="backward reads an attribute of ctx that nothing sets",
+    why=(
+        "The context of a call has the attributes given to it by forward or "
+        "setup_context, and none of the Function's class: another one is an "
+        "AttributeError in the first backward."
+    ),
+    bad="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor: float):
+        ctx.factors = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+""",
+    good="""\
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor: float):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+""",
+    each=find,
+)
