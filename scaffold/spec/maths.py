@@ -8,7 +8,7 @@ known, and nothing was evaluated.
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -408,7 +408,7 @@ class _Reader:
             self._condition(path, text, partial(self._formula, path, sizes))
             for path, text in paths
         )
-        return tuple(filter(None, read))
+        return tuple(part for one in filter(None, read) for part in _conjuncts(one))
 
     def _test_requirements(self, shapes: Shapes) -> tuple[Formula, ...]:
         """Return the conditions after the shapes in `test-shapes`."""
@@ -422,7 +422,7 @@ class _Reader:
             )
             for text in texts
         )
-        return tuple(filter(None, read))
+        return tuple(part for one in filter(None, read) for part in _conjuncts(one))
 
     def _condition(
         self, path: KeyPath, text: str, read: Callable[[], Formula | None]
@@ -431,6 +431,14 @@ class _Reader:
         if assigned := re.fullmatch(r"\s*(\w+)\s*=\s*([^=\n;]+)", text):
             hint = f"write: '{assigned[1]} == {assigned[2]}'"
             self.problems.at(path, "a condition compares sizes", hint)
+            return None
+        inputs = {item.name for item in self.arguments.inputs} - self._size_names(())
+        words = re.finditer(r"\w+", text)
+        if named := next((word for word in words if word[0] in inputs), None):
+            message = f"'{named[0]}' is neither a size nor an int"
+            hint = f"check it in the forward: 'assert {text.strip()}', then its return"
+            place = self.problems.within(path).shifted(0, named.start())
+            self.problems.add(ScaffoldError(message, place, hint))
             return None
         formula = read()
         if formula is not None and formula.statements:
@@ -506,6 +514,16 @@ def _sizes(tensors: Iterable[TensorInput]) -> dict[str, str]:
                 index = at - len(dims) if leading else at
                 found.setdefault(str(dim), f"{item.name}.shape[{index}]")
     return found
+
+
+def _conjuncts(condition: Formula) -> Iterator[Formula]:
+    """Yield the conditions joined by `and`: an equation among them determines a size."""
+    joined = condition.result
+    if joined is None or joined.label != "and":
+        yield condition
+        return
+    for part in joined.args:
+        yield from _conjuncts(replace(condition, result=part))
 
 
 def _is_test(node: Node) -> bool:

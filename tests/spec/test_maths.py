@@ -92,7 +92,7 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
         ("inputs = 'x'\nsurrogate = 'output'", ["3:14: unknown name 'output'\nhint: known here: x; if 'output' is an input, name it among the inputs"]),
         ("inputs = 'x[N, D]'\nrequire = ['D']", ["3:13: a condition compares sizes\nhint: write as in: 'D % 2 == 0'"]),
         ("inputs = 'x[N, D]'\nrequire = ['not D % 2 and N == 1']", ["3:13: a condition compares sizes\nhint: write as in: 'D % 2 == 0'"]),
-        ("inputs = 'x[N, D], n: int, s: float'\nrequire = ['N % n == 0', 'D > s']", ["3:31: unknown name 's'\nhint: known here: D, N, n"]),
+        ("inputs = 'x[N, D], n: int, s: float'\nrequire = ['N % n == 0', 'D > s']", ["3:31: 's' is neither a size nor an int\nhint: check it in the forward: 'assert D > s', then its return"]),
         ("inputs = 'x[N]'\nrequire = ['''M = N\nM > 1''']", ["3:15: a condition is one expression"]),
         # a forward that is not in order is no reason to blame its gradients
         ("inputs = 'x'\nforward = '''\ns = x * q\nreturn s'''\ngrad.x = 's'", ["4:9: unknown name 'q'\nhint: known here: x; if 'q' is an input, name it among the inputs"]),

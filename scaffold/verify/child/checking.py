@@ -51,7 +51,7 @@ from scaffold.verify.child.refusals import (
     refusal,
 )
 from scaffold.verify.child.shape_search import Shapes, shapes_taken
-from scaffold.verify.child.size_relations import size_bound, size_relation
+from scaffold.verify.child.size_relations import size_conditions, size_relation
 from scaffold.verify.child.unsuited_tests import TESTS, unfit
 
 
@@ -388,10 +388,9 @@ def _search_shapes(checks: Any, run: Run) -> None:
     found = shapes_taken(checks)
     if found is None and (relation := size_relation(checks)):
         run.shapes = Shapes({}, relation)
-    elif found is None and (bound := size_bound(checks)):
-        number = f"a number for {bound.split()[0]}"
+    elif found is None and (conditions := size_conditions(checks)):
         run.failure["hint"] = (
-            f"it takes smaller sizes: --require '{bound}', or {number}"
+            f"the sizes that it takes: --require '{' and '.join(conditions)}'"
         )
     elif found is None:
         instead = shapes_taken(checks, declared=False)

@@ -3,7 +3,8 @@
 In: the module of checks. Out: a condition as for `--require`, "G == 3 * H", or none. Invariant: the forward was run with sizes that satisfy
 it, two different choices of all and one more for each size in the condition; and it refuses a size one larger, one smaller and twice as
 large. The tests' sizes are consecutive, so much is true of them by chance, as `KW == C + 4` if the forward requires `KW <= W + 2`. Two
-declared names are never assumed equal: whoever gave them two names may have forgotten a transpose.
+declared names are never assumed equal: whoever gave them two names may have forgotten a transpose. `size_conditions` reads several
+conditions at once from many choices of sizes.
 
 Of 623 known ops with declared shapes, 20 are accepted only thanks to this: gates packed in one weight, grouped heads.
 """
@@ -12,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from inspect import signature
 from itertools import combinations, combinations_with_replacement, product
-from operator import add, mul
+from operator import add, eq, ge, le, mul
+from random import Random
+from time import process_time
 from typing import Any, NamedTuple
 
 import torch
@@ -50,24 +53,100 @@ def size_relation(checks: Any) -> tuple[str, ...]:
     return ()
 
 
-def size_bound(checks: Any) -> str:
-    """Return the condition by which one size is at most some others, as `K <= H and K <= W`; "" if none helps.
+class _Condition(NamedTuple):
+    """A condition on one size: its relation to a number or to an expression of other sizes."""
 
-    The forward may take a little more, as a padded convolution does: it is advice, and never assumed.
+    name: str
+    relation: str
+    other: _Expression
+
+    @property
+    def text(self) -> str:
+        end = " == 0" if self.relation == "%" else ""
+        return f"{self.name} {self.relation} {self.other.text}{end}"
+
+    def holds(self, sizes: Sizes) -> bool:
+        return RELATIONS[self.relation](sizes[self.name], self.other.value(sizes))
+
+
+RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "%": lambda one, other: one % other == 0,
+    "==": eq,
+    "<=": le,
+    ">=": ge,
+}
+LEAST = 30  # accepted choices from which conditions are read
+CHOICES = 1000  # of sizes, at most
+SECONDS = 3.0  # of CPU time
+TRIED = frozenset((2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16))  # a size of 1 broadcasts
+LARGEST = 64
+
+
+def size_conditions(checks: Any) -> list[str]:
+    """Return conditions that tell the accepted sizes, as `C % 8 == 0` and `K <= H`; [] if none are found.
+
+    They hold for every choice that was accepted, and for none that was refused. They are advice, and never assumed.
     """
     usual, _ = _choices(checks)
-    for name in reversed(usual):
-        most = max(usual.values())
-        ample = {one: size + most for one, size in usual.items() if one != name}
-        wide = usual | ample
-        bounds = [
-            one for one in ample if not _takes(checks, wide | {one: 1, name: most})
-        ]
-        if bounds and _takes(checks, wide | {name: most}):
-            least = min(usual[one] for one in bounds)
-            if all(_takes(checks, usual | {name: size}) for size in (least, least - 1)):
-                return " and ".join(f"{name} <= {one}" for one in bounds)
-    return ""
+    numbers = _numbers(checks, usual)
+    accepted, refused = (
+        [numbers | sizes for sizes in several]
+        for several in _tried(checks, usual, [*numbers.values()])
+    )
+    if len(accepted) < LEAST:
+        return []
+    listed = _conditions(usual, numbers)
+    possible = [one for one in listed if all(map(one.holds, accepted))]
+    found = list[_Condition]()
+    while refused and possible:  # the condition that excludes the most comes next
+        left = [[*filter(one.holds, refused)] for one in possible]
+        fewest = min(left, key=len)
+        if len(fewest) == len(refused):
+            return []
+        found.append(possible[left.index(fewest)])
+        refused = fewest
+    equal = any(one.relation == "==" and one.other.text in usual for one in found)
+    return [] if refused or equal else sorted(one.text for one in found)
+
+
+def _tried(
+    checks: Any, usual: Sizes, numbers: Sequence[int]
+) -> tuple[list[Sizes], list[Sizes]]:
+    """Return sizes with which the forward runs, and sizes that it refuses.
+
+    As most sizes may be refused, half of them differ in one from a choice that is accepted.
+    """
+    code = getattr(checks.FORWARD or checks.OPERATOR, "__code__", None)
+    said = [one for one in code.co_consts if type(one) is int] if code else []
+    multiples = {by * one for by in (1, 2) for one in (*numbers, *said)}
+    tried = sorted(TRIED.union(one for one in multiples if 1 < one <= LARGEST))
+    random, until = Random(0), process_time() + SECONDS
+    accepted, refused = list[Sizes](), list[Sizes]()
+    for count in range(CHOICES):
+        sizes = {name: random.choice(tried) for name in usual}
+        if count % 2 and accepted:
+            name = random.choice([*usual])
+            sizes = random.choice(accepted) | {name: sizes[name]}
+        (accepted if _takes(checks, sizes) else refused).append(sizes)
+        if process_time() > until:
+            break
+    return accepted, refused
+
+
+def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
+    """Yield possible conditions: the factors of a size, its ratio to other sizes, its bounds."""
+    known = numbers | {str(one): one for one in range(2, LARGEST + 1)}
+    fixed = [_Expression(text, (), partial(int, one)) for text, one in known.items()]
+    for name in names:
+        others = [*numbers, *(one for one in names if one != name)]
+        yield from (_Condition(name, "%", one) for one in fixed)
+        for one in _expressions(others, numbers | names):
+            yield _Condition(name, "==", one)
+            if one.text in others:
+                yield _Condition(name, "%", one)
+            if len(one.names) == 1 and "*" not in one.text:
+                yield _Condition(name, "<=", one)
+        yield from (_Condition(name, ">=", one) for one in fixed)
 
 
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:

@@ -61,9 +61,9 @@ def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
             "input[N, D], weight[D, K], bias[K]",
         ),
         (
-            "x[N, C, H, W], weight[C, 1, K, L]",
-            "F.conv2d(x, weight, groups=x.shape[1])",
-            "x[N, D, K, M], weight[D, 1, 4, 4], with --require 'K >= 4 and M >= 4'",
+            "x[N, C, L], weight[O, C, K]",
+            "F.conv1d(x, weight, dilation=2)",
+            "x[N, D, K], weight[M, D, 4], with --require 'K >= 7'",
         ),
     ],
 )
@@ -76,23 +76,44 @@ def test_of_sizes_that_no_relation_mends_shapes_and_conditions_are_told(
 
 
 @pytest.mark.parametrize(
-    ("inputs", "forward", "bound"),
+    ("inputs", "forward", "conditions"),
     [
         (
             "x[N, C, H, W], weight[O, C, K, K], bias[O]",
             "torch.relu(F.conv2d(x, weight, bias, padding=1))",
-            "K <= H and K <= W",
+            "K <= H + 2 and K <= W + 2",
         ),
         ("x[B, C, T], weight[O, C, K]", "F.conv1d(x, weight)", "K <= T"),
         ("x[N, D], w[K]", "x.topk(w.shape[0], dim=1).values * w", "K <= D"),
+        ("x[N, C, H]", "F.avg_pool1d(x, 7)", "H >= 7"),
+        (
+            "x[N, C, L], weight[C], bias[C]",
+            "F.group_norm(x, 32, weight, bias)",
+            "C % 32 == 0",
+        ),
+        (
+            "x[N, C, L], weight[C], groups: int = 4",
+            "F.group_norm(x, groups, weight)",
+            "C % groups == 0",
+        ),
+        (
+            "q[B, H, T, D], k[B, G, S, D], v[B, G, S, D]",
+            "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)",
+            "H % G == 0",
+        ),
+        (
+            "x[N, C, H, W], w[O, I, K, K2]",
+            "F.conv2d(x, w, groups=4)",
+            "C == 4 * I and K <= H and K2 <= W and O % 4 == 0",
+        ),
     ],
 )
-def test_of_a_size_that_is_too_large_the_bound_is_told(
-    inputs: str, forward: str, bound: str
+def test_conditions_on_several_sizes_are_told_in_the_declared_names(
+    inputs: str, forward: str, conditions: str
 ) -> None:
     found = verdict(inputs=inputs, forward=forward, derive=True)
     assert found.failure is not None
-    advice = f"--require '{bound}', or a number for {bound[0]}"
-    assert found.failure.hint == f"it takes smaller sizes: {advice}"
-    mended = verdict(inputs=inputs, forward=forward, require=[bound], derive=True)
+    hint = f"the sizes that it takes: --require '{conditions}'"
+    assert found.failure.hint == hint
+    mended = verdict(inputs=inputs, forward=forward, require=[conditions], derive=True)
     assert mended.failure is None
