@@ -46,6 +46,14 @@ def test_a_whole_op_from_a_file() -> None:
     assert op(f"{text}\ndoc = 'An op.'", {"f.py": FILE}).doc == "An op."
 
 
+def test_conditions_joined_by_and_are_several() -> None:
+    joined = "C == 4 * I and (K <= H and K <= W or K == 1) and not H > W"
+    found = op(f"inputs = 'x[C, H, W], w[I, K]'\nrequire = ['{joined}', 'C > 4']")
+    assert [emit(one.result) for one in found.require if one.result] == [
+        *("C == 4 * I", "K <= H and K <= W or K == 1", "not H > W", "C > 4"),
+    ]
+
+
 def test_a_problem_in_a_file_has_its_place_there() -> None:
     files = {"f.py": "def f(x):\n    return x * q\n"}
     assert complaints("inputs = 'x'\nforward = '@f.py:f'", files) == [
