@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from scaffold.cli.excerpts import ARGUMENTS
 from scaffold.cli.help import COMMANDS, SHARED, SUMMARY, Page, first_page, page
 from scaffold.cli.output import (
     SAYING,
@@ -85,6 +86,7 @@ class Command(TyperCommand):
         _take_as_typed(parameters)
         if any("--format" in parameter.opts for parameter in parameters):
             args = _with_format(args)
+        ARGUMENTS.set(tuple(args))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -341,6 +343,7 @@ def main() -> None:
     atexit.register(gc.freeze)  # no search at exit, either
     warnings.simplefilter("ignore")  # Python's warnings about the style of a formula
     SAYING.set("")
+    ARGUMENTS.set(())
     begin = time.perf_counter()
     try:
         sys.exit(_run())

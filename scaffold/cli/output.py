@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import typer
 
 from scaffold.cli import terminal
+from scaffold.cli.excerpts import excerpt
 from scaffold.errors import ConflictError, ScaffoldError, ScaffoldErrors
 from scaffold.project.console import Console, Update, from_here
 
@@ -79,8 +80,16 @@ def leave(refusal: ScaffoldError) -> NoReturn:
 
 
 def say_error(error: ScaffoldError) -> None:
-    """Print an error on stderr, then its notes."""
-    _say(str(error))
+    """Print an error on stderr, each with the line of its place, then its notes."""
+    for problem in error.problems:
+        head, *hint = str(problem).split("\n")
+        _say(head)
+        if shown := excerpt(problem):
+            carets = terminal.paint(shown[1], "error", sys.stderr)
+            colours = terminal.has_colours(sys.stderr) or None
+            typer.echo(f"{shown[0]}\n{carets}", err=True, color=colours)
+        for advice in hint:
+            _say(advice)
     show_notes(error.details)
 
 

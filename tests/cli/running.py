@@ -33,8 +33,14 @@ class Outcome:
     err: str  # without the line of a proof, whose numbers are those of this PyTorch
     proven: str = ""
 
+    @property
+    def messages(self) -> list[str]:
+        """The lines of `err` without the excerpts of the user's text."""
+        return EXCERPT.sub("", self.err).splitlines()
+
 
 PROVEN = re.compile(r"^proven: .*\n", re.MULTILINE)
+EXCERPT = re.compile(r"^(?: *\d+| {5}) \| .*\n", re.MULTILINE)  # a place, carets below
 
 
 def _outcome(code: int, out: str, err: str) -> Outcome:

@@ -196,7 +196,8 @@ def test_json_of_bad_input(tmp_path: Path) -> None:
     assert [item["column"] for item in result["problems"]] == [3, 7]
     assert result["problems"][0]["message"] == "unknown name 'q'"
     assert result["problems"][0]["hint"]
-    assert outcome.err.startswith("--grad:2:3: unknown name 'q'\nhint: ")
+    first, hint, *_ = outcome.messages
+    assert first == "--grad:2:3: unknown name 'q'" and hint.startswith("hint: ")
 
 
 def test_json_with_the_difference_and_with_the_texts(occupied: Path) -> None:
@@ -218,7 +219,7 @@ def test_all_problems_of_a_run_are_reported(tmp_path: Path) -> None:
     assert outcome.code == 2
     places = [
         line.split(": ")[0]
-        for line in outcome.err.splitlines()
+        for line in outcome.messages
         if not line.startswith("hint: ")
     ]
     assert places == [

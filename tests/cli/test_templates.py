@@ -148,7 +148,7 @@ def test_lint_tells_all_problems_at_once(project: Path, few_samples: None) -> No
     (project / "company" / "op_testing.py.jinja").write_text("{% if %}")
     done = scaffold(project, "templates", "lint")
     assert done.code == 2
-    places = [line.split(": ")[0] for line in done.err.splitlines()]
+    places = [line.split(": ")[0] for line in done.messages]
     assert [place for place in places if place != "hint"] == [
         "company/op_testing.py.jinja:1:1",
         "team/op.py.jinja:3:1",
@@ -227,7 +227,7 @@ def test_a_directory_that_is_configured_is_begun_by_ejecting(
     )
     outcome = scaffold(tmp_path, "new-op", "foo", "--inputs", "x")
     assert outcome.code == 2
-    assert outcome.err.splitlines() == [
+    assert outcome.messages == [
         "pyproject.toml:2:19: 'team' is not a directory",
         "hint: scaffold templates eject op --template-dir team",
         "pyproject.toml:2:27: 'company' is not a directory",

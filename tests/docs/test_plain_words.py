@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cli.running import EXCERPT
 from tests.docs.pages import PAGES, ROOT
 from tests.failures.transcript import read
 
@@ -38,7 +39,7 @@ def messages() -> Iterator[str]:
     """Yield the lines of every transcript, without its inputs."""
     for path in sorted((ROOT / "tests" / "failures" / "cases").glob("*.txt")):
         for case in read(path.read_text(encoding="utf-8")):
-            yield from filter(None, case.stderr.splitlines())
+            yield from filter(None, EXCERPT.sub("", case.stderr).splitlines())
 
 
 def first_lines(path: Path) -> Iterator[str]:

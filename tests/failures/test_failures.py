@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from scaffold.errors import ScaffoldError
-from tests.cli.running import ROOT, Outcome, listing, scaffold
+from tests.cli.running import EXCERPT, ROOT, Outcome, listing, scaffold
 from tests.failures.transcript import Case, read, write
 
 CASES = Path(__file__).with_name("cases")
@@ -88,7 +88,8 @@ def check_message(case: Case) -> None:
     assert case.stderr.startswith(lines[0]), "notes stand behind the error"
     assert "Traceback" not in case.stderr
     if "Error: " not in case.stderr and "Usage: " not in case.stderr:  # Typer's own
-        places = [line.split(": ")[0] for line in lines]
+        said = EXCERPT.sub("", case.stderr).splitlines()
+        places = [x.split(": ")[0] for x in said if not x.startswith("note: ")]
         assert places[0] != "hint"
         for before, place in zip(["", *places], places, strict=False):
             assert place in ("hint", "error") or PLACE.fullmatch(place), place

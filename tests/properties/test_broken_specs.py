@@ -113,7 +113,7 @@ def check(files: dict[str, bytes], name: str, *arguments: str) -> None:
     if "Error: " in outcome.err:  # Typer's own
         return
     last = ""
-    for line in outcome.err.splitlines():
+    for line in outcome.messages:
         if line.startswith("hint: "):
             assert not last.startswith("hint: ")
         else:
@@ -235,7 +235,7 @@ def hold_spoilt_configuration(text: str) -> None:
         return
     assert (outcome.code, written) == (2, {})
     known = {"pyproject.toml": [data.decode(errors="replace")]}
-    for line in outcome.err.splitlines():
+    for line in outcome.messages:
         if not line.startswith(("hint: ", "note: ")):
             if line.startswith("error: "):
                 assert "source" in text or "tests" in text  # a directory of no use
