@@ -72,18 +72,15 @@ class LayerNormFunction(Function):
                     grad_normalized = grad_output * weight
                 else:
                     grad_normalized = grad_output
-                grad_centred_via_normalized = grad_normalized * rstd
                 grad_rstd = (grad_normalized * centred).sum(-1, keepdim=True)
                 if extra_grad_rstd is not None:
                     grad_rstd = grad_rstd + extra_grad_rstd
-                grad_mean = -grad_centred_via_normalized.sum(-1, keepdim=True)
+                grad_mean = -rstd * grad_normalized.sum(-1, keepdim=True)
                 if extra_grad_mean is not None:
                     grad_mean = grad_mean + extra_grad_mean
-                grad_x = (
-                    grad_centred_via_normalized
-                    - grad_rstd * rstd**2 / grad_output.shape[-1] * normalized
-                    + grad_mean / grad_output.shape[-1]
-                )
+                g = grad_rstd * rstd / grad_output.shape[-1]
+                grad_centred = rstd * (grad_normalized - g * normalized)
+                grad_x = grad_centred + grad_mean / grad_output.shape[-1]
             if ctx.needs_input_grad[1]:
                 grad_weight = (grad_output * normalized).sum_to_size(weight.shape)
             if ctx.needs_input_grad[2]:

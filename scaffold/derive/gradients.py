@@ -433,11 +433,14 @@ def maker_of(
         return op in held and op.rule not in ("input", "static", "python")
 
     apart = {*lowered.results, *lowered.held_in_branches}
+    # What stands after a cotangent is of a backward derived before.
+    ops = applier.program.ops
+    end = min((cotangent.serial for cotangent in results), default=len(ops))
     return Maker(
         applier,
         SIMPLIFICATIONS,
         opaque,
-        forward_products(applier.program.ops, apart, opaque),
+        forward_products(ops[:end], apart, opaque),
         Precision(results),
     )
 

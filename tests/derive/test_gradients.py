@@ -484,3 +484,14 @@ def test_a_tensor_of_an_attribute_is_a_number(alpha: str) -> None:
     calls = [(tensor(3, 2), tensor(2), value) for value in (0.25, -2.0)]
     text = check_forward("x, y, a: float = 0.25", forward, calls)
     assert "autograd" not in text.replace("torch.autograd import", "")
+
+
+def test_a_product_of_an_earlier_backward_is_not_taken_for_the_forward_s() -> None:
+    """A saved value is found with a first backward; the square of `rstd` overflows in float16 where a row is zero."""
+    forward = (
+        "rstd = torch.rsqrt((x * x).mean(-1, keepdim=True) + eps)\n"
+        "return x * rstd * weight"
+    )
+    text = op_text("x[..., D], weight[D], eps: float = 1e-6", forward=forward)
+    assert "extra_grad_rstd" in text
+    assert "grad_x = rstd * (grad_x_hat - " in text and "rstd**2" not in text
