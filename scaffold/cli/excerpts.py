@@ -65,7 +65,7 @@ def _begins(line: str, column: int, name: str) -> bool:
 
 
 def _marked(line: str, column: int, name: str) -> tuple[int, int]:
-    """Return the column and the number of the carets: all of a name that the message quotes."""
+    """Return the column and the number of the carets: all of a name quoted in the message."""
     if _begins(line, column, name):
         return column, len(name)
     if name and column == 0 and line.count(name) == 1:  # Jinja tells the line alone

@@ -189,7 +189,7 @@ def changed_parts(target: Node) -> tuple[Node, ...]:
 
 
 def expressions(*statements: Statement) -> Iterator[Node]:
-    """Yield every expression that statements read, including those of their branches."""
+    """Yield every expression read by statements and their branches."""
     for item in statements:
         if isinstance(item, If):
             yield item.test

@@ -26,7 +26,7 @@ def names_in(parts: Iterable[ast.AST]) -> set[str]:
 
 
 def stores(parts: Iterable[ast.AST]) -> list[ast.Name]:
-    """Return every name that some syntax assigns, once for each assignment; nested functions count."""
+    """Return every name assigned in some syntax, once for each assignment; nested functions count."""
     return [node for node in name_nodes(parts) if isinstance(node.ctx, ast.Store)]
 
 

@@ -25,7 +25,7 @@ class Read(NamedTuple):
 
 
 def nodes(*statements: Statement) -> Iterator[Node]:
-    """Yield every node of every expression that statements read."""
+    """Yield every node of every expression read by statements."""
     for expression in expressions(*statements):
         yield from expression.walk()
 

@@ -132,8 +132,18 @@ def test_gradients_that_are_right_have_no_line(forward: str) -> None:
     ("inputs", "forward", "test", "named"),
     [
         ("x, y", "x + y", "x.dtype.is_complex != y.dtype.is_complex", "x and y"),
-        ("x, y", "torch.cat((x, y))", "x.dtype.is_complex != y.dtype.is_complex", "x and y"),
-        ("x, c[; const]", "x - c", "x.dtype.is_complex != c.dtype.is_complex", "x and c"),
+        (
+            "x, y",
+            "torch.cat((x, y))",
+            "x.dtype.is_complex != y.dtype.is_complex",
+            "x and y",
+        ),
+        (
+            "x, c[; const]",
+            "x - c",
+            "x.dtype.is_complex != c.dtype.is_complex",
+            "x and c",
+        ),
         (
             "x, b?",
             "x if b is None else x + b",

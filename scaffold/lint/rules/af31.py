@@ -11,7 +11,7 @@ from scaffold.lint.questions import is_kernel, once
 
 
 def find(facts: Facts) -> Iterator[Found]:
-    """Yield the call of compiled code in backward that is next to a gradient."""
+    """Yield the call of compiled code in backward next to a gradient."""
     function = facts.function
     backward = function.backward
     if backward is None or function.once_differentiable or backward not in function.own:
@@ -39,7 +39,7 @@ def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
 
 
 def _written(step: Step) -> set[str]:
-    """Return the names that a statement binds or changes; a call for its effect may change its arguments."""
+    """Return the names bound or changed by a statement; a call for its effect may change its arguments."""
     statement = step.statement
     places: list[ast.expr] = []
     if isinstance(statement, ast.Assign):

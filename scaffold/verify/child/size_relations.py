@@ -112,7 +112,7 @@ def size_conditions(checks: Any) -> list[str]:
 def _tried(
     checks: Any, usual: Sizes, numbers: Sequence[int]
 ) -> tuple[list[Sizes], list[Sizes]]:
-    """Return sizes with which the forward runs, and sizes that it refuses.
+    """Return sizes accepted by the forward, and sizes refused by it.
 
     As most sizes may be refused, half of them differ in one from a choice that is accepted.
     """
