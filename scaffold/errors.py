@@ -19,7 +19,8 @@ class Location:
 
     def __str__(self) -> str:
         of_file = (
-            not self.source.startswith(("-", "%", "scaffold ", "SCAFFOLD_"))
+            not self.source.startswith(("-", "%", "[", "scaffold ", "SCAFFOLD_"))
+            and self.source != "scaffold"
             and not self.source.isupper()
         )
         if of_file or (self.line, self.column) != (1, 1):

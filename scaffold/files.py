@@ -16,7 +16,7 @@ FLAGS |= getattr(os, "O_NONBLOCK", 0)  # opening a pipe does not wait for a writ
 FLAGS |= getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 # The hint for a configuration file that is not text.
-NOT_TEXT = "mend it, or take it away: it is a text file in UTF-8"
+NOT_TEXT = "save it as text in UTF-8, or remove it"
 
 Path = str | os.PathLike[str]
 

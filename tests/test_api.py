@@ -147,7 +147,7 @@ def test_keys_are_those_of_the_command(
     [
         (
             {"forward": "x @"},
-            "forward:1:4: not valid Python: invalid syntax\nhint: mend: x @",
+            "forward:1:4: not valid Python: invalid syntax\nhint: fix this line: x @",
         ),
         (
             {"forward": "torch.softmax(x, dim)"},

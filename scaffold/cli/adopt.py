@@ -70,7 +70,7 @@ NAME = Annotated[
     str | None,
     typer.Option(
         "--name",
-        help="What the op is called (default: as its wrapper or its class).",
+        help="The name of the op (default: that of its wrapper or its class).",
         metavar="NAME",
     ),
 ]
@@ -105,7 +105,7 @@ SURROGATE = Annotated[
     bool,
     typer.Option(
         "--surrogate",
-        help="A gradient that differs from the derivative is meant: adopt it as a surrogate.",
+        help="Accept a gradient that differs from the derivative, as a surrogate.",
     ),
 ]
 STDOUT = Annotated[
@@ -132,8 +132,8 @@ def adopt(
     """Write the specification of a hand-written Function, as TOML.
 
     Its forward and backward stay as they are, as functions of a file that the op calls. The op is compared with the Function,
-    values and gradients, where that runs: else the run says "not compared". A gradient that differs from the derivative is an error,
-    unless the text of the Function tells that it is meant, or --surrogate does.
+    values and gradients, if it runs; else a note says "not compared". A gradient that differs from the derivative is an error,
+    unless the text of the Function, or --surrogate, says that it is meant.
 
     Example: scaffold adopt src/ops.py:ScaleFunction
     """
@@ -190,7 +190,7 @@ def _run(
                 continue
             name, notes = found.op.name, (*found.notes, *found.op.recomputed)
             if name in adoptions:
-                message = f"'{source.function.name}' is not adopted: another Function is the op '{name}'"
+                message = f"'{source.function.name}' is not adopted: another Function has taken the name '{name}'"
                 hint = "adopt it alone, with --name NAME"
                 refused.append(ScaffoldError(message, source.place, hint))
             elif every:
@@ -219,7 +219,7 @@ def _files(found: "Adoption", below: str) -> dict[str, str]:
 KINDS = 12  # choices of what tensors without a gradient hold that are tried at most
 ORIGINAL = "the original"  # the subject of a failure to run it
 UNRUN = (ORIGINAL, "process")
-SKIP = "write it all the same with --no-verify"
+SKIP = "to write it anyway: --no-verify"
 FREE = ("setup-context", "combined")  # the styles that are tried where none is said
 
 
@@ -351,7 +351,7 @@ def _held(source: Source, op: Adopted, settings: Values, proving: Proving) -> Ad
     notes = (f"compared with {ran}: the same values and gradients",)
     if op.assumed:
         names = ", ".join(op.assumed)
-        notes += (f"{names}: the type is a guess, with which it runs",)
+        notes += (f"{names}: the type is a guess; the Function runs with it",)
     for why in verdict.notes[1:]:
         op = op.stating({"transforms": None})
         notes += (f"it does not run under torch.func and vmap: {why}",)
@@ -395,8 +395,8 @@ def _generated(source: Source, op: Adopted, settings: Values) -> Generated:
         place = generated.root / path
         same = place.exists() and os.path.samefile(place, source.path)
         if same and f"from {source.module} import" in op.text:
-            hint = "call the op otherwise: --name NAME"
-            message = "the op's file would take the place of its own"
+            hint = "give the op another name: --name NAME"
+            message = "the op's file would overwrite its own"
             raise ConflictError(message, None, hint)
     return generated
 
@@ -452,8 +452,8 @@ def _checks(generated: Generated, derived: frozenset[str]) -> Iterator[str]:
 
 
 # What the op is where it is not proven as the Function stands, and what is then said of it.
-LOOSE = "its gradient is not the derivative: it is written down as a surrogate"
-ONCE = "its second derivative is not that of its gradient: it is differentiable once"
+LOOSE = "its gradient is not the derivative: it is adopted as a surrogate"
+ONCE = "its second derivative is not that of its gradient: it is adopted as once differentiable"
 LESSER: tuple[tuple[str, Value | None, str], ...] = (
     ("once-differentiable", True, ONCE),
     ("surrogate", True, LOOSE),
@@ -491,7 +491,7 @@ def _proven(
         op = found.op.stating({"test-shapes": shapes[1]})
         again = found._replace(op=op, generated=_generated(source, op, settings))
         return _proven(source, again, settings, proving)
-    note = f"new-op wants more of it: {last.message.split(';')[0]}"
+    note = f"scaffold new-op would refuse it: {last.message.split(';')[0]}"
     hint = (last.hint,) if last.hint else ()
     return found._replace(notes=(*found.notes, note, *hint))
 
@@ -504,7 +504,7 @@ def _need_consent(source: Source, why: str, settings: Values) -> None:
     words = f"'{name}' is not adopted: its gradient differs from the derivative: {why}"
     lines = lines_of(source.facts)
     line = lines.get(why.partition(":")[0], lines["backward"])
-    hint = "mend its backward; if it is meant, say --surrogate"
+    hint = "fix its backward; if the difference is meant, use --surrogate"
     raise WrongGradientError(words, Location(source.path, line, 1), hint)
 
 

@@ -351,7 +351,7 @@ def main() -> None:
         say_error(error)
         sys.exit(error.exit_code)
     except (RecursionError, MemoryError):
-        message = "something that was read is nested too deeply, or too large"
+        message = "some input is nested too deeply, or too large"
         say_error(ScaffoldError(message))
         sys.exit(ScaffoldError.exit_code)
     except OSError as error:
@@ -397,7 +397,7 @@ MEANT = {
 }
 # Removed options without a key of an op, and advice.
 GONE = {
-    "--mutants": "leave it out: to plant mistakes is left to scaffold's own tests",
+    "--mutants": "leave it out: only scaffold's own tests plant mistakes",
     "--op": "leave it out, with --mutants: scaffold verify NAME runs the tests of one op",
     "--verify": "new-op proves what it writes; with --stdout it prints that and writes nothing",
     "--no-verify": "leave it out: nothing is proven here",

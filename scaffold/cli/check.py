@@ -32,13 +32,12 @@ def check(
     template_dir: TEMPLATE_DIR = None,
     format_: FORMAT = "text",
 ) -> None:
-    """See that the files are what the manifest says.
+    """Check that the files are up to date with the manifest.
 
-    Templates and configuration have their say too. Each file is ok, edited, stale, missing, orphaned, interrupted, or
-    holds conflict markers; what it was written as, in .scaffold/, may be lost. Of one that is ok or edited the Function may be
-    unproven: no valid record of a proof, which is advice, or a failure where the configuration says require = ["proof"];
-    so is unprovable, which lacks something. Exit code 1: something is neither ok nor edited; with --strict, nor edited.
-    Nothing is written.
+    A file is ok, edited, stale (the manifest, a template or the configuration changed), missing, orphaned, interrupted,
+    holds conflict markers, or has lost its record in .scaffold/. A Function without a valid record of a proof is unproven,
+    and unprovable if a gradient is missing: advice, or a failure with require = ["proof"] in the configuration.
+    Exit code 1: a file is neither ok nor edited; with --strict, not ok. Nothing is written.
 
     Example: scaffold check --diff
     """

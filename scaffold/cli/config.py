@@ -32,16 +32,19 @@ NAMES = Annotated[
     ),
 ]
 SHOW_ORIGIN = Annotated[
-    bool, typer.Option("--show-origin", help="Show who says so, as git config does.")
+    bool,
+    typer.Option(
+        "--show-origin", help="Show where each value is set, as git config does."
+    ),
 ]
 
 
 def config(
     keys: NAMES = None, show_origin: SHOW_ORIGIN = False, format_: FORMAT = "text"
 ) -> None:
-    """Show the configuration, and who says so.
+    """Show the configuration, and where each value is set.
 
-    A key is stated by SCAFFOLD_KEY of the environment, else by [tool.scaffold] of the nearest pyproject.toml.
+    A value is taken from SCAFFOLD_KEY in the environment, else from [tool.scaffold] in the nearest pyproject.toml.
 
     Example: scaffold config style line-length --show-origin
     """

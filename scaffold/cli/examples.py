@@ -77,7 +77,7 @@ WORDS = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WORD]...",
-        help="What it is about: norm, loss, kernel, complex, ... (default: the list).",
+        help="A topic: norm, loss, kernel, complex, ... (default: the list).",
         autocompletion=_words,
     ),
 ]
@@ -86,7 +86,7 @@ WORDS = Annotated[
 def examples(words: WORDS = None, format_: FORMAT = "text") -> None:
     """Print complete commands to copy: a norm, a loss, ...
 
-    Without a word the examples are listed. What is printed for a word is taken by a shell as it stands.
+    Without a word the examples are listed. The output for a word can be piped into a shell.
 
     Example: scaffold examples
 

@@ -30,10 +30,10 @@ GROUPS: dict[str, dict[str, str]] = {
     "Keep the ops of a project": {
         "init": "Make a directory a project.",
         "sync": "Write the files of every op of a manifest, or update them.",
-        "check": "See that the files are what the manifest says.",
+        "check": "Check that the files are up to date with the manifest.",
         "verify": "Run the tests of ops, or judge hand-written Functions.",
         "upgrade": "Bring ops up to date and keep what was edited by hand.",
-        "rename": "Call an op otherwise: its files, its table, the names in them.",
+        "rename": "Rename an op: its files, its table, the names in them.",
         "remove": "Remove ops: their files, their tables, their records.",
         "list": "List the ops of the manifest and their files.",
     },
@@ -46,15 +46,15 @@ GROUPS: dict[str, dict[str, str]] = {
         "help": "Show help: scaffold help new-op.",
         "rules": "Show the rules of differentiation; check a table of yours.",
         "templates": "List, start, compare and check templates of yours.",
-        "config": "Show the configuration, and who says so.",
+        "config": "Show the configuration, and where each value is set.",
         "schema": "Print the JSON Schema of a file of ops.",
     },
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 # The options of every command, and their meanings.
 SHARED = {
-    "-q, --quiet": "Say only what was asked for, and what is wrong.",
-    "-v, --verbose": "Say more: the configuration, every file and note, the time.",
+    "-q, --quiet": "Print only the result and errors.",
+    "-v, --verbose": "Print more: the configuration, every file and note, the time.",
     "-h, --help": "Show this page.",
     "--help-all": "Show every option.",
 }
@@ -78,7 +78,7 @@ class Panel(NamedTuple):
 
 
 _SAID_OTHERWISE = Panel(
-    "Inputs and outputs, said otherwise",
+    "Inputs and outputs, in other forms",
     (*("--schema", "--optional", "--nondiff", "--require"),),
     common=False,
 )
@@ -184,7 +184,7 @@ _INPUTS = {
     "x[N, half]": "sizes are names or numbers; for D // 2: --require 'D == 2 * half'",
     "bias[D]?": "may be None",
     "mask[N; bool]": "bool or int; index(C): integers below C",
-    "z[N; complex]": "complex; positive, distinct, ...: what the tests put in",
+    "z[N; complex]": "complex; positive, distinct, ...: the values in tests",
     "cos[T, D; const]": "has no gradient",
     "eps: float = 1e-6": "float, int, bool or str; its default",
     "*tensors": "any number of tensors",

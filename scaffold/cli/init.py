@@ -100,7 +100,7 @@ def init(
     """Make a directory a project.
 
     It gets a [tool.scaffold], an empty manifest, its JSON Schema and, with --ci, a job for CI.
-    What is there stays as it is.
+    Existing files are kept.
 
     Example: scaffold init --source src/myops --tests tests
     """
@@ -334,7 +334,7 @@ def _check_given(text: str, given: Mapping[str, str], table: Mapping[str, Any]) 
     raise_all(
         [
             ScaffoldError(
-                f"--{key} says {value!r}, and the [tool.scaffold] here does not",
+                f"--{key} is {value!r}, but [tool.scaffold] has another value, or none",
                 places((key,)),
                 f"edit it: {key} = {toml_text(value)}",
             )

@@ -70,13 +70,13 @@ IGNORE = Annotated[
     list[str] | None,
     typer.Option(
         "--ignore",
-        help="All rules but these.",
+        help="All rules except these.",
         metavar="IDS",
         autocompletion=_offer_rules,
     ),
 ]
 FIX = Annotated[
-    bool, typer.Option("--fix", help="Mend what can be mended (needs libcst).")
+    bool, typer.Option("--fix", help="Fix what can be fixed (needs libcst).")
 ]
 DIFF = Annotated[
     bool, typer.Option("--diff", help="Show what --fix would do, and write nothing.")
@@ -94,7 +94,9 @@ EXPLAIN = Annotated[
 FORMAT = Annotated[str, format_option(("text", "json", "github", "sarif"))]
 BASELINE = Annotated[
     str | None,
-    typer.Option("--baseline", help="Leave the findings in it alone.", metavar="FILE"),
+    typer.Option(
+        "--baseline", help="Ignore the findings in this file.", metavar="FILE"
+    ),
 ]
 WRITE_BASELINE = Annotated[
     str | None,
@@ -189,7 +191,7 @@ def _show_rest(findings: "tuple[Finding, ...]", left: "tuple[Finding, ...]") -> 
     mended = max(0, len(findings) - len(left))
     if findings:
         many = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
-        show_notes([f"{many}, of which --fix mends {mended}"])
+        show_notes([f"{many}, of which --fix can fix {mended}"])
 
 
 def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:
@@ -324,7 +326,11 @@ ROUNDS = 20  # of edits to one file: what two findings would change is changed i
 def mend(run: Run, write: bool) -> Run:
     """Apply the edits, or show what they would change; the findings are those that are left."""
     paths = dict.fromkeys(finding.path for finding in run.findings)
-    mended = {path: _mended(run, path) for path in paths}
+    mended: dict[str, Mended] = {}
+    with TERMINAL.progress(len(paths), "files edited") as update:
+        for path in paths:
+            mended[path] = _mended(run, path)
+            update(len(mended))
     texts = {path: done.text for path, done in mended.items() if done.text is not None}
     if texts:
         root = Path(

@@ -27,7 +27,8 @@ class Row(NamedTuple):
 def list_ops(format_: FORMAT = "text") -> None:
     """List the ops of the manifest and their files.
 
-    Beside each stands where it is written down, and how its files stand. A skeleton is an op that has parts left to write. Whether files are out of date, scaffold check says.
+    Each line has the place of its table and the state of its files. A skeleton is an op with parts left to write.
+    To see which files are out of date: scaffold check.
 
     Example: scaffold list
     """

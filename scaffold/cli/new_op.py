@@ -181,7 +181,7 @@ def _problems(settings: "Values") -> list[ScaffoldError]:
         found += check_choice(f"--{key}", settings.get(key, choices[0]), choices)
     for key in ("diff", "dry-run"):
         if settings.get("stdout") and settings.get(key):
-            message = f"--{key} says what a run would do, --stdout prints the files"
+            message = f"--{key} and --stdout exclude each other"
             place = Location(f"--{key}")
             found.append(ScaffoldError(message, place, "keep one of them"))
     return found

@@ -137,7 +137,7 @@ def proofs_wanted(
     limit = LIMIT if limit is None else limit
     problems = check_limit(limit)
     if every and verify is False:
-        message = "--prove proves, --no-verify does without"
+        message = "--prove and --no-verify exclude each other"
         place = Location("--prove")
         problems.append(ScaffoldError(message, place, "keep one of them"))
     raise_all(problems)

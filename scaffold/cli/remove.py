@@ -104,7 +104,7 @@ def _check_names(project: Project, names: tuple[str, ...]) -> None:
     raise_all(
         [
             ScaffoldError(
-                f"no manifest and no record tells of an op '{name}'",
+                f"no manifest and no record has an op '{name}'",
                 hint=did_you_mean(name, known) or hint,
             )
             for name in names
@@ -132,7 +132,7 @@ def _unrecorded(project: Project, name: str) -> Iterator[_File]:
     for work in weigh(project, survey(project, [name])):
         for item in work.prospects:
             if item.need == "collide":
-                yield _File(name, item.path, "is not as it would be written")
+                yield _File(name, item.path, "differs from the generated text")
             elif item.need != "create":
                 yield _File(name, item.path)
 
@@ -141,7 +141,7 @@ def _refusal(project: Project, file: _File) -> ScaffoldError:
     return ConflictError(
         f"{file.objection}; nothing was removed",
         Location(from_here(project.root, file.path)),
-        f"scaffold remove {file.op} --force removes it all the same",
+        f"to remove it anyway: scaffold remove {file.op} --force",
     )
 
 

@@ -49,7 +49,7 @@ OP = Annotated[
         metavar="OP", help="An op of the project.", autocompletion=offer_ops
     ),
 ]
-NEW = Annotated[str, typer.Argument(metavar="NEW", help="What it is called from now.")]
+NEW = Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
 PLACE = Location("NEW")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -61,7 +61,7 @@ def rename(
     diff: DIFF = False,
     format_: FORMAT = "text",
 ) -> None:
-    """Call an op otherwise: its files, its table, the names in them.
+    """Rename an op: its files, its table, the names in them.
 
     What was edited by hand is kept, with the names in it changed. Where that collides with what is generated now, the
     file gets conflict markers, and the exit code is 1.
@@ -146,8 +146,10 @@ def _new_name(project: Project, listed: Listed, new: str) -> str:
         message = f"there is an op '{name}' already"
         raise ScaffoldError(message, PLACE, f"it is here: {where}")
     if name in project.records:
-        message = f"there are files of an op '{name}' that no manifest lists any more"
-        raise ScaffoldError(message, PLACE, f"scaffold remove {name}")
+        message = f"files of an op '{name}' are left, which is in no manifest any more"
+        raise ScaffoldError(
+            message, PLACE, f"remove them first: scaffold remove {name}"
+        )
     return name
 
 
@@ -160,7 +162,7 @@ def _files(project: Project, op: str) -> dict[str, _File]:
         if data is None:
             continue
         if base is None:
-            message = "no record tells how it was written; nothing was renamed"
+            message = "there is no record of its generated text; nothing was renamed"
             hint = f"scaffold sync, or scaffold upgrade {op}"
             place = Location(from_here(project.root, path))
             problems.append(ConflictError(message, place, hint))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scaffold.cli.options import FORMATS, PYTHON, check_format, format_help
-from scaffold.cli.output import say_error, show_object
+from scaffold.cli.output import TERMINAL, say_error, show_object
 from scaffold.errors import Location, ScaffoldError, did_you_mean
 from scaffold.files import read_text
 
@@ -89,7 +89,8 @@ def check(file: FILE = None, python: PYTHON = None, format: FORMAT = "text") -> 
     for position, one in enumerate(files):
         below = (*before, *files[:position], one)
         _table_with(below)
-        found = check_rules(below, python=interpreter.path)
+        with TERMINAL.proving([one.path], "checking"):
+            found = check_rules(below, python=interpreter.path)
         wrong |= bool(found.problems or found.died)
         results.append({"file": one.path, **_verdict(found)})
         if format != "json":

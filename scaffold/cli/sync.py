@@ -40,7 +40,7 @@ POLICY = Annotated[
     ),
 ]
 PROVE = Annotated[
-    bool, typer.Option("--prove", help="Prove also what has no valid proof on record.")
+    bool, typer.Option("--prove", help="Prove all ops without a valid proof on record.")
 ]
 
 

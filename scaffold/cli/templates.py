@@ -160,7 +160,7 @@ def first_directory(given: list[str] | None) -> Path:
         return Path(given[0])
     configuration = configuration_here()
     if not configuration.template_dirs:
-        hint = "say --template-dir DIR, or in [tool.scaffold]: template-dirs = ['DIR']"
+        hint = "use --template-dir DIR, or write in [tool.scaffold]: template-dirs = ['DIR']"
         raise ScaffoldError("there is no directory of templates", None, hint)
     return Path(configuration.root, configuration.template_dirs[0])
 
@@ -290,7 +290,8 @@ def problems_of(templates: Templates) -> list[ScaffoldError]:
     """Return the errors of rendering sample ops, each problem once."""
     start_rendering()
     told: dict[tuple[Location | None, str], ScaffoldError] = {}
-    found = within_limits(House(templates), lambda: _of_rendering(templates))
+    with TERMINAL.proving(["templates"], "checking"):
+        found = within_limits(House(templates), lambda: _of_rendering(templates))
     for problem in found:  # the text after a comma is about one op
         told.setdefault((problem.location, problem.message.split(",")[0]), problem)
     return sorted(told.values(), key=lambda item: item.location or Location(""))

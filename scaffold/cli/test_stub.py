@@ -6,6 +6,7 @@ Invariant: no two files of a run have one name; the text is formatted and parses
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -21,7 +22,7 @@ from scaffold.cli.options import (
     check_format,
     check_policy,
 )
-from scaffold.cli.output import Showing, put
+from scaffold.cli.output import TERMINAL, Showing, put
 from scaffold.errors import raise_all
 from scaffold.inspect.stubs import Source, write_stub
 from scaffold.project.configuration import configuration_here
@@ -55,9 +56,7 @@ RECORD = Annotated[
         metavar="TESTS",
     ),
 ]
-COMPILE = Annotated[
-    bool, typer.Option("--compile", help="Ask about torch.compile, too.")
-]
+COMPILE = Annotated[bool, typer.Option("--compile", help="Check torch.compile, too.")]
 LIMIT = Annotated[
     int,
     typer.Option("--limit", help="Seconds for the tests of --record.", metavar="N"),
@@ -79,13 +78,14 @@ def test_stub(
 ) -> None:
     """Write gradient tests for hand-written autograd.Functions.
 
-    They ask gradcheck and what training relies on, as `scaffold verify FILE` does. What the text of a Function does not tell is
-    left open: such a test is skipped, and says what it needs.
+    They run gradcheck and the checks of `scaffold verify FILE`. If the arguments of a Function are unknown, its test is
+    skipped, and says what it needs.
 
     With --record, tests of yours run once, in a process of their own, and the stubs call each Function with tensors of the shapes, dtypes and strides
     that it got there.
 
     Example: scaffold test-stub src/ops.py::ScaleFunction
+
     Example: scaffold test-stub src --record tests
     """
     check_policy(on_conflict)
@@ -126,7 +126,8 @@ def stubs_for(
 ) -> Stubs:
     """Return the test files for all that the targets name."""
     found = find_functions(targets)
-    recorded = recorder() if recorder else None
+    with TERMINAL.proving(["tests"], "running") if recorder else nullcontext():
+        recorded = recorder() if recorder else None
     configuration = configuration_here()
     tests = configuration.tests
     where = target(out_dir, Path(configuration.root, tests) if tests else ".")

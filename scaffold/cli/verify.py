@@ -81,7 +81,7 @@ SAMPLES = Annotated[
     ),
 ]
 COMPILE = Annotated[
-    bool, typer.Option("--compile", help="Ask about torch.compile of a Function, too.")
+    bool, typer.Option("--compile", help="Check torch.compile of a Function, too.")
 ]
 
 
@@ -98,7 +98,7 @@ def verify(
 ) -> None:
     """Run the tests of ops, or judge hand-written Functions.
 
-    Tests run in a process of their own; the files stay as they are. What passes is on record as proven, in .scaffold/. A Function (FILE.py, FILE.py:CLASS, a directory) is called with inputs that it takes, and its gradients are held against differences, or against the reference. Exit code 1: something failed, or some part of a skeleton is not written.
+    Tests run in a process of their own; the files stay as they are. An op whose tests pass is recorded as proven, in .scaffold/. A Function (FILE.py, FILE.py:CLASS, a directory) is called with inputs that fit, and its gradients are compared with finite differences, or with those of the reference. Exit code 1: something failed, or part of a skeleton is not written.
 
     Example: scaffold verify layers.py:FusedNorm --reference layers.py:plain_norm
     """
@@ -152,11 +152,13 @@ def _mixed(
     """Return the problems of mixing tests with Functions, and of options for Functions without any."""
     if functions and len(functions) < len(names):
         other = next(name for name in names if name not in functions)
-        message = f"'{other}' names no file of Functions, '{functions[0]}' does"
-        return [ScaffoldError(message, hint="run them apart")]
+        message = f"'{other}' is not a file of Functions, but '{functions[0]}' is"
+        return [ScaffoldError(message, hint="verify them in two runs")]
     hint = "name one: scaffold verify layers.py:FusedNorm"
     return [
-        ScaffoldError("this is said of a Function", Location(f"--{key}"), hint)
+        ScaffoldError(
+            "the option is for a hand-written Function", Location(f"--{key}"), hint
+        )
         for key in said
         if not functions
     ]

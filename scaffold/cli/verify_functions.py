@@ -22,10 +22,10 @@ from scaffold.verify.prover import Checked
 
 STATUSES = ("passed", "failed", "not judged")
 SUBJECTS = {
-    "inputs": "takes no inputs that were tried: ",
+    "inputs": "refuses all inputs that were tried: ",
     "module": "its module ",
 }
-DECLARE = "say what it takes: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
+DECLARE = "give its inputs: --inputs 'x[N, D], eps: float = 1e-6', or --samples '@file.py:make'"
 
 
 UNCALLED = "not judged"
@@ -95,7 +95,7 @@ def show_verdicts(
         function = asked.function
         why = NESTED if function.nested else BASE if function.is_base else ""
         if why:
-            notes.append(f"passed over: {function.qualname}, {why}")
+            notes.append(f"skipped: {function.qualname}, {why}")
         else:
             questions.append(asked)
     processes = run.jobs or processes_for(len(questions))

@@ -78,10 +78,8 @@ def once_differentiable(
     if spec.once_differentiable is None:
         return bool(cut_off) or maths.once or _leaves_torch(spec, program)
     if cut_off and not spec.once_differentiable:
-        message = (
-            f"'{min(cut_off)}' cannot be computed again, so it is saved as a constant"
-        )
-        hint = "the second derivative would be wrong: let the op be once-differentiable"
+        message = f"'{min(cut_off)}' cannot be recomputed, so it is saved as a constant"
+        hint = "let the op be once-differentiable: its second derivative would be wrong"
         raise ScaffoldError(message, maths.place, hint)
     return spec.once_differentiable
 
@@ -97,9 +95,9 @@ def outside_of_pytorch(spec: OpSpec, forward: Forward) -> str | None:
     for node in forward.expressions():
         foreign = sorted(node.names() & outside)
         if foreign:
-            return f"{NOT_DERIVED}: '{foreign[0]}' is not PyTorch's; {ADVICE}"
+            return f"{NOT_DERIVED}: '{foreign[0]}' is not part of PyTorch; {ADVICE}"
         if leaves_autograd(node, outside):
-            return f"{NOT_DERIVED}: the forward leaves PyTorch; {ADVICE}"
+            return f"{NOT_DERIVED}: the forward calls code outside PyTorch; {ADVICE}"
     return None
 
 

@@ -24,7 +24,7 @@ def refuse_unregistrable(spec: OpSpec, derivation: Derivation) -> None:
     if derivation.opaque:
         _refuse_opaque(spec, derivation, place)
     elif not derivation.compiles:
-        message = "what this forward computes depends on its data, so that PyTorch cannot run it on tensors without any, as a registered op must"
+        message = "the forward depends on the values of a tensor: as a registered op it must also run on fake tensors, which have none"
         raise ScaffoldError(message, place, HINT)
     if spec.sharding is not None:
         _refuse_unsplittable(spec, spec.sharding, derivation)
@@ -35,31 +35,31 @@ def _refuse_unsplittable(
 ) -> None:
     """Raise if no DTensor rule can hold: with random numbers, or indices for more or fewer tensors than forward returns."""
     if derivation.random:
-        message = "the forward draws random numbers, and each device would draw its own"
+        message = "the forward draws random numbers: each device would draw others"
         raise ScaffoldError(message, sharding.place, "leave out sharding")
     returned = [item.name for item in spec.outputs]
     returned += derivation.intermediates if derivation.extra else ()
     if len(sharding.outputs) != len(returned):
-        message = f"indices of {len(sharding.outputs)} tensors, and forward returns {len(returned)}: {', '.join(returned)}"
-        hint = "indices for those that are saved too, or save-policy = 'recompute'"
+        message = f"indices are given for {len(sharding.outputs)} of {len(returned)} results of forward: {', '.join(returned)}"
+        hint = "add indices for the saved tensors, or write: save-policy = 'recompute'"
         raise ScaffoldError(message, sharding.place, hint)
 
 
 def _refuse_opaque(spec: OpSpec, derivation: Derivation, place: Location) -> None:
     if derivation.extra:
-        message = f"the forward leaves PyTorch, and nothing tells the shape of '{derivation.intermediates[0]}', which is saved"
-        hint = "compute it in the backward again, or return it as an output with a declared shape"
+        message = f"the forward calls code outside PyTorch, so the shape of '{derivation.intermediates[0]}', which is saved, is unknown"
+        hint = "recompute it in the backward, or return it as an output with a declared shape"
         raise ScaffoldError(message, place, hint)
     blocks = [line for block in derivation.blocks for line in block.statements]
     blocks += [line for item in derivation.elements for line in item.statements]
     if leaves(spec, blocks, (item.value for item in derivation.elements)):
-        message = "the backward leaves PyTorch where a compiler cannot call it as an op: its lines give more than gradients, or nothing tells their shapes"
-        hint = f"let them give gradients of inputs that they read, that of an optional input apart; or {HINT}"
+        message = "the backward calls code outside PyTorch that torch.compile cannot trace: it computes more than gradients, or tensors of unknown shape"
+        hint = f"let each call return gradients of inputs that it takes, in a call of its own for an optional input; or {HINT}"
         raise ScaffoldError(message, place, hint)
     for item in spec.outputs:
         if shape_of(spec, item) is None:
-            message = f"the forward leaves PyTorch, and nothing tells the shape of '{item.name}' without running it"
-            hint = f"declare it by dims of the inputs: outputs = '{item.name}[N, D]'"
+            message = f"the forward calls code outside PyTorch, so the shape of '{item.name}' is unknown before it runs"
+            hint = f"declare it, with dims of the inputs: outputs = '{item.name}[N, D]'"
             raise ScaffoldError(message, place, hint)
 
 

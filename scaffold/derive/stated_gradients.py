@@ -200,7 +200,7 @@ def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> N
         foreign = sorted(change.outside & outer - attributes)
         if foreign:
             message = (
-                f"the backward changes '{foreign[0]}' in place, which it did not make"
+                f"the backward changes '{foreign[0]}' in place, but did not create it"
             )
             hint = f"work on a copy: {foreign[0]}.clone()"
             raise ScaffoldError(message, formula.location, hint)
@@ -210,7 +210,7 @@ def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> N
         others = sorted(change.holders & wanted - {change.name} - attributes)
         if others:
             message = f"'{change.name}' changes in place while '{others[0]}' shares its memory"
-            hint = "give it memory of its own with .clone()"
+            hint = "copy it first: .clone()"
             raise ScaffoldError(message, formula.location, hint)
 
 
@@ -220,7 +220,7 @@ def _refuse_index(spec: OpSpec) -> None:
     for name, formula in spec.gradients:
         if name in several and any(each.name == "i" for each in spec.inputs):
             message = f"'i' is an input, and the index in the gradient of '{name}'"
-            raise ScaffoldError(message, formula.location, "name the input otherwise")
+            raise ScaffoldError(message, formula.location, "rename the input")
 
 
 def origins_of(spec: OpSpec, forward: Forward | None) -> dict[str, str]:
@@ -249,7 +249,7 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
     for formula in (*dict(spec.gradients).values(), spec.backward):
         for name in sorted(other & _outside_reads(formula)):
             message = f"'{name}' is a local of the forward and the name of an output"
-            hint = "return it under that name, or name it otherwise"
+            hint = "return it under that name, or rename it"
             raise ScaffoldError(message, formula.location if formula else None, hint)
 
 

@@ -52,7 +52,7 @@ def _count(equation: str, operands: Sequence[ast.expr]) -> Wrong | None:
         return None
     plural = "s" * (wanted != 1)
     message = f"'{equation}' has {wanted} operand{plural}, and is given {len(operands)}"
-    return message, "a comma stands between the letters of two operands"
+    return message, "separate the operands by commas: 'ij,jk->ik'"
 
 
 def _letters(equation: str) -> Wrong | None:
@@ -60,7 +60,7 @@ def _letters(equation: str) -> Wrong | None:
     for letter in result.replace(".", "").replace(" ", ""):
         if letter not in left:
             message = (
-                f"'{letter}' is a dim of the result of '{equation}', and of no operand"
+                f"'{letter}' is after the arrow of '{equation}', but in no operand"
             )
-            return message, "each letter behind the arrow stands before it, too"
+            return message, "each letter after -> must also be before it"
     return None

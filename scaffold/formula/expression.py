@@ -210,7 +210,7 @@ class ExpressionParser:
         if isinstance(item.value, bytes):
             self.fail(item, "bytes are not allowed in a formula")
         if isinstance(item.value, int) and abs(item.value) > LARGEST:
-            self.fail(item, TOO_LARGE, "infinity is math.inf")
+            self.fail(item, TOO_LARGE, "for infinity write math.inf")
             return self.graph.constant("0")  # it may have too many digits to write
         if item.value is ...:
             return self.graph.constant("...")

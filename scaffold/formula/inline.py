@@ -40,7 +40,7 @@ from scaffold.formula.substitution import (
 from scaffold.formula.text import Refusal
 from scaffold.formula.user_functions import check_decorators
 
-IMPORTED = "a formula calls the function around it, by its name: --import 'MODULE:FUNCTION' in the place of '@file'"
+IMPORTED = "import the function that launches it, instead of '@file': --import 'MODULE:FUNCTION'"
 MOST = 300  # calls: a program with more of them doubles at every step
 Known = dict[str, Function]  # the nested functions of the running one
 Report = Callable[[Refusal], None]
@@ -200,9 +200,7 @@ class Inliner:
             self.running = self.running[:-1]
         if conditional and (before or after):
             shown = own_name(function.name)
-            message = (
-                f"'{shown}' cannot stand inside a choice: it is several statements"
-            )
+            message = f"'{shown}' has several statements, so it cannot be called inside 'a if test else b'"
             raise NotHere(call, message, "write the choice as an if statement")
         return [*before, *after], value
 
@@ -344,7 +342,7 @@ def bound_arguments(call: ast.Call, function: Function) -> dict[str, ast.expr]:
     found = dict(zip(positional, call.args, strict=False))
     for item in [*call.args, *(word.value for word in call.keywords if not word.arg)]:
         if isinstance(item, ast.Starred) or item not in call.args:
-            raise Refusal(item, f"the arguments of '{shown}' are not listed", hint)
+            raise Refusal(item, f"call '{shown}' without * or **", hint)
     for word in call.keywords:
         name = by_name.get(word.arg or "")
         if name is None:
@@ -396,7 +394,9 @@ def returned(
     ]
     if inner:
         raise Refusal(
-            inner[0], f"'{shown}' returns in the middle", "assign a name in each branch"
+            inner[0],
+            f"'{shown}' has a return before its last statement",
+            "assign a name in each branch",
         )
     last = body[-1] if body else None
     if idle and not (isinstance(last, ast.Return) and last.value):
@@ -567,8 +567,10 @@ class Sites(ast.NodeTransformer):
         )
         if swapped:
             shown = own_name(function.name)
-            message = f"'{shown}' would run before what stands in front of it"
-            raise Swapped(node, message, "give its value a name in a line above")
+            message = (
+                f"'{shown}' would run too early: before the expressions to its left"
+            )
+            raise Swapped(node, message, "call it on a line above: value = ...")
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id.startswith("@") or node.id in self.known:
@@ -613,7 +615,7 @@ class Sites(ast.NodeTransformer):
         elements = elements_of(node, self.inliner.readable)
         if elements is None:
             shown = own_name(calls[0].id)
-            message = f"'{shown}' is called in a comprehension that is not one over a few values that are listed"
+            message = f"'{shown}' is called in a comprehension: its values are not listed, as in [f(t) for t in (x, y)]"
             hint = f"write a loop: for ...: found.append({shown}(...))"
             raise Refusal(calls[0], message, hint)
         listed = self.visit(ast.copy_location(ast.List(elements, ast.Load()), node))

@@ -696,8 +696,8 @@ class _Reader(ast.NodeTransformer):
         if attribute == "training":
             name = attribute
         elif name in self.of.own or self.of.owners.setdefault(name, owner) != owner:
-            message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', and so is another attribute"
-            raise Refusal(node, message, f"call 'self.{owner}' otherwise")
+            message = f"the '{attribute}' of 'self.{owner}' would be called '{name}', but another attribute has that name"
+            raise Refusal(node, message, f"rename 'self.{owner}'")
         self.of.attributes.setdefault(name, known)
         return self.named(name, node)
 
@@ -715,8 +715,8 @@ class _Reader(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in (SELF, "super"):
-            hint = "read its attributes: self.weight"
-            raise Refusal(node, f"the forward hands '{node.id}' on", hint)
+            hint = "use its attributes alone: self.weight"
+            raise Refusal(node, f"the forward uses '{node.id}' as a value", hint)
         return node
 
 
@@ -724,7 +724,7 @@ def _other_module(node: ast.expr, name: str, made: ast.expr) -> Refusal:
     match made:
         case ast.Call(ast.Name(given)) if given[:1].islower():  # from a parameter
             hint = f"name the class in __init__: self.{name} = nn.GELU()"
-            message = f"'self.{name}' is whatever '{given}' makes"
+            message = f"'self.{name}' is unknown: '{given}' makes it"
             return Refusal(node, message, hint)
     message = f"'self.{name}' is another module: {ast.unparse(made)}"
     return Refusal(node, message, _instead_of(name, made))
@@ -828,7 +828,7 @@ def _rename_locals(
     """
     for item in parameters(function.args):
         if item.arg in read:
-            message = f"'{item.arg}' is not 'self.{item.arg}' here"
+            message = f"'{item.arg}' and 'self.{item.arg}' differ, but both would be called '{item.arg}'"
             raise Refusal(item, message, f"give '{item.arg}' another name")
     taken = names_in([function])
     new = {

@@ -39,9 +39,9 @@ NN = frozenset({"nn", "functional"})  # of PyTorch, known without an import
 SHORT = {"torch.nn.functional.": "F."}
 INSTEAD = {  # a hint for names with an allowed equivalent
     "data": "write: x.detach()",
-    "apply_": "write it with tensors: it calls Python for each element",
-    "map_": "write it with tensors: it calls Python for each element",
-    "map2_": "write it with tensors: it calls Python for each element",
+    "apply_": "it calls Python for each element: write it with operators of tensors",
+    "map_": "it calls Python for each element: write it with operators of tensors",
+    "map2_": "it calls Python for each element: write it with operators of tensors",
     "grad": "the gradients of a call are those of its backward",
 }
 Problem = tuple[ast.AST, str, str | None]
@@ -261,7 +261,7 @@ def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
     if any(isinstance(part, ast.Call) and part.func is node for part in parts):
         return (
             written_instead(node.id)
-            or f"a function of yours: --import 'module:{node.id}'"
+            or f"to use a function of yours: --import 'module:{node.id}'"
         )
     for part in parts:
         match part:
@@ -273,9 +273,11 @@ def instead_of(node: ast.Name, body: Sequence[ast.stmt]) -> str | None:
                     return _of_nn(callee.attr)
                 own = ARRAYS.get(node.id, node.id)
                 import_ = f"--import '{own}'"
-                return f"{there}, or {import_}" if there else f"a module: {import_}"
+                return (
+                    f"{there}, or {import_}" if there else f"to use a module: {import_}"
+                )
     if node.id == "self":
-        return "the forward of a module: '@file.py:Class'"
+        return "to use the forward of a module: --forward '@file.py:Class'"
     return None
 
 
@@ -381,7 +383,7 @@ def meant(space: str | None, name: str) -> str | None:
     spaces = (item for item in table() if item.startswith("torch"))
     paths = (f"{item}.{one}" for item in spaces for one in table()[item].operators)
     near = near or did_you_mean(name, sorted(map(_short, paths)), ALIKE)
-    return near or "scaffold rules list names what there is"
+    return near or "see: scaffold rules list"
 
 
 # --- Modules without parameters, treated as functions.

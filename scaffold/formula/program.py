@@ -178,7 +178,13 @@ def _with_defaults(
             continue
         meant = did_you_mean(name, set(names) - own)
         if meant is not None:
-            report(Refusal(value, f"'{name}' has a default and is no input", meant))
+            report(
+                Refusal(
+                    value,
+                    f"parameter '{name}' has a default, but is not among the inputs",
+                    meant,
+                )
+            )
         try:
             value = constant(value, name, "declare it in --inputs")
         except Refusal as refusal:

@@ -34,18 +34,18 @@ from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
 from scaffold.formula.uses import raises, written
 from scaffold.primitives.calls import is_in_place
 
-SEVERAL_OUTPUTS = "the outputs have {}; what only the backward needs is no output: in the forward, y, rstd = kernel(x); return y"
+SEVERAL_OUTPUTS = "the outputs have {}; to keep a value for the backward, do not return it: y, rstd = kernel(x); return y"
 LONGEST = 40  # characters of a statement in a message
 LOOP = (
     "a loop",
-    "loops stand in a forward alone; a function that has one is called by its name, with --import",
+    "only a forward can have loops: put this one into a function of your own and use --import 'module:name'",
 )
 PLAIN_FORMS = {  # allowed forms for common Python
     "dict": NO_DICT,
     "map": "list the values: [f(a), f(b)], or of a tensor [f(t) for t in x.unbind(0)]",
     "itertools": "list the values: for i, j in ((0, 1), (1, 0)): ...",
 }
-CHECK = "what an input has to be is checked in the forward"
+CHECK = "check inputs in the forward"
 ASYNC = ("async", None)
 KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
     ast.AsyncFor: ASYNC,
@@ -54,7 +54,7 @@ KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
     ast.Assert: ("an assert", CHECK),
     ast.Raise: ("a raise", CHECK),
     ast.ClassDef: ("a class", ELSEWHERE),
-    ast.Delete: ("a del", "take it out: what is not saved is freed"),
+    ast.Delete: ("a del", "remove it: tensors that are not saved are freed anyway"),
     ast.For: LOOP,
     ast.While: LOOP,
     ast.FunctionDef: ("a function", "keep it in a file: '@file.py:function'"),
@@ -63,8 +63,8 @@ KINDS: dict[type[ast.stmt], tuple[str, str | None]] = {
     ast.Import: ("an import", "use --import 'module:name'"),
     ast.ImportFrom: ("an import", "use --import 'module:name'"),
     ast.Match: ("a match", "write it as if and elif"),
-    ast.Try: ("a try", "ask with if for what would fail"),
-    ast.TryStar: ("a try", "ask with if for what would fail"),
+    ast.Try: ("a try", "use if to test for the case that would fail"),
+    ast.TryStar: ("a try", "use if to test for the case that would fail"),
     ast.With: ("a with", ELSEWHERE),
 }
 
@@ -314,7 +314,7 @@ class StatementParser:
             name = target.value.id
             if name in self.written_out and not self.keeps_text:
                 hint = f"assign the whole list: {name} = [...]"
-                self.fail(target, f"the list '{name}' is changed by number", hint)
+                self.fail(target, f"an item of the list '{name}' is assigned", hint)
             return self.expressions.parse(target)
         self.fail(target, "only names, tuples of names and name[...] can be assigned")
         return self.graph.node("absent")
@@ -434,9 +434,9 @@ def _of_expression(value: ast.expr) -> tuple[str, str | None]:
             return "a print is not allowed in a formula", "take it out"
         case ast.Call(ast.Attribute(ast.Name(name), "append" | "extend" | "insert")):
             hint = f"assign the whole list, in each branch: {name} = [...]"
-            return f"nothing takes what '{_short(value)}' returns", hint
+            return f"the result of '{_short(value)}' is not used", hint
         case ast.Call():
-            return f"nothing takes what '{_short(value)}' returns", "write: name = ..."
+            return f"the result of '{_short(value)}' is not used", "write: name = ..."
     return f"'{_short(value)}' does nothing", "write: name = ..."
 
 

@@ -77,7 +77,9 @@ def long_number(text: str, error: Exception) -> tuple[int, int] | None:
 def syntax_error(text: Text, error: SyntaxError) -> ScaffoldError:
     """Return Python's syntax error as an error at its place in the user's text."""
     if found := long_number(text.value, error):
-        return ScaffoldError(TOO_LARGE, text.place(*found), "infinity is math.inf")
+        return ScaffoldError(
+            TOO_LARGE, text.place(*found), "for infinity write math.inf"
+        )
     place = text.place((error.lineno or 1) - 1, max((error.offset or 1) - 1, 0))
     message = f"not valid Python: {error.msg}"
     return ScaffoldError(message, place, _mended(text, error))
@@ -103,7 +105,7 @@ def _mended(text: Text, error: SyntaxError) -> str:
         return f"write: {meant}"
     if len(line) > LONG:
         line = f"{line[:LONG]} ..."
-    return f"mend: {line}" if line else "mend the line before it"
+    return f"fix this line: {line}" if line else "fix the line before it"
 
 
 def _of_each_element(line: str) -> str:
@@ -182,7 +184,7 @@ def _depth(tree: ast.AST) -> int:
 
 
 def _too_deep(text: Text) -> ScaffoldError:
-    hint = "give parts of it names: part = ..."
+    hint = "split it into statements: part = ..."
     return ScaffoldError("the formula is nested too deeply", text.location, hint)
 
 

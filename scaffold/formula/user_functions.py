@@ -285,7 +285,7 @@ def _imports(origin: Origin, names: Collection[str], text: Text) -> tuple[Bindin
             continue
         if isinstance(item.statement, ast.ImportFrom) and item.statement.level:
             hint = "write the import with the full name of the package"
-            message = "a relative import means nothing in the op's file"
+            message = "a relative import does not work in the op's file"
             raise ScaffoldError(message, place_in(text, item.statement), hint)
         if item.name not in WELL_KNOWN:
             found[item.name] = item.binding
@@ -469,7 +469,7 @@ class OtherFiles:
         statement = item.statement
         assert isinstance(statement, ast.ImportFrom)
         if item in through:
-            message = f"'{item.name}' is imported in a circle"
+            message = f"circular import of '{item.name}'"
             raise ScaffoldError(message, place_in(self.text, statement))
         other = self._loaded(self._path(file.path, statement), statement)
         name = item.binding[1] or ""
@@ -481,8 +481,11 @@ class OtherFiles:
             constant = copy.deepcopy(other.definitions.constants[name])
             return Meaning(constant=_Elsewhere(self, other).visit(constant))
         known = {*other.definitions.functions, *other.definitions.constants}
-        message = f"'{other.path}' has no function '{name}', and no constant"
-        hint = did_you_mean(name, known) or "a formula can hold no more of a file"
+        message = f"'{other.path}' has no function or constant '{name}'"
+        hint = (
+            did_you_mean(name, known)
+            or "a formula can use only functions and constants of a file"
+        )
         raise ScaffoldError(message, place_in(self.text, statement), hint)
 
     def _function(self, file: _File, name: str) -> Defined:
@@ -521,7 +524,7 @@ class OtherFiles:
         folder = path.parent
         for _ in range(statement.level - 1):
             if not folder.name or not self._is_there(folder / PACKAGE):
-                message = f"the import leaves the package that '{path}' stands in"
+                message = f"the relative import leaves the package of '{path}'"
                 raise ScaffoldError(message, place_in(self.text, statement))
             folder = folder.parent
         for part in (statement.module or "").split("."):

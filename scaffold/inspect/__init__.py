@@ -41,7 +41,7 @@ CLASS = re.compile(r"^[ \t]*class\s+(\w+)\s*\(([^()]*)\)", re.MULTILINE)
 LONG = 60  # characters of a line in a hint
 MARKER = re.compile(r"^(<{7}|\|{7}|>{7})( .*)?$", re.MULTILINE)  # as git writes them
 UNMERGED = "cannot be parsed: it holds conflict markers"
-UNMERGED_HINT = "settle the conflict of the merge, and take its markers out"
+UNMERGED_HINT = "resolve the merge conflict and remove the markers"
 TOO_MANY_DIGITS = "cannot be parsed: a number has thousands of digits"
 TOO_DEEP = "cannot be parsed: it is nested too deeply"
 
@@ -103,7 +103,7 @@ def parsed(text: str, path: str) -> ast.Module:
             raise NotReadable(UNMERGED, place, UNMERGED_HINT) from None
         place = Location(path, error.lineno or 1, error.offset or 1)
         line = (error.text or "").strip()[:LONG]
-        hint = f"mend: {line}" if line else None
+        hint = f"fix this line: {line}" if line else None
         raise NotReadable(f"cannot be parsed: {error.msg}", place, hint) from None
     except (RecursionError, MemoryError):
         raise NotReadable(TOO_DEEP, Location(path)) from None

@@ -468,7 +468,9 @@ def imports_of(facts: Facts, text: str, module: str) -> Iterator[str]:
             theirs.append(name)
     unknown = set(theirs) - module_names(facts)
     if unknown:
-        raise Unfit(facts.function.node, f"'{min(unknown)}' is no name of its module")
+        raise Unfit(
+            facts.function.node, f"'{min(unknown)}' is not defined in its module"
+        )
     if theirs and not all(part.isidentifier() for part in module.split(".")):
         raise Unfit(facts.function.node, f"'{module}' cannot be imported from")
     if theirs:

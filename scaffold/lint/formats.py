@@ -56,7 +56,7 @@ def _lines(item: Finding, paint: Paint) -> Iterator[str]:
 def _fixing(count: int, can_fix: bool) -> str:
     if can_fix:
         return f"{count} can be fixed with --fix."
-    return f"With libcst installed, --fix mends {count}."
+    return f"With libcst installed, --fix can fix {count}."
 
 
 def _without_findings(unread: int) -> str:

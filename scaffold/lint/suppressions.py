@@ -62,8 +62,8 @@ def read_baseline(text: str, path: str) -> Counter[Key]:
             }
         )
     except (ValueError, KeyError, TypeError, RecursionError):
-        hint = "write it with --write-baseline"
-        raise ScaffoldError("is no baseline", Location(path), hint) from None
+        hint = "write one with --write-baseline"
+        raise ScaffoldError("is not a baseline of lint", Location(path), hint) from None
 
 
 def without_known(

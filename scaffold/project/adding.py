@@ -97,9 +97,9 @@ def _refuse_to_replace(root: Path, files: Mapping[str, str]) -> None:
     raise_all(
         [
             ConflictError(
-                "stands here and says something else; nothing was written",
+                "exists and differs; nothing was written",
                 Location(from_here(root, path)),
-                "call the op otherwise, or say --on-conflict overwrite",
+                "give the op another name, or use --on-conflict overwrite",
             )
             for path, text in files.items()
             if (root / path).exists()
@@ -116,8 +116,8 @@ def _manifest(project: Project, op: str) -> str:
     if new is None:
         patterns = project.configuration.manifest
         raise ScaffoldError(
-            f"which manifest the op goes into is not said: {', '.join(patterns)}",
-            hint="write its table by hand and say 'scaffold sync', or name a file "
+            f"there is no single manifest for the op: {', '.join(patterns)}",
+            hint="write its table by hand and run 'scaffold sync', or put one file first "
             f"in [tool.scaffold]: manifest = {toml_text(['ops.toml', *patterns])}",
         )
     return new
@@ -158,8 +158,8 @@ def _with_table(
     if _for_manifest(from_manifest(listed).raw, manifest) == keys:
         return text
     if policy != "overwrite":
-        message = f"op '{op}' stands here and says something else; nothing was written"
-        hint = "edit it and run 'scaffold sync', or say --on-conflict overwrite"
+        message = f"op '{op}' is here already, and differs; nothing was written"
+        hint = "edit it and run 'scaffold sync', or use --on-conflict overwrite"
         raise ConflictError(message, listed.entry.locate((), key=True), hint)
     place = listed.entry.locate((), key=True)
     return replaced(text, listed.entry.name, keys, place)

@@ -177,8 +177,12 @@ def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
     if set(told) == set(own):
         return own
     if len(told) != len(own):
-        hint = f"those of its forward: {', '.join(own)}"
-        raise ScaffoldError(f"{len(told)} inputs, forward has {len(own)}", INPUTS, hint)
+        hint = f"the inputs of its forward: {', '.join(own)}"
+        raise ScaffoldError(
+            f"{len(told)} inputs are given, but its forward takes {len(own)}",
+            INPUTS,
+            hint,
+        )
     return told
 
 
@@ -208,10 +212,8 @@ def unnamed(stated: Stated) -> list[ScaffoldError]:
     problems = []
     for option, text in said.items():
         if text and not NAMED.fullmatch(text):
-            hint = (
-                f"write it as in: {option} {'@' * (option == '--samples')}file.py:name"
-            )
-            message = f"'{text}' is no file and a name in it"
+            hint = f"write: {option} {'@' * (option == '--samples')}file.py:name"
+            message = f"'{text}' does not name a file and a function in it"
             problems.append(ScaffoldError(message, Location(option), hint))
         elif text and not os.path.isfile(text.rpartition(":")[0].removeprefix("@")):
             path = text.rpartition(":")[0].removeprefix("@")

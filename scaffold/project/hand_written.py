@@ -64,7 +64,7 @@ def find_functions(targets: tuple[str, ...]) -> Found:
             ScaffoldError(EMPTY, Location(path), NAME_ANOTHER) for path in empty
         ]
     raise_all(problems)
-    notes += [f"passed over: '{path}' {EMPTY}" for path in empty]
+    notes += [f"skipped: '{path}' {EMPTY}" for path in empty]
     return Found(tuple(meant), tuple(notes))
 
 
@@ -87,7 +87,7 @@ def _in(path: str, name: str, notes: list[str]) -> list[Meant]:
         except NotReadable as error:
             if not Path(path).is_dir():
                 raise
-            notes.append(f"passed over: {error}")
+            notes.append(f"skipped: {error}")
             continue
         functions = _named(module, name) if name else module.functions
         if functions:

@@ -184,7 +184,7 @@ def _of_function(
         found = uses.of.get(item.arg, [Use("unclear", item, "")])
         default = given.get(item.arg)
         if item is arguments.vararg and stated is None:
-            said = f"'*{item.arg}' does not say what it takes"
+            said = f"the inputs in '*{item.arg}' are unknown"
             stated = _Judged(f"*{item.arg}", said, item)
         if stated and stated.entry.rstrip("?") == item.arg:  # of unknown elements
             elements = _proven(item.arg, found, _annotation(item.annotation))
@@ -210,7 +210,7 @@ def _refuse_function(item: ast.arg, default: ast.expr | None, text: Text) -> Non
     if "Callable" in _annotation(item.annotation):
         shown = "the function" if default is None else ast.unparse(default)
         hint = f"call {shown} itself where '{item.arg}' is called"
-        message = f"'{item.arg}' is a function, which no op takes"
+        message = f"'{item.arg}' is a function: an op cannot take one"
         raise ScaffoldError(message, place_in(text, item), hint)
 
 
@@ -503,7 +503,7 @@ def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     if found := _whole(name, by_kind):
         return _Judged(f"{name}[; {found.kind}]{optional}")
     if use := by_kind.get("index"):
-        said = f"'{name}' stands in an index: positions, a mask or a number"
+        said = f"'{name}' is used as an index: positions, a mask or a number"
         refused = "" if is_tensor else said
         return _Judged(f"{name}[; int]{optional}", refused, use.node)
     if is_tensor and _is_only_compared(by_kind):
@@ -516,13 +516,13 @@ def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
         )
     if use := by_kind.get("operand") or by_kind.get("constant"):
         if by_name and _is_called_as_a_number(name):
-            said = f"'{name}' is rather a number than a tensor"
+            said = f"'{name}' looks like a number, not a tensor"
             return _Judged(_number(name, "", optional), said, use.node)
         return _Judged(f"{name}{optional}")
     use = uses[0]
     if optional and all(one.takes in ("optional", "unclear") for one in uses):
         return _Judged(f"{name}?")
-    said = f"whether '{name}' is a tensor cannot be told"
+    said = f"it is unknown whether '{name}' is a tensor"
     entry = _number(name, use.type, "") if use.type else name
     return _Judged(entry, f"{said}: {use.where}" if use.where else said, use.node)
 
@@ -569,13 +569,13 @@ def _number(name: str, kind: str, optional: str) -> str:
 
 def _without_inputs(program: Program, write: str) -> ScaffoldError:
     """Return the error for a forward without inputs, with a hint if a function was given as a formula."""
-    message = "the forward reads no name that is an input"
-    hint = f"name its inputs in the order of the call: {write}'x, weight'"
+    message = "the forward uses no input"
+    hint = f"name the inputs in call order: {write}'x, weight'"
     if program.text.value.lstrip().startswith("def "):
-        hint = "a formula is the body of a function; a whole one stands in a file: '@file.py:function'"
+        hint = "write the body of the function alone; or put the function into a file: '@file.py:function'"
     match program.body:
         case [ast.Expr(ast.Lambda(_, body)) | ast.Return(ast.Lambda(_, body))]:
-            hint = f"a formula is what a function returns: {ast.unparse(body)}"
+            hint = f"write what the function returns: {ast.unparse(body)}"
         case [
             ast.Expr(ast.Attribute() as named) | ast.Return(ast.Attribute() as named)
         ]:

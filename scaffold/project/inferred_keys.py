@@ -163,7 +163,7 @@ def _refuse_caret(spec: OpSpec, formula: Formula) -> None:
             names = [one.label for one in node.args if one.kind == "name"]
             if floating & {*names} and any(one.kind == "constant" for one in node.args):
                 one, two = map(emit, node.args)
-                message = f"'{one} ^ {two}' is an exclusive or of integers"
+                message = f"'{one} ^ {two}' is a bitwise xor, not a power"
                 raise ScaffoldError(message, formula.location, f"write: {one}**{two}")
 
 

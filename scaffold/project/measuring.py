@@ -57,7 +57,9 @@ def workload(
     spec, derivation = found.spec, derive(found.spec)
     if missing := missing_of(spec, derivation):
         message = f"the op lacks {', '.join(missing)}: there is nothing to measure"
-        raise ScaffoldError(message, found.locate(("name",)), "state them: --grad")
+        raise ScaffoldError(
+            message, found.locate(("name",)), "state the missing gradients with --grad"
+        )
     other = _other(found, against) if against is not None else None
     texts = verification(spec, derivation, derivation.derived, other)
     variants = [Variant(OP, "OPERATOR", *texts), Variant(PLAIN, "PLAIN", *texts)]
@@ -109,7 +111,7 @@ def measure(
 
 def _refused(name: str, words: str) -> ScaffoldError:
     if name == OP:
-        hint = "state sizes that it takes: --sizes 'N=32, D=512, ...=8x64'"
+        hint = "use sizes that it accepts: --sizes 'N=32, D=512, ...=8x64'"
         return ScaffoldError(f"the op {words}", Location("--sizes"), hint)
     hint = "write an operator over the inputs, as in: --against 'F.silu(x)'"
     return ScaffoldError(f"'{name}' {words}", Location("--against"), hint)

@@ -81,10 +81,12 @@ def _attempt(find: Callable[[], House], problems: list[ScaffoldError]) -> House 
 def refuse_sources(root: Path, paths: Iterable[str], reads: Iterable[str]) -> None:
     """Raise if a written file is a formula's own file; `paths` are relative to the root, `reads` to here."""
     sources = {os.path.realpath(path) for path in reads}
-    hint = "put the op elsewhere, --out-dir ops, or call it or that file otherwise"
+    hint = "write the op elsewhere: --out-dir ops; or rename the op or the file"
     raise_all(
         [
-            ScaffoldError("the op's file would replace its formula's", place, hint)
+            ScaffoldError(
+                "the op's file would overwrite the file of its formula", place, hint
+            )
             for path in paths
             if os.path.realpath(root / path) in sources
             for place in (Location(from_here(root, path)),)
@@ -100,7 +102,7 @@ def _option(
     if value is None:
         return None
     if not value or "\0" in value:
-        problems.append(ScaffoldError(f"'{value}' is no path", Location(f"--{key}")))
+        problems.append(ScaffoldError(f"'{value}' is not a path", Location(f"--{key}")))
         return None
     path = _absolute(value)
     if path.exists() and not path.is_dir():

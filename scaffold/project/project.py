@@ -200,5 +200,5 @@ def _text(root: Path, path: str, data: bytes) -> str:
 
 def _unread(root: Path, path: str, reason: str) -> ScaffoldError:
     place = Location(from_here(root, path))
-    hint = "a manifest is a text file in UTF-8: mend it, or name another one"
+    hint = "save it as text in UTF-8, or name another manifest"
     return ScaffoldError(f"cannot be read: {reason}", place, hint)

@@ -23,15 +23,15 @@ from scaffold.spec.problems import Locate
 from scaffold.verify import Failure, Verdict
 
 VALUELESS = (
-    "the tests have only an object() for '{}': say its type, as in '{}: float', or use "
+    "the tests have only an object() for '{}': declare its type, '{}: float', or use "
     "--samples"
 )
-HINT = "mend the call; if it runs only elsewhere, write the op with --no-verify"
-MEANT = "if it is not meant to be the derivative, say {}"
-NO_GRADIENT = "an input without a gradient is declared so, in --inputs: '{}[; const]'"
+HINT = "fix the call; if it runs only on another machine, use --no-verify"
+MEANT = "if the gradient is meant to differ from the derivative, use {}"
+NO_GRADIENT = "if the input has no gradient, declare it in --inputs: '{}[; const]'"
 LEADING = (
-    "the '...' of each input is its own, and they broadcast: sum the gradient, or name "
-    "the dims where they are equal, as in '{}'"
+    "the '...' of two inputs may differ and broadcast: sum the gradient, or name "
+    "dims that are always equal: '{}'"
 )
 OTHERS = (
     "'{}' may broadcast against other leading dims: sum the gradient, or give leading "
@@ -62,9 +62,11 @@ def error_of(
     """Return the failure as an error at its place; as bad input if shapes have to be declared."""
     spec, failure = subject.spec, verdict.failure
     assert failure is not None
-    words = f"{failure.subject}: {failure.words}; nothing was written"
     other = misnamed(spec, failure.words)
     place = (other and other.place) or _place(subject, failure)
+    words = f"{failure.words}; nothing was written"
+    if place is None or place.source != f"--{failure.subject}":  # not said twice
+        words = f"{failure.subject}: {words}"
     whose = filter(None, [runs_code_of(spec)])
     lines = (*notes, *failure.lines, *beside(spec, failure.subject), *whose)
     hint = (other and other.hint) or _hint(subject, verdict)

@@ -122,7 +122,7 @@ def _beyond_limits(house: House) -> ScaffoldError:
     from scaffold.verify.limits import SECONDS
 
     found = sorted({source.path for source in house.templates.sources})
-    message = f"to render takes more than {SECONDS} seconds of work, or was killed"
+    message = f"rendering took more than {SECONDS} seconds, or was killed"
     hint = f"look for loops that make ever larger values in {', '.join(found)}"
     return ScaffoldError(message, Location(found[0]), hint)
 
@@ -134,8 +134,8 @@ def _refuse_shared(spec: OpSpec, places: Places, locate: Locate) -> None:
         return
     if own.module != shared.module and shared.path not in (own.op_path, own.test_path):
         return
-    message = f"the op's file and '{shared.path}', which all tests import, would be one"
-    hint = "call the op otherwise, or that file: [tool.scaffold.testing] file"
+    message = f"the op's file would overwrite '{shared.path}', which all tests import"
+    hint = "rename the op, or that file: [tool.scaffold.testing] file"
     raise ScaffoldError(message, locate(("name",)), hint)
 
 
@@ -333,7 +333,7 @@ def notes_of(spec: OpSpec, derivation: Derivation) -> tuple[str, ...]:
     ]
     notes += derivation.notes
     notes += _of_kernels_under_autocast(spec, derivation)
-    notes += [f"the table of operators has no '{name}'" for name in newer_of(spec)]
+    notes += [f"'{name}' is not in the table of operators" for name in newer_of(spec)]
     if missing:
         notes.append(f"left for you to write: {', '.join(missing)}")
     return tuple(notes)

@@ -32,7 +32,7 @@ def find_sources(paths: Iterable[str]) -> tuple[str, ...]:
             found[os.path.normpath(path)] = None
         else:
             message = f"'{path}' does not exist"
-            hint = "name files or directories as they are reached from here"
+            hint = "give the paths of files or directories from here"
             problems.append(ScaffoldError(message, Location("PATH"), hint))
     raise_all(problems)
     return tuple(found)

@@ -181,7 +181,9 @@ def _state_surrogate(given: Given) -> None:
     if given.raw.get("surrogate") is False:
         place = given.places[("surrogate-forward",)]
         given.problems.append(
-            ScaffoldError("--no-surrogate says that there is none", place)
+            ScaffoldError(
+                "--surrogate-forward and --no-surrogate exclude each other", place
+            )
         )
     given.raw["surrogate"] = stated
     given.places[("surrogate",)] = given.places[("surrogate-forward",)]
@@ -455,15 +457,17 @@ def _said(
 def _unsaid(name: str, known: Configuration) -> ScaffoldError:
     """Return the error for an op without any keys."""
     lists = "; or see: scaffold list" if known.project else ""
-    message = f"nothing says what '{name}' is"
+    message = f"op '{name}' is not defined"
     close = ""
     if known.project:
         from scaffold.project.project import open_project
 
-        message += ": no manifest lists it, no option tells it"
+        message += ": it is in no manifest, and no option gives its forward"
         ops = open_project(may_lack=True).listed
         close = f"{meant} else " if (meant := did_you_mean(name, ops)) else ""
-    hint = f"{close}say its inputs and what it computes: --inputs 'x' --forward 'x * 2'{lists}"
+    hint = (
+        f"{close}give its inputs and its forward: --inputs 'x' --forward 'x * 2'{lists}"
+    )
     file = f"{name.removesuffix('.py')}.py"
     if Path(file).is_file():
         message += f"; '{file}' has the code, not what it was made of"

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 NONE_ON_RECORD = "no proof is on record"
-OTHER_SPEC = "its specification changed since it was proven"
-OTHER_CODE = "its Function is not the one that was proven"
+OTHER_SPEC = "its specification has changed since the proof"
+OTHER_CODE = "its Function has changed since the proof"
 
 
 class Proven(NamedTuple):

@@ -362,7 +362,9 @@ def _carried(project: Project, work: Work, item: Prospect, policy: Policy) -> st
     assert item.wanted is not None and item.standing is not None
     base, mine = _base(item), item.standing.text
     if policy != "merge" or base is None or mine is None:
-        message = f"was edited, and goes to '{item.path}' now; nothing was written"
+        message = (
+            f"was edited, but the op's file is now '{item.path}'; nothing was written"
+        )
         place = Location(from_here(project.root, item.moved_from or item.path))
         raise ConflictError(message, place, work.op.upgrade)
     return merge(base, mine, item.wanted.text).text
@@ -378,7 +380,7 @@ def _refusal(root: Path, works: tuple[Work, ...]) -> ScaffoldError:
                 hint = (
                     f"{work.op.upgrade} merges the two"
                     if known
-                    else "see it with --diff, settle it with --on-conflict skip or overwrite"
+                    else "see the difference with --diff; then use --on-conflict skip or overwrite"
                 )
                 what = (
                     "was edited and is out of date" if known else "exists and differs"

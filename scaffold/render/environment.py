@@ -101,5 +101,7 @@ def _no_python(error: SyntaxError, path: str) -> ScaffoldError:
     """Return the error for rendered text that is not Python, with the line at fault."""
     line = (error.text or "").strip()
     shown = f": {line}" if line else ""
-    words = f"what it renders is no Python, {error.msg} in line {error.lineno}{shown}"
+    words = (
+        f"the rendered text is not Python, {error.msg} in line {error.lineno}{shown}"
+    )
     return ScaffoldError(words, Location(path))

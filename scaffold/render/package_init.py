@@ -46,12 +46,12 @@ def _parsed(text: str, path: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (RecursionError, MemoryError):
-        message = "is not Python that can be read: it is nested too deeply"
+        message = "cannot be read as Python: it is nested too deeply"
         raise ScaffoldError(message, Location(path)) from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         message = f"is not Python: {getattr(error, 'msg', error)}"
-        hint = "mend it; what the ops export is written into it"
+        hint = "fix it: the exports of the ops are written into this file"
         raise ScaffoldError(message, Location(path, line), hint) from None
 
 

@@ -30,7 +30,7 @@ from scaffold.render.templates import (
 
 
 GLOBALS = ("range", "dict", "namespace", "joiner", "cycler")
-TOO_LONG = "it takes too long"
+TOO_LONG = "the template takes too long"
 BY_CHANCE = ("random",)  # a Jinja filter: no two runs would agree
 
 
@@ -168,7 +168,7 @@ def _shown(path: str) -> str:
 def _words(error: Exception) -> str:
     match error:
         case Unknown(owner=owner) if owner is None:
-            return f"{error.name!r} is undefined: what is before the dot is None"
+            return f"{error.name!r} is undefined: the value before the dot is None"
         case Unknown():
             return f"{error.name!r} is undefined"
         case jinja2.TemplateNotFound():
@@ -176,7 +176,7 @@ def _words(error: Exception) -> str:
         case LookupError() if type(error) is LookupError:
             return f"the template has no block '{error}'"
         case MemoryError():
-            return "it takes too much memory"
+            return "the template takes too much memory"
         case TimeoutError():
             return TOO_LONG
         case RecursionError():
@@ -195,7 +195,7 @@ def _asked(error: jinja2.TemplateNotFound) -> str:
 def _hint(error: Exception, templates: Templates) -> str | None:
     match error:
         case Unknown(owner=owner, name=str(name)) if owner is missing:
-            return did_you_mean(name, NAMES) or "a template is given 'view'"
+            return did_you_mean(name, NAMES) or "templates have one variable: view"
         case Unknown(owner=None):
             return "test it first: {% if ... %}"
         case Unknown(owner=owner, name=str(name)):

@@ -98,7 +98,7 @@ def read_templates(directories: Iterable[tuple[Path, Location]]) -> Templates:
 def _layer(directory: Path, place: Location) -> tuple[Source, ...]:
     shown = os.path.relpath(directory)
     if not directory.is_dir():
-        hint = f"scaffold templates eject op --template-dir {shlex.quote(shown)} starts one"
+        hint = f"to start one: scaffold templates eject op --template-dir {shlex.quote(shown)}"
         raise ScaffoldError(f"'{shown}' is not a directory", place, hint)
     found: list[Source] = []
     problems: list[ScaffoldError] = []

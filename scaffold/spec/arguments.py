@@ -128,9 +128,7 @@ def _shaped(declared: Entries, shown: Entries) -> Entries:
 
 def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
     name = shown.name
-    hint = (
-        "beside a schema, 'inputs' adds shapes and traits: 'x[..., D], mask[N; bool]'"
-    )
+    hint = "with a schema, 'inputs' adds only shapes and traits: 'x[..., D], mask[N; bool]'"
     if shown.annotation or (shown.default and not shown.tensor):
         message = f"the type and the default of '{name.text}' are the schema's"
     elif (shown.optional or shown.default) and not declared.optional:
@@ -197,7 +195,7 @@ def _listed(
             what = "input or output" if key == "nondiff" else "input"
             problems.at(path, f"'{name}' is no {what}", hint or f"known: {listed}")
         elif not known[name].tensor:
-            hint = "name tensors alone, or leave it out"
+            hint = "leave it out: only tensors can be listed here"
             problems.at(path, f"'{name}' is an attribute, not a tensor", hint)
         else:
             found[name] = path
@@ -225,12 +223,10 @@ def _tensors(
             hint = did_you_mean(name, known) or f"the inputs: {', '.join(known)}"
             problems.at(path, f"'{name}' is no input", hint)
         elif isinstance(item, Attribute):
-            hint = (
-                "name tensors alone: an attribute is an argument of the Module anyhow"
-            )
+            hint = "leave it out: only tensors can be listed here"
             problems.at(path, f"'{name}' is an attribute, not a tensor", hint)
         elif item.variadic:
-            message = f"'*{name}' holds several tensors, which '{key}' does not take"
+            message = f"'*{name}' is any number of tensors: '{key}' takes single ones"
             problems.at(path, message)
         else:
             found.append(name)
@@ -247,8 +243,8 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
     text, _, rest = raw["test-shapes"].partition(";")
     place = problems.within(path)
     if text.count("[") > text.count("]") and "]" in rest:
-        hint = "what a tensor holds is said among the inputs: 'x[; const]'"
-        problems.at(path, "a shape of the tests has dims alone", hint)
+        hint = "write traits in --inputs: 'x[; const]'"
+        problems.at(path, "a shape of the tests can have only dims, no traits", hint)
         return ()
     entries = problems.attempt(lambda: parse_entries(text, place)) or ()
     known = {item.name: item for item in inputs}
@@ -269,7 +265,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
         elif entry.dims is None:
             message = f"'{name.text}' has no shape here"
         elif entry != Entry(name, entry.variadic, dims=entry.dims):
-            message = f"of '{name.text}' a shape of the tests has dims alone"
+            message = f"'{name.text}' can have only dims here: no '?', type or default"
         elif name.text in dict(found):
             message = f"'{name.text}' occurs twice"
         else:
@@ -305,7 +301,7 @@ def _check_outputs(
         problems.add(problem)
     for name in (entry.name for entry in results):
         if name.text in names - dirty:
-            message = f"the output '{name.text}' is called like an input"
+            message = f"'{name.text}' is the name of an input and of an output"
             named = "outputs" in raw or "schema" in raw
             hint = "give one of them another name"
             hint = hint if named else "name the output: outputs = 'result'"

@@ -206,7 +206,7 @@ def _check_count(
         return
     count = min(counts - {expected} or counts)
     if count == 1:
-        hint = "return it as it is: without the comma"
+        hint = "return the tensor itself, without the comma"
         problems.at((key,), f"the {key} returns a tuple of one value", hint)
         return
     names = ", ".join(f"y{position}" for position in range(1, count + 1))
@@ -221,8 +221,8 @@ def _check_amp(
 ) -> None:
     """Report a cast of an input changed in place: the cast copy would change instead."""
     if raw.get("amp") == "float32" and arguments.dirty:
-        message = f"'{arguments.dirty[0]}' changes in place, and would be cast"
-        problems.at(("amp",), message, "amp = 'region'")
+        message = f"'{arguments.dirty[0]}' is changed in place: with 'float32' its cast copy would change instead"
+        problems.at(("amp",), message, "write: amp = 'region'")
 
 
 def _check_combinations(
@@ -248,21 +248,17 @@ def _check_forward_ad(
         return
     path = ("forward-ad",)
     if raw.get("style", settings.style) != "setup-context":
-        message = "only a Function with setup_context has a forward mode: torch.func refuses others"
-        problems.at(path, message, "style = 'setup-context'")
+        message = "forward mode needs style 'setup-context': torch.func refuses other Functions"
+        problems.at(path, message, "write: style = 'setup-context'")
     if arguments.dirty:
-        message = (
-            f"'{arguments.dirty[0]}' changes in place, and its tangent would have to"
-        )
+        message = f"'{arguments.dirty[0]}' is changed in place: its tangent would have to change, too"
         problems.at(path, message, "return a new tensor, or leave out forward-ad")
     if raw.get("surrogate"):
-        message = (
-            "the gradient is not the derivative, so a tangent would not agree with it"
-        )
+        message = "the gradient is a surrogate: a tangent, which is the derivative, would not agree with it"
         problems.at(path, message, "leave out forward-ad")
     if raw.get("materialize-grads") is False:
-        message = "tangents are tensors only where materialize-grads is true"
-        problems.at(path, message, "materialize-grads = true")
+        message = "forward-ad needs materialize-grads: without it a tangent may be None"
+        problems.at(path, message, "leave materialize-grads on, as it is by default")
 
 
 def _check_kernels(
@@ -276,10 +272,10 @@ def _check_kernels(
         return
     path = ("kernels",)
     if raw.get("style", settings.style) != "setup-context":
-        message = "only a Function with setup_context calls kernels"
-        problems.at(path, message, "style = 'setup-context'")
+        message = "kernels need style 'setup-context'"
+        problems.at(path, message, "write: style = 'setup-context'")
     if stated.get("save-policy") == "balanced":
-        message = "a kernel computes again what 'balanced' would save"
+        message = "kernels do not use save-policy 'balanced': they recompute what it would save"
         problems.at(path, message, "leave out save-policy")
     if raw.get("forward-ad"):
         message = "a kernel has no forward mode"
@@ -321,7 +317,7 @@ def _check_classes(
     }
     inputs = {item.name for item in arguments.inputs}
     for name in {*defined[1:]} & (types | inputs):
-        problems.at(path, f"the class '{name}' is called like an input or its type")
+        problems.at(path, f"the class '{name}' has the name of an input or of its type")
     if names[0] in classes:
-        message = f"the class and the function are both called '{names[0]}'"
+        message = f"the class and the function have the same name, '{names[0]}'"
         problems.at(path, message)

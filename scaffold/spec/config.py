@@ -67,7 +67,7 @@ def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
             continue
         close = get_close_matches(own.upper(), sorted(known), n=1, cutoff=CLOSE)
         if close:
-            message = f"no key of the configuration is called so: {name}"
+            message = f"the configuration has no such key: {name}"
             hint = f"did you mean {PREFIX}{close[0]}?"
             found.append(ScaffoldError(message, Location(name), hint))
     return tuple(found)

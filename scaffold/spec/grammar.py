@@ -278,7 +278,7 @@ class _EntryParser(Cursor):
         mark = self.next
         if self.take("?"):
             if optional:
-                raise ScaffoldError("the second '?' says nothing new", mark.place)
+                raise ScaffoldError("'?' is given twice", mark.place)
             optional = True
         annotation = self.until("=", "a type") if self.take(":") else before
         default = self.until("", "a default") if self.take("=") else None

@@ -38,23 +38,21 @@ def check_library(
         return
     path = ("style",) if "style" in raw else ("name",)
     if arguments.dirty:
-        message = f"'{arguments.dirty[0]}' changes in place, and PyTorch gives a registered op that changes its inputs wrong gradients"
+        message = f"'{arguments.dirty[0]}' is changed in place: PyTorch computes wrong gradients for a registered op that changes an input"
         problems.at(path, message, HINT)
     if raw.get("amp") == "region":
-        message = (
-            "a compiler does not run a registered op under the autocast of its call"
-        )
-        problems.at(("amp",), message, "amp = 'float32'")
+        message = "'region' does not work in library style: torch.compile does not run a registered op under the caller's autocast"
+        problems.at(("amp",), message, "write: amp = 'float32'")
     for item in arguments.inputs:
         if item.name == "output":
-            message = "PyTorch calls what a registered op returned 'output'"
-            problems.at(path, message, "call the input otherwise")
+            message = "an input of a registered op cannot be called 'output': PyTorch calls the result so"
+            problems.at(path, message, "rename the input")
         if isinstance(item, Attribute) and schema_type(item.annotation) is None:
             message = f"the schema of a registered op has no type for '{item.name}: {item.annotation.strip(chr(34))}'"
-            hint = "a number, a string, a dtype, a tuple of numbers of one type, or another style"
+            hint = "use a number, a string, a dtype or a tuple of numbers of one type; or write: style = 'setup-context'"
             problems.at(path, message, hint)
     if any(output.variadic for output in arguments.outputs):
-        message = "a registered op returns as many tensors each time"
+        message = "a registered op must return a fixed number of tensors"
         problems.at(path, message, HINT)
 
 
@@ -115,12 +113,14 @@ def read_sharding(
         return None
     path = ("sharding",)
     if style != "library":
-        message = "DTensor takes a rule for an op that PyTorch knows by its name; the lines of a Function it splits by its own rules"
-        problems.at(path, message, "style = 'library', or leave out sharding")
+        message = "only an op in library style can have a rule for DTensor, which finds it by its registered name"
+        problems.at(path, message, "write: style = 'library'; or leave out sharding")
         return None
     if any(item.variadic for item in arguments.tensors):
         problems.at(
-            path, "no indices stand for any number of tensors", "leave out sharding"
+            path,
+            "an op with any number of tensors cannot have a rule for DTensor",
+            "leave out sharding",
         )
         return None
     sides = text.split("->")
@@ -139,17 +139,15 @@ def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
     """Yield the problems of a sharding notation with these arguments."""
     tensors = arguments.tensors
     if len(found.inputs) != len(tensors):
-        said = (
-            f"indices of {len(found.inputs)} tensors, and the op takes {len(tensors)}"
-        )
+        said = f"indices are given for {len(found.inputs)} of {len(tensors)} inputs"
         listed = ", ".join(item.name for item in tensors)
-        yield said, f"one group for each, in this order: {listed}"
+        yield said, f"write one group of indices for each of: {listed}"
         return
     if len(found.outputs) < len(arguments.outputs):
         listed = ", ".join(item.name for item in arguments.outputs)
         yield (
-            f"indices of {len(found.outputs)} tensors, and the op returns {len(arguments.outputs)}",
-            f"one group for each, in this order: {listed}",
+            f"indices are given for {len(found.outputs)} of {len(arguments.outputs)} outputs",
+            f"write one group of indices for each of: {listed}",
         )
     for group in (*found.inputs, *found.outputs):
         letters = [index for index in group if index != WHOLE]
@@ -157,15 +155,15 @@ def _amiss(found: Sharding, arguments: Arguments) -> Iterator[tuple[str, str]]:
             yield f"'{''.join(group)}' has an index twice", NOTATION
     known = {index for group in found.inputs for index in group} | {WHOLE}
     for index in {index for group in found.outputs for index in group} - known:
-        yield f"'{index}' is an index of no input", "_ for a dim that is not split"
+        yield f"index '{index}' is in no input", "write _ for a dim that is not split"
     if known <= {WHOLE}:
         yield "no dim is split", NOTATION
     for item, group in zip(tensors, found.inputs, strict=True):
         if item.dims is not None and not _fits(item.dims, group):
             shape = ", ".join(map(str, item.dims))
             yield (
-                f"'{item.name}[{shape}]' has other dims than '{''.join(group)}'",
-                "an index for each dim, and ... for leading ones",
+                f"'{''.join(group)}' does not fit the dims of '{item.name}[{shape}]'",
+                "write an index for each dim, and ... for leading dims",
             )
 
 

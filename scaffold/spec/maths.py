@@ -76,7 +76,7 @@ def refuse_file(text: str, place: Location) -> None:
     if match := FUNCTION.fullmatch(text):
         path = match["module"].replace(".", "/")
         message = f"'{named}' is a function of a module, and no formula"
-        hint = f"for its text write: '@{path}.py:{match['name']}'; to call it: --import '{named}'"
+        hint = f"to read its text: '@{path}.py:{match['name']}'; to call it: --import '{named}'"
         raise ScaffoldError(message, place, hint)
 
 
@@ -106,7 +106,7 @@ def read_reference(
         source = read(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        hint = "name a file as it is reached from here: '@file.py:function'"
+        hint = "give its path from here: '@file.py:function'"
         message = f"cannot read '{path}': {reason}"
         raise ScaffoldError(message, place, hint) from None
     source = source.removeprefix("\ufeff")
@@ -331,7 +331,11 @@ class _Reader:
             formula = self._formula(path, names, without=name)
             if formula is not None and item.variadic and formula.statements:
                 message = f"the gradient of '*{name}' must be one expression"
-                self.problems.at(path, message, "it is that of the element number i")
+                self.problems.at(
+                    path,
+                    message,
+                    f"write that of element i, as in: grad_output * {name}[i]",
+                )
             elif formula and formula.result and formula.result.kind == "tuple":
                 message = f"the gradient of '{name}' is a tuple, not a tensor"
                 self.problems.at(path, message, "return it without the commas")
@@ -349,7 +353,7 @@ class _Reader:
             text = self.raw["grad"][name]
             first = next((one.name for one in self.arguments.tensors), "x")
             message = f"'{text}' does not begin with a name and '='"
-            said = f"say of which input: --grad '{first}=...'; all of them, in order: --backward"
+            said = f"name the input: --grad '{first}=...'; for all inputs, in order: --backward"
             self.problems.at(path, message, said)
         elif item is None:
             bare = name.removeprefix("grad_")

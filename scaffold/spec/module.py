@@ -281,7 +281,7 @@ def read_module(
     if raw.get("module") is False:
         for key in ("params", "buffers", "update", "init"):
             if raw.get(key):
-                problems.at((key,), f"'{key}' is for a module, and module is off")
+                problems.at((key,), f"'{key}' needs the module, but module is off")
         return None
     buffers = tensor_names("buffers", arguments.inputs, raw, problems)
     parameters = _parameters(raw, arguments, buffers, configuration, problems)
@@ -338,8 +338,14 @@ def _check_owned(
             problems.at(path, f"'{name}' may be None, which a buffer cannot be")
     if len({*parameters, *buffers}) == len(known):
         key = "params" if raw.get("params") else "buffers"
-        message = "the module would own every tensor and take none"
-        problems.at((key,), message, "leave out what its forward takes, or the module")
+        message = (
+            "the module would own every input, so its forward would take no tensor"
+        )
+        problems.at(
+            (key,),
+            message,
+            "leave out an input that its forward takes, or write no module",
+        )
 
 
 def _check_names(

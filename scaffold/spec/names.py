@@ -222,7 +222,9 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
     hint = f"choose another name, such as '{snake}_op'"
     if snake.startswith("test"):
         message = f"'{snake}' cannot name an op: pytest would collect it as a test"
-        raise ScaffoldError(message, place, "choose a name that starts otherwise")
+        raise ScaffoldError(
+            message, place, "choose a name that does not begin with 'test'"
+        )
     if packaged:
         return
     module = file.removesuffix(".py")

@@ -63,7 +63,7 @@ def read_dims(words: Sequence[Words]) -> tuple[Dim, ...]:
             (w for w in words if w.text.isdecimal()), key=lambda w: int(w.text)
         )
         message = f"a tensor of {' * '.join(map(str, dims))} elements is too large"
-        hint = "name a dim of any size, or write one that the tests can make"
+        hint = "use a name, such as N, or a size that the tests can allocate"
         raise ScaffoldError(message, largest.place, hint)
     return dims
 
@@ -87,7 +87,7 @@ def _dim(word: Words) -> Dim:
     if word.text[0] != "." and not word.text[0].isdigit() or word.text == ANY_DIMS:
         return word.text
     if len(word.text) > LONGEST_SIZE:
-        hint = "name a dim of any size, or write one that the tests can make"
+        hint = "use a name, such as N, or a size that the tests can allocate"
         raise ScaffoldError(f"{_short(word.text)} is too large", word.place, hint)
     if not word.text.isdecimal() or int(word.text) < 1:
         hint = "sizes are integers from 1; empty cases are tested anyway"
@@ -125,11 +125,13 @@ def _with(found: Traits, trait: Trait, output: bool) -> Traits:
 def _index(found: Traits, trait: Trait, output: bool) -> Traits:
     if output:
         hint = "write: indices[N; int]"
-        message = "'index' says where test values come from: an output has none"
+        message = (
+            "an output cannot be 'index': the trait describes test values of an input"
+        )
         raise ScaffoldError(message, trait.word.place, hint)
     if trait.argument is None:
         hint = "write: target[N; index(C)]"
-        message = "'index' needs the size it counts below"
+        message = "'index' needs a size: its values are integers below it"
         raise ScaffoldError(message, trait.word.place, hint)
     bound = _dim(trait.argument)
     return _once(found, trait, "dtype", "float")._replace(dtype="index", bound=bound)
@@ -147,7 +149,9 @@ def _once(found: Traits, trait: Trait, field: str, default: str) -> Traits:
 def _unknown(trait: Trait, output: bool) -> ScaffoldError:
     word = trait.word.text
     if word in DOMAINS:
-        message = f"'{word}' says where test values come from: an output has none"
+        message = (
+            f"an output cannot be '{word}': the trait describes test values of an input"
+        )
         return ScaffoldError(message, trait.word.place)
     known = [name for name in TRAITS if not output or name in (*DTYPES, "const")]
     hint = did_you_mean(word, known) or f"known: {', '.join(known)}"
@@ -260,7 +264,11 @@ def parse_annotation(words: Words, default: Value | None) -> Annotation:
     if reader.imported is None:
         return Annotation(code)
     if '"' in code:
-        raise ScaffoldError("this type cannot be quoted", words.place, "write: object")
+        raise ScaffoldError(
+            "this type has both kinds of quotes, so it cannot be written as a string",
+            words.place,
+            "write: object",
+        )
     return Annotation(f'"{code}"', reader.imported)
 
 
@@ -449,7 +457,11 @@ class _TypeReader:
             return ".".join(parts)
         found = (".".join(parts[:-1]), parts[-1])
         if self.imported not in (None, found):
-            raise self.fail(node, "is a second imported type", "write: object")
+            raise self.fail(
+                node,
+                "is a second imported type: an input can have one",
+                "write: object",
+            )
         self.imported = found
         return parts[-1]
 
@@ -560,7 +572,7 @@ def dim_problems(
     for word in reversed(first.values()):  # once each, at its first place
         name = word.text.removeprefix("*")
         if name in taken:
-            message = f"the dimension '{word.text}' is called like {what}"
+            message = f"the dimension '{word.text}' has the name of {what}"
             problems.append(ScaffoldError(message, word.place, ANOTHER_NAME))
         elif _is_word(name) and name not in DIMENSIONS:
             problem = check_name(name, word.place, "a dimension")
@@ -576,7 +588,7 @@ def _named_twice(
     known = {word.text for word in (*words, *_dim_words(others))}
     return [
         ScaffoldError(
-            f"'{word.text}' and '*{word.text}' are called alike",
+            f"'{word.text}' and '*{word.text}' have the same name",
             word.place,
             ANOTHER_NAME,
         )
@@ -646,7 +658,7 @@ def _tensor(entry: Entry) -> TensorInput:
 def _attribute(entry: Entry) -> Attribute:
     name, typed = entry.name, entry.annotation is not None
     if entry.variadic:
-        message = f"'*{name.text}' can only hold tensors"
+        message = f"'*{name.text}' can only be tensors"
         hint = f"write: {name.text}: tuple[int, ...]"
         raise ScaffoldError(message, name.place, hint)
     if entry.dims is not None or entry.traits:

@@ -82,7 +82,7 @@ def _chosen(
     if found is None or unknown:
         hint = did_you_mean(unknown[0], known) if unknown else None
         hint = hint or f"some of: {', '.join(known)}"
-        stated.refuse(f"'{key}' must list what is known", hint, key)
+        stated.refuse(f"'{key}' has an unknown value", hint, key)
         return default
     return found
 

@@ -399,7 +399,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         message = f"not valid TOML: {message[:1].lower() + message[1:]}"
         stands = text.split("\n")[line - 1] if found else ""
         shown = stands.strip()[:LONG]
-        hint = _quoted(stands) or (f"mend: {shown}" if shown else None)
+        hint = _quoted(stands) or (f"fix this line: {shown}" if shown else None)
         raise ScaffoldError(message, Location(path, line, column), hint) from None
 
 

@@ -79,7 +79,7 @@ class _Reader(Cursor):
             if not self.take("]"):
                 raise ScaffoldError("expected ']'", self.next.place, EXAMPLE)
             if optional:
-                message = "a list of optional elements has no counterpart here"
+                message = "a list with optional elements is not supported"
                 raise ScaffoldError(message, name.place)
             optional = self.take("?")
         return _Type(name, dirty, optional, size)

@@ -102,7 +102,7 @@ def _formatted(command: list[str], text: str, root: Path) -> str:
     except OSError as error:
         raise ScaffoldError(
             f"cannot run ruff, the formatter of the project: {error.strerror}",
-            hint="install it: pip install ruff; or say: formatter = 'black'",
+            hint="install it: pip install ruff; or write: formatter = 'black'",
         ) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]

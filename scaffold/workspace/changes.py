@@ -70,7 +70,7 @@ class Folder:
                 raise ScaffoldError(
                     f"'{path}' differs only in case from the existing "
                     f"'{(directory / near[0]).relative_to(base)}'",
-                    hint="to some file systems the two are one: rename one of them",
+                    hint="some file systems cannot tell them apart: rename one of them",
                 )
             directory = directory / part
 

@@ -99,7 +99,7 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
     """Return the reason a file cannot be merged, and a hint; None if it can."""
     from scaffold.workspace.merge import has_markers
 
-    instead = "settle it with --on-conflict skip or overwrite"
+    instead = "use --on-conflict skip or overwrite"
     if change.before is None or change.after is None:
         return "it is to be removed", instead
     try:
@@ -107,9 +107,9 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
     except UnicodeDecodeError:
         return "it is not UTF-8", instead
     if has_markers(text):
-        return "it holds the markers of an earlier merge", "settle those places first"
+        return "it holds the markers of an earlier merge", "resolve them first"
     if change.base is None:
-        return "there is no record of how it was written", instead
+        return "there is no record of its generated text", instead
     return None
 
 
@@ -119,7 +119,7 @@ def _refusal(plan: Plan) -> ConflictError:
     ways = "skip, overwrite or merge" if _any_base(plan) else "skip or overwrite"
     return ConflictError(
         f"{paths} {verb}; nothing was written",
-        hint=f"see them with --diff, settle them with --on-conflict {ways}",
+        hint=f"see the difference with --diff; then use --on-conflict {ways}",
     )
 
 

@@ -237,9 +237,7 @@ VERSION = 3
 MOST = 1 << 24
 PIECE = 12_000  # bytes packed as one, beside WINDOW of dictionary
 WINDOW = 32_000  # bytes; zlib looks back 32,506
-UNREADABLE = (
-    "take the file from version control; or remove it, and 'scaffold sync' asks"
-)
+UNREADABLE = "restore it from version control; or remove it and run 'scaffold sync', which then asks"
 _ORIGIN = ("spec", "configuration", "templates")  # digests
 _PROVEN = ("spec", "function", "text")
 SHARED = "op-testing"  # the record of `op_testing`; no op is spelt like this
@@ -406,7 +404,7 @@ def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
         place = Location(shown, error.lineno, error.colno)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         place = Location(shown)
-    raise ScaffoldError("is no record of an op", place, UNREADABLE)
+    raise ScaffoldError("is not a valid record of an op", place, UNREADABLE)
 
 
 def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:

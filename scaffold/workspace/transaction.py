@@ -346,7 +346,8 @@ def _inside(path: Path, root: Path) -> Path:
 
 def _foreign(root: Path) -> ScaffoldError:
     return ScaffoldError(
-        f"'{root / NAME}' is no journal of ours", hint="look at it and remove it"
+        f"'{root / NAME}' is not a journal of scaffold",
+        hint="look at it, then remove it",
     )
 
 

@@ -92,7 +92,7 @@ def test_all_functions_of_a_directory_are_adopted(tmp_path: Path) -> None:
     (tmp_path / "old" / "bad.py").write_text(HEAD + bad)
     outcome = scaffold(tmp_path, "adopt", "old", "--all", "--no-verify")
     assert outcome.code == 1
-    *notes, refused = outcome.err.splitlines()
+    *notes, refused = outcome.messages
     assert refused.startswith("old/bad.py:") and "'Bad' cannot be" in refused
     assert [note.split()[-1] for note in notes] == ["rows.toml", "scale.toml"]
     wanted = {"rows.toml", "rows_code.py", "scale.toml", "scale_code.py"}
@@ -158,7 +158,9 @@ def test_the_type_of_an_argument_is_found_as_verify_finds_a_value(
         (tmp_path / "ops.py").write_text(code)
         found = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
         assert f"steps: {kind}'" in found.out, found.out + found.err
-        assert "note: steps: the type is a guess, with which it runs" in found.err
+        assert (
+            "note: steps: the type is a guess; the Function runs with it" in found.err
+        )
     # Only a run tells whether a guess is right.
     found = scaffold(tmp_path, "adopt", "ops.py", "--stdout", "--no-verify")
     assert "steps: object'" in found.out

@@ -96,7 +96,7 @@ def test_functions_of_the_users_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--sizes", "D=3"), "--sizes: no dim 'D'\nhint: its dims: ...\n"),
+        (("--sizes", "D=3"), "--sizes: no dim 'D'\n    1 | D=3\n"),
         (("--sizes", "D"), "--sizes: 'D' is not name=number\n"),
         (("--against", "F.silu(y)"), "--against:1:8: unknown name 'y'\n"),
         (("--against", "F.silu(x, 1, 2)"), "--against: 'F.silu(x, 1, 2)' cannot be "),

@@ -46,7 +46,7 @@ def test_an_edit_is_told_and_fails_only_when_strict(synced: Path) -> None:
         0,
         [
             "edited    ops/scale.py",
-            "unproven  ops/scale.py: its Function is not the one that was proven",
+            "unproven  ops/scale.py: its Function has changed since the proof",
             "4 ok, 1 edited, 1 unproven",
         ],
     )
@@ -205,7 +205,9 @@ def test_a_broken_record_is_an_error_at_its_place(
     (synced / records.record_path("scale")).write_text(text)
     outcome = scaffold(synced, "check")
     assert outcome.code == 2
-    assert outcome.err.startswith(f".scaffold/scale.json{place}: is no record of an op")
+    assert outcome.err.startswith(
+        f".scaffold/scale.json{place}: is not a valid record of an op"
+    )
 
 
 @pytest.mark.parametrize("outside", ["../precious.py", "{root}/../precious.py"])
@@ -223,7 +225,7 @@ def test_a_record_names_no_file_outside_of_the_project(
     record.write_text(record.read_text().replace("ops/scale.py", there))
     outcome = scaffold(synced, *command)
     assert outcome.code == 2
-    assert ".scaffold/scale.json:1:1: is no record of an op" in outcome.err
+    assert ".scaffold/scale.json:1:1: is not a valid record of an op" in outcome.err
     assert precious.exists()
 
 

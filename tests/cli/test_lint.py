@@ -190,12 +190,12 @@ def test_a_difference_is_no_success_while_errors_remain(
 ) -> None:
     outcome = scaffold(project, "lint", *options)
     assert outcome.code == 1
-    assert outcome.err == "note: 1 finding, of which --fix mends 1\n"
+    assert outcome.err == "note: 1 finding, of which --fix can fix 1\n"
     both = SHORT.replace("return grad", "grad_output.mul_(2)\n        return grad")
     (project / "ops.py").write_text(both.replace("def backward", "def other"))
     unmended = scaffold(project, "lint", *options, "--select", "AF10,AF20")
     assert unmended.code == 1 and unmended.out == ""
-    assert unmended.err == "note: 1 finding, of which --fix mends 0\n"
+    assert unmended.err == "note: 1 finding, of which --fix can fix 0\n"
     (project / "ops.py").write_text(CLEAN)
     assert scaffold(project, "lint", *options).code == 0
 
@@ -230,7 +230,7 @@ def test_two_findings_of_one_line_are_fixed_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "ops.py"
     path.write_text(TWICE)
     shown = scaffold(tmp_path, "lint", "--diff")
-    assert shown.err == "note: 2 findings, of which --fix mends 2\n"
+    assert shown.err == "note: 2 findings, of which --fix can fix 2\n"
     outcome = scaffold(tmp_path, "lint", "--fix")
     assert (outcome.code, outcome.out) == (0, "update  ops.py\nAll checks passed.\n")
     assert "(x,) = ctx.saved_tensors" in path.read_text()
@@ -262,7 +262,7 @@ def test_fixes_are_offered_only_where_they_can_be_made(
 ) -> None:
     monkeypatch.setitem(sys.modules, "libcst", None)
     outcome = scaffold(project, "lint")
-    total = "Found 1 error, 0 of advice. With libcst installed, --fix mends 1.\n"
+    total = "Found 1 error, 0 of advice. With libcst installed, --fix can fix 1.\n"
     assert outcome.out == FOUND + SHOWN + total
 
 

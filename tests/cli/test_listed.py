@@ -60,7 +60,7 @@ def test_what_options_say_is_all_that_is_said(listed: Path) -> None:
     """As of an op that is new; that it contradicts the manifest is a conflict."""
     done = scaffold(listed, "new-op", "scale", "--inputs", "x")
     assert done.code == 1
-    assert "stands here and says something else" in done.err
+    assert "is here already, and differs" in done.err
     bare = scaffold(listed, "new-op", "scale", "--doc", "Scale.")
     assert bare.err.startswith("--inputs: the op has no inputs\n")
 
@@ -68,13 +68,13 @@ def test_what_options_say_is_all_that_is_said(listed: Path) -> None:
 def test_only_the_manifest_of_a_project_is_looked_into(listed: Path) -> None:
     (listed / "pyproject.toml").unlink()
     done = scaffold(listed, "derive", "scale")
-    assert done.err.startswith("NAME: nothing says what 'scale' is\n")
+    assert done.err.startswith("NAME: op 'scale' is not defined\n")
 
 
 def test_an_op_in_no_manifest_is_not_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "swish.py").touch()
     done = scaffold(tmp_path, "show", "swish")
-    assert done.err.startswith("NAME: nothing says what 'swish' is; 'swish.py' has")
+    assert done.err.startswith("NAME: op 'swish' is not defined; 'swish.py' has")
     assert done.err.endswith(
         "of a Function written by hand: scaffold adopt swish.py::CLASS\n"
     )

@@ -49,7 +49,7 @@ def test_off_a_terminal_conflicts_stop_the_run(occupied: Path, policy: str) -> N
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.splitlines()[:2] == [
         "error: 'foo.py', 'test_foo.py' exist and differ; nothing was written",
-        "hint: see them with --diff, settle them with --on-conflict skip or overwrite",
+        "hint: see the difference with --diff; then use --on-conflict skip or overwrite",
     ]
 
 
@@ -259,7 +259,7 @@ def test_messages_name_files_as_seen_from_here(tmp_path: Path) -> None:
     )
     again = new_op(below, *PAIR, "--style", "combined")
     assert again.code == 1
-    assert again.err.startswith("../ops.toml:1:6: op 'foo' stands here and says ")
+    assert again.err.startswith("../ops.toml:1:6: op 'foo' is here already, and")
     (tmp_path / "ops.toml").unlink()
     shutil.rmtree(tmp_path / ".scaffold")
     (tmp_path / "src/foo.py").write_text("mine = 1\n")

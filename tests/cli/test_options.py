@@ -48,5 +48,7 @@ def test_a_shell_is_offered_every_word() -> None:
 
 def test_without_proofs_there_is_no_run() -> None:
     assert proofs_wanted(None, None, False) is None
-    with pytest.raises(ScaffoldError, match="--prove proves, --no-verify does without"):
+    with pytest.raises(
+        ScaffoldError, match="--prove and --no-verify exclude each other"
+    ):
         proofs_wanted(None, None, False, every=True)

@@ -49,7 +49,7 @@ def test_what_was_edited_goes_by_force_alone(commented: Path, name: str) -> None
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (
         f"{name}:1:1: was edited; nothing was removed\n"
-        "hint: scaffold remove scale --force removes it all the same\n"
+        "hint: to remove it anyway: scaffold remove scale --force\n"
     )
     assert contents(commented) == before
     assert scaffold(commented, "remove", "shift", "scale", "--force").code == 0

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scaffold.cli import output
 from scaffold.derive.rules.table import built_in
 from scaffold.derive.rules.table_checks import checked_table
 from tests.cli.running import Outcome, new_op, scaffold
@@ -95,6 +96,18 @@ def test_a_right_table_passes_its_check(tmp_path: Path) -> None:
     outcome = rules(tmp_path, "check")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == "rules.toml: all 1 checks agree with autograd\n"
+
+
+def test_on_a_terminal_a_line_says_what_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    outcome = rules(tmp_path, "check")
+    assert (outcome.code, outcome.err) == (
+        0,
+        "\rchecking rules.toml ...\r",
+    )
 
 
 WRONG = "grad.x = 4 * grad * x on x[3, 4]"
@@ -233,4 +246,4 @@ def test_a_rule_is_about_the_function_of_its_module(tmp_path: Path) -> None:
     own(tmp_path, 2)
     used = ("--import", "other_kernels:scaled", "--inputs", "x")
     outcome = scaffold(tmp_path, "derive", "foo", *used, "--forward", "scaled(x)")
-    assert "'scaled' is not PyTorch's" in outcome.err
+    assert "'scaled' is not part of PyTorch" in outcome.err

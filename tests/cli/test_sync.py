@@ -284,10 +284,10 @@ def test_the_same_op_in_two_manifests_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text(SHIFT + "\n" + SCALE)
     outcome = scaffold(tmp_path, "sync")
     assert outcome.code == 2
-    assert outcome.err == (
-        "b.toml:7:6: op 'scale' is listed a second time\n"
-        "hint: the first one: a.toml:1:6\n"
-    )
+    assert outcome.messages == [
+        "b.toml:7:6: op 'scale' is listed a second time",
+        "hint: the first one: a.toml:1:6",
+    ]
 
 
 def test_outside_of_a_project_nothing_is_remembered(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_file_without_functions_is_passed_over_beside_others(tmp_path: Path) -
     (tmp_path / "plain.py").write_text("x = 1\n")
     outcome = scaffold(tmp_path, "test-stub", "ops.py", "plain.py", "--dry-run")
     assert (outcome.code, outcome.out) == (0, "create  test_ops_gradients.py\n")
-    assert "note: passed over: 'plain.py' holds no autograd.Function" in outcome.err
+    assert "note: skipped: 'plain.py' holds no autograd.Function" in outcome.err
     assert scaffold(tmp_path, "test-stub", "plain.py").code == 2
 
 

@@ -310,7 +310,7 @@ def test_without_the_base_nothing_is_merged(synced: Path, lost: bool) -> None:
     before = contents(synced)
     outcome = scaffold(synced, "upgrade", "--all")
     assert outcome.code == 1
-    assert "there is no record of how it was written" in outcome.err
+    assert "there is no record of its generated text" in outcome.err
     assert "--on-conflict skip or overwrite" in outcome.err
     assert contents(synced) == before
     assert scaffold(synced, "upgrade", "--all", "--on-conflict", "overwrite").code == 0

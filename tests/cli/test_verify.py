@@ -26,7 +26,7 @@ WRONG = (*PRODUCT, "--grad", "y=2 * grad_output * x", "--no-module")
 DERIVED = (*PRODUCT[:4], "--no-module")
 MESSAGE = [
     "--grad:1:3: grad_y: factor 2; nothing was written",
-    "hint: if it is not meant to be the derivative, say --surrogate",
+    "hint: if the gradient is meant to differ from the derivative, use --surrogate",
 ]
 
 
@@ -126,7 +126,9 @@ UNSHAPED = Verdict(
     conditions=("D % 2 == 0",),
     shapes={"x": "N, D", "w": "D, K", "b": "K"},
 )
-NONE = Failure("forward", "takes none of 9 shapes", tried=("tried: 9",), hint="declare")
+NONE = Failure(
+    "forward", "accepts none of 9 shapes", tried=("tried: 9",), hint="declare"
+)
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -154,7 +156,7 @@ def test_where_no_shapes_are_found_they_have_to_be_declared(tmp_path: Path) -> N
         outcome = new_op(tmp_path, *BARE)
     assert (outcome.code, contents(tmp_path)) == (2, before)
     assert outcome.err.endswith(
-        "forward: takes none of 9 shapes; nothing was written\nhint: declare\n"
+        "forward: accepts none of 9 shapes; nothing was written\nhint: declare\n"
         "note: tried: 9\n"
     )
 

@@ -72,9 +72,9 @@ def test_what_fails_has_its_line_and_a_hint(layers: Path) -> None:
 def test_what_cannot_be_called_is_no_pass(layers: Path) -> None:
     outcome = judged(layers, "layers.py", found=UNCALLED)
     assert outcome.code == 2
-    words = "not judged: takes no inputs that were tried: raised ValueError: no"
+    words = "not judged: refuses all inputs that were tried: raised ValueError: no"
     assert outcome.out == f"layers.py:5  Double  {words}\n"
-    assert outcome.err.startswith("hint: say what it takes: --inputs 'x[N, D]")
+    assert outcome.err.startswith("hint: give its inputs: --inputs 'x[N, D]")
 
 
 def test_a_directory_is_a_table(layers: Path) -> None:
@@ -111,16 +111,22 @@ def test_github_shows_faults_beside_their_lines(layers: Path) -> None:
     [
         (("layers.py:Nope",), "layers.py:1:1: no Function 'Nope' in the file"),
         (("nope.py",), "error: cannot read 'nope.py': No such file or directory"),
-        (("layers.py", "linear"), "error: 'linear' names no file of Functions"),
-        (("linear", "--inputs", "x"), "--inputs: this is said of a Function"),
-        (("linear", "--compile"), "--compile: this is said of a Function"),
+        (("layers.py", "linear"), "error: 'linear' is not a file of Functions"),
+        (
+            ("linear", "--inputs", "x"),
+            "--inputs: the option is for a hand-written Function",
+        ),
+        (
+            ("linear", "--compile"),
+            "--compile: the option is for a hand-written Function",
+        ),
         (("layers.py", "--inputs", "x["), "--inputs:1:2: '[' is never closed"),
-        (("layers.py", "--inputs", "x, y"), "--inputs: 2 inputs, forward has 1"),
+        (("layers.py", "--inputs", "x, y"), "--inputs: 2 inputs are given"),
         (
             ("layers.py", "--reference", "a.py:f"),
             "--reference: there is no file 'a.py'",
         ),
-        (("layers.py", "--samples", "@a.py"), "--samples: '@a.py' is no file"),
+        (("layers.py", "--samples", "@a.py"), "--samples: '@a.py' does not name"),
         (("--format", "github"), "--format: unknown value 'github'"),
     ],
 )
@@ -185,7 +191,7 @@ def test_a_base_that_leaves_backward_to_subclasses_is_passed_over(layers: Path) 
     (layers / "layers.py").write_text(TEXT + BASE)
     outcome = judged(layers, "layers.py")
     assert outcome.code == 0 and "Base" not in outcome.out
-    note = "passed over: Base, whose backward only raises NotImplementedError"
+    note = "skipped: Base, whose backward only raises NotImplementedError"
     assert note in outcome.err
 
 
@@ -194,4 +200,4 @@ def test_a_file_with_nothing_to_judge_is_not_judged(layers: Path, text: str) -> 
     (layers / "layers.py").write_text(text)
     outcome = judged(layers, "layers.py")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "passed over: " in outcome.err
+    assert "skipped: " in outcome.err

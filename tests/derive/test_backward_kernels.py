@@ -121,5 +121,5 @@ def test_the_fake_has_declared_shapes_where_the_input_is_not_read() -> None:
     ],
 )
 def test_what_is_no_op_is_refused(table: dict[str, Any]) -> None:
-    with pytest.raises(ScaffoldError, match="leaves PyTorch"):
+    with pytest.raises(ScaffoldError, match="calls code outside PyTorch"):
         derive(spec_of(**table, **KERNELS))

@@ -703,11 +703,11 @@ REFUSED: dict[str, tuple[Raw, str]] = {
     ),
     "the incoming gradient, in place": (
         {"inputs": "x", "forward": "x * 2", "grad": {"x": "grad_output.mul_(2)"}},
-        "the backward changes 'grad_output' in place, which it did not make",
+        "the backward changes 'grad_output' in place, but did not create it",
     ),
     "a saved tensor, in place": (
         {"inputs": "x", "forward": "x * 2", "grad": {"x": "x.mul_(2)"}},
-        "the backward changes 'x' in place, which it did not make",
+        "the backward changes 'x' in place, but did not create it",
     ),
     "a tensor of two names, in place": (
         {
@@ -730,7 +730,7 @@ REFUSED: dict[str, tuple[Raw, str]] = {
     ),
     "a dirty input that is assigned": (
         {"inputs": "x", "dirty": ["x"], "forward": "x = x * 2\nreturn x"},
-        "'x' is declared dirty, but the forward gives the name to another tensor",
+        "'x' is declared dirty, but the forward assigns a new tensor to the name",
     ),
     "a name of two things": (
         {
@@ -755,7 +755,7 @@ REFUSED: dict[str, tuple[Raw, str]] = {
             "grad": {"x": "2 * grad_output * h"},
             "once_differentiable": False,
         },
-        "'h' cannot be computed again, so it is saved as a constant",
+        "'h' cannot be recomputed, so it is saved as a constant",
     ),
     "a number that cannot be had again": (
         {
@@ -763,7 +763,7 @@ REFUSED: dict[str, tuple[Raw, str]] = {
             "forward": "p = torch.rand(()).item()\nreturn x * p",
             "grad": {"x": "grad_output * p"},
         },
-        "the backward needs 'p', which is no tensor and cannot be computed again",
+        "the backward needs 'p', which is not a tensor and cannot be recomputed",
     ),
     "two tuples of tensors": (
         {

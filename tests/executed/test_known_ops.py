@@ -82,7 +82,7 @@ def test_generated_tests_pass(
     try:
         found = write_known(tmp_path, KNOWN[name], setting)
     except ScaffoldError as error:
-        if "a combined forward cannot hold" not in error.message:
+        if "a forward in combined style cannot" not in error.message:
             raise
         pytest.skip(error.message)
     if found["missing"] and setting == "combined":

@@ -27,7 +27,7 @@ FILES = {
     "empty.py": "",
 }
 PLACE = re.compile(
-    r"(?P<place>.+?:\d+:\d+|--?[a-z-]+|scaffold [a-z -]+|[A-Z_]+|error): (?P<cause>.+)"
+    r"(?P<place>.+?:\d+:\d+|--?[a-z-]+|scaffold[a-z -]*|[A-Z_]+|error): (?P<cause>.+)"
 )
 INSIDES = re.compile(
     r"Traceback|File \"|scaffold/(?!cli --)|<frozen|_[A-Z]\w+Error|NodeVisitor"

@@ -32,7 +32,7 @@ ALL = [
     for number, case in enumerate(cases, 1)
 ]
 # A line of a file or of an option; an option, a command, an argument or a variable as a whole.
-PLACE = re.compile(r".+:\d+:\d+|-[a-z-]+|scaffold [a-z -]+|[A-Z_]+")
+PLACE = re.compile(r".+:\d+:\d+|-[a-z-]+|scaffold[a-z -]*|[A-Z_]+|\[[a-z.]+\]")
 REGENERATE = bool(os.environ.get("SCAFFOLD_REGENERATE"))
 Site = tuple[str, int]  # file below the package, line
 

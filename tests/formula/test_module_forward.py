@@ -269,10 +269,13 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
         (body("self.last = x", "return x"), "5:9: the forward changes 'self.last'"),
         (
             body("return x + self.x", init="self.x = nn.Parameter(torch.ones(3))"),
-            "4:23: 'x' is not 'self.x' here",
+            "4:23: 'x' and 'self.x' differ, but both would be called 'x'",
         ),
-        (body("return super().forward(x)"), "5:16: the forward hands 'super' on"),
-        (body("return f(self, x)"), "5:18: the forward hands 'self' on"),
+        (
+            body("return super().forward(x)"),
+            "5:16: the forward uses 'super' as a value",
+        ),
+        (body("return f(self, x)"), "5:18: the forward uses 'self' as a value"),
         (body("return self.gone(x)"), "5:16: 'self.gone' is no method"),
         (body("return self.again(x)"), "7:16: 'self.again' calls itself"),
         (body("return self.plain(x)"), "5:16: 'self.plain' does not take 'self'"),
@@ -307,7 +310,7 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
             body(
                 "return self.up(x)", init="self.up = nn.Linear(3, 3); self.up_bias = 1"
             ),
-            "5:16: the 'bias' of 'self.up' would be called 'up_bias', and so is another",
+            "5:16: the 'bias' of 'self.up' would be called 'up_bias', but another",
         ),
         (
             body(
@@ -758,5 +761,5 @@ def test_of_modules_that_are_chosen_the_message_says_what_they_are() -> None:
         function_in(source, "ops.py", None, "forward")
     given = source.replace("__init__(self)", "__init__(self, act)")
     given = given.replace("nn.Linear(3, 3) if wide else nn.Identity()", "act()")
-    with pytest.raises(ScaffoldError, match="'self.out' is whatever 'act' makes"):
+    with pytest.raises(ScaffoldError, match="'self.out' is unknown: 'act' makes it"):
         function_in(given, "ops.py", None, "forward")

@@ -53,7 +53,7 @@ OTHERS = [
     ("torch.ops.load_library('f')", "'torch.ops.load_library' is no operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
     ("torch.ops.aten.add.default.op(x)", "'torch.ops.aten.add.default.op' is no operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
     ("x.data", "'.data' is no operator of a tensor\nhint: write: x.detach()"),
-    ("x.map_(x, x)", "'.map_' is no operator of a tensor\nhint: write it with tensors: it calls Python for each element"),
+    ("x.map_(x, x)", "'.map_' is no operator of a tensor\nhint: it calls Python for each element: write it with operators of tensors"),
     ("torch", "'torch' is a module, and no value\nhint: a formula names operators: torch.exp(...)"),
     ("torch.linalg", "'torch.linalg' is a module, and no value\nhint: a formula names operators: torch.exp(...)"),
     ("torch.sigmiod(x)", "PyTorch has no 'torch.sigmiod'\nhint: did you mean 'sigmoid'?"),

@@ -82,7 +82,12 @@ def test_indentation_and_newlines_of_the_surroundings(
                 "--forward:2:5: 'f' returns nothing\nhint: end it with: return ..., or call it alone: f(...)"
             ],
         ),
-        ("x +", ["--forward:1:4: not valid Python: invalid syntax\nhint: mend: x +"]),
+        (
+            "x +",
+            [
+                "--forward:1:4: not valid Python: invalid syntax\nhint: fix this line: x +"
+            ],
+        ),
         (
             "2(x + 1)",
             [
@@ -91,7 +96,9 @@ def test_indentation_and_newlines_of_the_surroundings(
         ),
         (
             "h = x\n  y",
-            ["--forward:2:2: not valid Python: unexpected indent\nhint: mend: y"],
+            [
+                "--forward:2:2: not valid Python: unexpected indent\nhint: fix this line: y"
+            ],
         ),
         (
             "h = x",
@@ -147,9 +154,7 @@ def test_indentation_and_newlines_of_the_surroundings(
         ),
         (
             "x.exp()\nreturn x",
-            [
-                "--forward: nothing takes what 'x.exp()' returns\nhint: write: name = ..."
-            ],
+            ["--forward: the result of 'x.exp()' is not used\nhint: write: name = ..."],
         ),
         (
             "[x]\nreturn x",
@@ -162,18 +167,20 @@ def test_indentation_and_newlines_of_the_surroundings(
         (
             "for i in x:\n    y = i\nreturn y",
             [
-                f"--forward: a loop {NOT}\nhint: loops stand in a forward alone; a function that has one is called by its name, with --import"
+                f"--forward: a loop {NOT}\nhint: only a forward can have loops: put this one into a function of your own and use --import 'module:name'"
             ],
         ),
         (
             "while x:\n    k = x\nreturn k",
             [
-                f"--forward: a loop {NOT}\nhint: loops stand in a forward alone; a function that has one is called by its name, with --import"
+                f"--forward: a loop {NOT}\nhint: only a forward can have loops: put this one into a function of your own and use --import 'module:name'"
             ],
         ),
         (
             "try:\n    k = x\nexcept ValueError:\n    k = y\nreturn k",
-            [f"--forward: a try {NOT}\nhint: ask with if for what would fail"],
+            [
+                f"--forward: a try {NOT}\nhint: use if to test for the case that would fail"
+            ],
         ),
         (
             "match p:\n    case 1:\n        k = x\nreturn x",
@@ -203,13 +210,13 @@ def test_indentation_and_newlines_of_the_surroundings(
         ),
         (
             "del x[0]\nreturn y",
-            [f"--forward: a del {NOT}\nhint: take it out: what is not saved is freed"],
+            [
+                f"--forward: a del {NOT}\nhint: remove it: tensors that are not saved are freed anyway"
+            ],
         ),
         (
             "assert x\nreturn y",
-            [
-                f"--forward: an assert {NOT}\nhint: what an input has to be is checked in the forward"
-            ],
+            [f"--forward: an assert {NOT}\nhint: check inputs in the forward"],
         ),
         (
             "torch = x\nreturn x",
@@ -249,12 +256,12 @@ def test_complaints(source: str, expected: list[str]) -> None:
     ("source", "hint"),
     [
         ("3x² - 1", "write: 3 * x**2 - 1"),
-        ("x² && (", "mend: x² && ("),
+        ("x² && (", "fix this line: x² && ("),
         (
             "where(x > 0 && y > 0 || z, x, y)",
             "write: where((x > 0) & (y > 0) | z, x, y)",
         ),
-        ("y = 1\n!y && x", "mend: !y && x"),
+        ("y = 1\n!y && x", "fix this line: !y && x"),
     ],
 )
 def test_what_is_no_python_is_told_as_it_may_be_meant(source: str, hint: str) -> None:
@@ -321,7 +328,7 @@ def test_deep_nesting_is_a_complaint(source: str) -> None:
     assert problems(source) == [
         (
             "--forward: the formula is nested too deeply\n"
-            "hint: give parts of it names: part = ..."
+            "hint: split it into statements: part = ..."
         )
     ]
 

@@ -17,7 +17,7 @@ from tests.formula.parsing import formula, text_of
         ("del x", "a del is not allowed in a formula"),
         ("return x", "a return must be the last statement"),
         ("print(x)", "a print is not allowed in a formula"),
-        ("x.relu()", "nothing takes what 'x.relu()' returns"),
+        ("x.relu()", "the result of 'x.relu()' is not used"),
         ("x + y", "'x + y' does nothing"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_file_without_functions_is_one_body() -> None:
         (
             "def f(x):\n  return (",
             None,
-            "ops.py:2:10: not valid Python: '(' was never closed\nhint: mend: return (",
+            "ops.py:2:10: not valid Python: '(' was never closed\nhint: fix this line: return (",
         ),
         (
             "import os\n",
@@ -156,7 +156,7 @@ def test_a_file_without_functions_is_one_body() -> None:
             "from . import k\ndef f(x): return k(x)\n",
             None,
             (
-                "ops.py:1:1: a relative import means nothing in the op's file\n"
+                "ops.py:1:1: a relative import does not work in the op's file\n"
                 "hint: write the import with the full name of the package"
             ),
         ),
@@ -301,10 +301,10 @@ def test_a_name_that_the_file_defines_again_is_its_own() -> None:
     ("imported", "path", "place", "message"),
     [
         ("from .missing import f", "ops/op.py", "ops/op.py:1:1", "no file 'ops/missing.py'"),
-        ("from .helpers import f", "ops/op.py", "ops/op.py:1:1", "has no function 'f'"),
+        ("from .helpers import f", "ops/op.py", "ops/op.py:1:1", "has no function or constant 'f'"),
         ("from ..ops import f", "ops/op.py", "ops/op.py:1:1", "leaves the package"),
         ("from ..helpers import f", "op.py", "op.py:1:1", "leaves the package"),
-        ("from .circle import f", "ops/op.py", "ops/circle.py:1:1", "imported in a circle"),
+        ("from .circle import f", "ops/op.py", "ops/circle.py:1:1", "circular import of 'f'"),
         ("from .broken import f", "ops/op.py", "ops/broken.py:1:5", "not valid Python"),
         ("from .again import f", "ops/op.py", "ops/again.py:1:18", "'g' calls itself"),
         ("from .other import f", "ops/op.py", "ops/other.py:4:12", "unknown name 'run'"),

@@ -182,7 +182,7 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
         ("factor=2.0", "*factors", 5, "takes '*factors'"),
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("ctx.factor = factor", "helper(ctx)", 11, "ctx itself is handed on"),
-        ("scaled * weight", "scaled * weight * local", 5, "'local' is no name of its module"),
+        ("scaled * weight", "scaled * weight * local", 5, "'local' is not defined in its module"),
         ("ctx.save_for_backward(x, weight)", "if factor: ctx.save_for_backward(x)\n        else: ctx.save_for_backward(x, weight)", 11, "depends on the branch"),
     ],
 )  # fmt: skip
@@ -492,7 +492,10 @@ def test_where_the_backward_of_the_function_raises_too_nothing_is_compared(
     outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
     assert outcome.code == 0 and "idx[...; int]" in outcome.out, outcome.err
     assert "note: compared with Gather of ops.py" in outcome.err, outcome.err
-    assert "note: new-op wants more of it: backward: raised IndexError" in outcome.err
+    assert (
+        "note: scaffold new-op would refuse it: backward: raised IndexError"
+        in outcome.err
+    )
 
 
 CASES = {

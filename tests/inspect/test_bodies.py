@@ -61,7 +61,7 @@ def test_every_name_is_imported_from_where_the_file_had_it(
 
 
 def test_a_name_that_the_file_does_not_have_is_a_reason() -> None:
-    with pytest.raises(Unfit, match="'unknown' is no name of its module"):
+    with pytest.raises(Unfit, match="'unknown' is not defined in its module"):
         imports("unknown(x)")
 
 

@@ -208,26 +208,26 @@ def test_the_signature_of_a_function(function: str, inputs: str) -> None:
     [
         ("torch.softmax(x, dim)", "torch.softmax takes 'dim'", "x, dim: int"),
         ("x.sum(keepdim=keep)", "Tensor.sum takes 'keepdim'", "x, keep: bool"),
-        ("x / (x.norm() + eps)", "rather a number", "x, eps: float"),
+        ("x / (x.norm() + eps)", "like a number", "x, eps: float"),
         ("F.layer_norm(x, (d,), w)", "normalized_shape", "x, d: int, w"),
-        ("x[i]", "stands in an index", "x, i[; int]"),
-        ("x[i + n]", "stands in an index", "x, i[; int], n[; int]"),
+        ("x[i]", "is used as an index", "x, i[; int]"),
+        ("x[i + n]", "is used as an index", "x, i[; int], n[; int]"),
         (
             "j = i * n\nreturn x.index_select(0, j)",
-            "stands in an index",
+            "is used as an index",
             "i[; int], n[; int], x",
         ),
         ("x[:n]", "stands in a slice", "x, n: int"),
         ("@ops.py:coefficients", "whether 'pair' is a tensor", "x, pair"),
         ("x if on else y", "it is a condition", "x, on: bool, y"),
         ("x if mode == 'a' else y", "with a string", "x, mode: str, y"),
-        ("x ** n", "cannot be told: '**' takes", "x, n: int"),
+        ("x ** n", "is a tensor: '**' takes", "x, n: int"),
         ("x.clamp(-m, m)", "takes a tensor or a number", "x, m: float"),
-        ("a @ b.t() / temperature", "rather a number", "a, b, temperature: float"),
-        ("x + variance_epsilon", "rather a number", "x, variance_epsilon: float"),
+        ("a @ b.t() / temperature", "like a number", "a, b, temperature: float"),
+        ("x + variance_epsilon", "like a number", "x, variance_epsilon: float"),
         ("math.sqrt(d) * x", "math.sqrt takes a number", "d: float, x"),
         ("torch.zeros(n) + x", "torch.zeros takes numbers", "n: int, x"),
-        ("@ops.py:anything", "does not say what it takes", "*args"),
+        ("@ops.py:anything", "the inputs in '*args' are unknown", "*args"),
         ("@ops.py:none", "Tensor.sum takes 'dim'", "x, b?, dim: int | None = None"),
         ("@ops.py:helped", "torch.softmax takes 'dim'", "x, tiny: int"),
     ],
@@ -242,7 +242,7 @@ def test_a_name_that_is_no_tensor_is_refused_with_the_whole_to_copy(
 
 
 def test_what_a_function_of_the_users_takes_is_not_known() -> None:
-    with pytest.raises(ScaffoldError, match="whether 'x' is a tensor cannot be told"):
+    with pytest.raises(ScaffoldError, match="it is unknown whether 'x' is a tensor"):
         inferred("run(x)", "my_kernels:run")
 
 

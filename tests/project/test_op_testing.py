@@ -325,8 +325,8 @@ def test_no_op_may_be_called_that(tmp_path: Path) -> None:
     assert (refused.code, refused.err.splitlines()) == (
         2,
         [
-            f"NAME: the op's file and '{FILE}', which all tests import, would be one",
-            "hint: call the op otherwise, or that file: [tool.scaffold.testing] file",
+            f"NAME: the op's file would overwrite '{FILE}', which all tests import",
+            "hint: rename the op, or that file: [tool.scaffold.testing] file",
         ],
     )
     assert set(contents(tmp_path)) == {"ops.toml", "pyproject.toml"}

@@ -428,8 +428,8 @@ def test_an_installed_package_is_imported_as_it_is(tmp_path: Path) -> None:
             "taken",
             "'taken' is not a directory\nhint: name the directory of the files: --test-dir ops",
         ),
-        ("--out-dir", "", "'' is no path"),
-        ("--test-dir", "a\0b", r"'a\x00b' is no path"),
+        ("--out-dir", "", "'' is not a path"),
+        ("--test-dir", "a\0b", r"'a\x00b' is not a path"),
     ],
 )
 def test_a_directory_that_cannot_be(
@@ -506,7 +506,7 @@ def test_exports_of_what_is_no_package_are_refused_by_every_command(
     project(tmp_path, SCALE, configuration=table("", "exports = true"))
     outcome = scaffold(tmp_path, *command)
     assert outcome.code == 2
-    assert outcome.err.splitlines() == [
+    assert outcome.messages == [
         "pyproject.toml:3:1: 'exports' is on, but '.' is no package",
         "hint: give ops a directory: source = 'ops'",
     ]

@@ -49,7 +49,7 @@ def test_a_none_is_told_how_to_declare_it(tmp_path: Path) -> None:
     maths = ("--forward", "x * w", "--backward", "return grad_output * w, None")
     done = new_op(tmp_path, "--inputs", "x, w", *maths, "--dry-run")
     assert "grad_w: None though needed" in done.err
-    assert "declared so, in --inputs: 'w[; const]'\n" in done.err
+    assert "declare it in --inputs: 'w[; const]'\n" in done.err
     done = new_op(tmp_path, "--inputs", "x, w[; const]", *maths, "--dry-run")
     assert done.code == 0, done.err
 
@@ -75,7 +75,7 @@ TENSOR = "raised AttributeError: 'Tensor' object has no attribute"
     [
         (f"{TORCH} 'sofmax'", "did you mean 'softmax'?"),
         (f"{TORCH} 'gelu'", "write: F.gelu(...)"),
-        (f"{TORCH} 'qqqq'", "scaffold rules list names what there is"),
+        (f"{TORCH} 'qqqq'", "see: scaffold rules list"),
         (
             "raised AttributeError: module 'torch.nn.functional' has no attribute 'sofplus'",
             "did you mean 'softplus'?",

@@ -33,7 +33,7 @@ MISNAMED = """[ops.gate]
 inputs = 'x[..., D]'
 forward = 'torch.sigmiod(x)'
 """
-MEANT = "if it is not meant to be the derivative, say surrogate = true"
+MEANT = "if the gradient is meant to differ from the derivative, use surrogate = true"
 SKELETON = "[ops.later]\ninputs = 'x[..., D]'\n"
 
 
@@ -95,7 +95,7 @@ def test_a_manifest_with_wrong_ops_is_refused_and_nothing_is_written(
         assert (outcome.code, outcome.out) == (1, "")
         assert contents(tmp_path) == before
         first, hint, second, _ = (
-            line for line in outcome.err.splitlines() if "note:" not in line
+            line for line in outcome.messages if "note:" not in line
         )
         assert first == "ops.toml:4:11: grad_x: factor 3/2; nothing was written"
         assert hint == f"hint: {MEANT}"
@@ -190,7 +190,7 @@ def test_an_edit_of_the_function_voids_the_proof_and_formatting_does_not(
     edit(path, "return x * factor", "return factor * x")
     assert check(synced) == [
         "edited    ops/scale.py",
-        "unproven  ops/scale.py: its Function is not the one that was proven",
+        "unproven  ops/scale.py: its Function has changed since the proof",
         "4 ok, 1 edited, 1 unproven",
     ]
     path.write_text(text)
@@ -233,7 +233,7 @@ def test_the_record_of_another_specification_holds_for_this_one_no_more(
     record["proof"]["spec"] = "0" * 64
     path.write_text(json.dumps(record))
     assert check(synced)[0] == (
-        "unproven  ops/scale.py: its specification changed since it was proven"
+        "unproven  ops/scale.py: its specification has changed since the proof"
     )
 
 
@@ -395,7 +395,7 @@ def test_an_edited_function_keeps_its_edits_and_is_not_taken_for_proven(
     assert "note: shift" not in outcome.err
     assert counted.count == 2
     said = check(synced)
-    assert "unproven  ops/scale.py: its Function is not the one that was proven" in said
+    assert "unproven  ops/scale.py: its Function has changed since the proof" in said
     assert said[-1] == "3 ok, 2 edited, 1 unproven"
 
 
@@ -415,7 +415,7 @@ def test_a_proof_that_cannot_be_read_is_an_error(synced: Path, value: str) -> No
     path.write_text(json.dumps(record))
     outcome = scaffold(synced, "check")
     assert outcome.code == 2
-    assert ".scaffold/scale.json:1:1: is no record of an op" in outcome.err
+    assert ".scaffold/scale.json:1:1: is not a valid record of an op" in outcome.err
 
 
 def test_an_edit_is_not_proven_by_the_code_that_would_be_generated(

@@ -361,7 +361,7 @@ def test_templates_that_are_killed_are_an_error_at_their_place(
 
     monkeypatch.setattr(limits, "limited", killed)
     monkeypatch.setattr(pool, "over", killed)
-    words = "t/op.py.jinja:1:1: to render takes more than 5 seconds of work"
+    words = "t/op.py.jinja:1:1: rendering took more than 5 seconds"
     for arguments in (("new-op", "bar", "--inputs", "x"), ("sync", "--no-verify")):
         outcome = scaffold(tmp_path, *arguments)
         assert outcome.code == 2 and outcome.err.startswith(words)

@@ -353,7 +353,7 @@ def test_an_option_over_a_file_names_files_from_here(tmp_path: Path) -> None:
         (("--tolerance", "eps=" + "9" * 999), "--tolerance: 'eps"),
         (
             ("--surrogate-forward", "x", "--no-surrogate"),
-            "--surrogate-forward: --no-surrogate says that there is none",
+            "--surrogate-forward: --surrogate-forward and --no-surrogate exclude each other",
         ),
     ],
 )

@@ -146,7 +146,10 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
         ({"inputs": "x, f: object", "forward": "x * 2"}, "no type for 'f: object'"),
         ({"inputs": "x[N, D]", "outputs": "*ys", "forward": "x.unbind(0)"}, "as many"),
         ({"inputs": "output", "forward": "output * 2"}, "'output'"),
-        ({"inputs": "x", "forward": "x[x > 0].sum()"}, "depends on its data"),
+        (
+            {"inputs": "x", "forward": "x[x > 0].sum()"},
+            "depends on the values of a tensor",
+        ),
         (
             {
                 "inputs": "x[N, D]",
@@ -165,7 +168,7 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
                 "forward": "fwd(x)",
                 "grad": {"x": "grad_output.sum() * x"},
             },
-            "nothing tells the shape of 'y'",
+            "so the shape of 'y' is unknown",
         ),
     ],
 )
@@ -192,7 +195,7 @@ def test_under_autocast_a_compiled_op_computes_what_the_eager_one_does() -> None
         actual, expected = compiled(*inputs), op(*inputs)
     assert actual.dtype == expected.dtype == torch.float
     assert torch.allclose(actual, expected)
-    with pytest.raises(ScaffoldError, match="under the autocast of its call"):
+    with pytest.raises(ScaffoldError, match="under the caller's autocast"):
         spec_of(**ATTENTION, style="library", amp="region")
 
 

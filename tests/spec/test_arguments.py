@@ -53,9 +53,7 @@ def test_an_output_may_be_called_like_the_input_it_is() -> None:
     assert op("inputs = 'x'\noutputs = 'x'\ndirty = ['x']").outputs == (Output("x"),)
 
 
-SHAPES = (
-    "hint: beside a schema, 'inputs' adds shapes and traits: 'x[..., D], mask[N; bool]'"
-)
+SHAPES = "hint: with a schema, 'inputs' adds only shapes and traits: 'x[..., D], mask[N; bool]'"
 
 
 @pytest.mark.parametrize(
@@ -64,17 +62,17 @@ SHAPES = (
         ("doc = 'x'", ["1:6: the op has no inputs\nhint: name them in the order of the call: 'x, weight, bias?'"]),
         ("inputs = 'x'\noptional = ['y']\nnondiff = ['x', 'z']", ["3:14: 'y' is no input\nhint: known: x", "4:18: 'z' is no input or output\nhint: known: x, output"]),
         ("inputs = 'x, weight'\noptional = ['wieght']", ["3:14: 'wieght' is no input\nhint: did you mean 'weight'?"]),
-        ("inputs = 'x, n: int'\nnondiff = ['n']", ["3:13: 'n' is an attribute, not a tensor\nhint: name tensors alone, or leave it out"]),
+        ("inputs = 'x, n: int'\nnondiff = ['n']", ["3:13: 'n' is an attribute, not a tensor\nhint: leave it out: only tensors can be listed here"]),
         ("inputs = '*xs'\noptional = ['xs']", ["2:12: '*xs' cannot be optional\nhint: it may be empty as it is"]),
-        ("inputs = 'x, n: int, *xs'\ndirty = ['n', 'xs', 'y']", ["3:11: 'n' is an attribute, not a tensor\nhint: name tensors alone: an attribute is an argument of the Module anyhow", "3:16: '*xs' holds several tensors, which 'dirty' does not take", "3:22: 'y' is no input\nhint: the inputs: x, n, xs"]),
+        ("inputs = 'x, n: int, *xs'\ndirty = ['n', 'xs', 'y']", ["3:11: 'n' is an attribute, not a tensor\nhint: leave it out: only tensors can be listed here", "3:16: '*xs' is any number of tensors: 'dirty' takes single ones", "3:22: 'y' is no input\nhint: the inputs: x, n, xs"]),
         ("inputs = 'x?'\ndirty = ['x']", ["3:11: 'x' may be None, so it cannot be changed in place"]),
         ("schema = 'f(Tensor(a!)? x) -> Tensor'", ["2:11: 'x' may be None, so it cannot be changed in place"]),
         ("inputs = 'x'\noutputs = 'y, z'\ndirty = ['x']", ["4:11: 'x' is changed in place, so the op has one output\nhint: autograd refuses several where the input is a view"]),
-        ("inputs = 'x[*batch, D], y[*other]'\noutputs = 'y_[*batch], z[*bacth, D], w[other]'", ["3:26: no input has the leading dims '*bacth'\nhint: did you mean '*batch'?", "3:40: 'other' and '*other' are called alike\nhint: give one of them another name"]),
+        ("inputs = 'x[*batch, D], y[*other]'\noutputs = 'y_[*batch], z[*bacth, D], w[other]'", ["3:26: no input has the leading dims '*bacth'\nhint: did you mean '*batch'?", "3:40: 'other' and '*other' have the same name\nhint: give one of them another name"]),
         ("inputs = 'x[*batch, D]'\noutputs = 'y[*z]'", ["3:14: no input has the leading dims '*z'\nhint: the inputs have: *batch"]),
         ("inputs = 'x[..., D]'\noutputs = 'y[*b]'", ["3:14: no input has the leading dims '*b'\nhint: '...' is any leading dims"]),
-        ("inputs = 'output, target'", ["1:6: the output 'output' is called like an input\nhint: name the output: outputs = 'result'"]),
-        ("inputs = 'x'\noutputs = 'y[x], z'", ["3:14: the dimension 'x' is called like an input\nhint: give one of them another name"]), ("inputs = 'x'\noutputs = 'x'", ["3:12: the output 'x' is called like an input\nhint: give one of them another name"]),
+        ("inputs = 'output, target'", ["1:6: 'output' is the name of an input and of an output\nhint: name the output: outputs = 'result'"]),
+        ("inputs = 'x'\noutputs = 'y[x], z'", ["3:14: the dimension 'x' has the name of an input\nhint: give one of them another name"]), ("inputs = 'x'\noutputs = 'x'", ["3:12: 'x' is the name of an input and of an output\nhint: give one of them another name"]),
         ("schema = 'f(Tensor x) -> Tensor'\ninputs = 'y'", ["3:11: the schema has no argument 'y'\nhint: it has: x"]),
         ("schema = 'f(Tensor x, int n) -> Tensor'\ninputs = 'x?, n: int'", [f"3:11: 'x' is not optional in the schema\n{SHAPES}", f"3:15: the type and the default of 'n' are the schema's\n{SHAPES}"]),
         ("schema = 'f(Tensor x, int n) -> Tensor'\ninputs = '*x, n[N]'", [f"3:12: 'x' is one tensor in the schema\n{SHAPES}", f"3:15: 'n' is no tensor in the schema\n{SHAPES}"]),

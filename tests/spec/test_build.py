@@ -28,9 +28,9 @@ def test_both_spellings_of_the_name() -> None:
         ("select", "inputs = 'y'", ["1:6: 'select' cannot name an op outside a package: select.py would hide the standard library's module\nhint: choose another name, such as 'select_op'"]),
         ("tensor", "inputs = 'x'", ["1:6: the class 'Tensor' would hide a name of the generated code\nhint: choose another with class-name, such as 'TensorOp'"]),
         ("foo", "inputs = 'x'\nclass-name = 'a b'", ["3:15: 'a b' is not a valid name for a class\nhint: write it as in: --class-name RMSNorm"]),
-        ("foo", "inputs = 'x'\nclass-name = 'foo'", ["3:15: the class and the function are both called 'foo'"]),
-        ("foo", "inputs = 'x, Foo'", ["1:6: the class 'Foo' is called like an input or its type"]),
-        ("foo", "inputs = 'x, a: m.FooFunction'", ["1:6: the class 'FooFunction' is called like an input or its type"]),
+        ("foo", "inputs = 'x'\nclass-name = 'foo'", ["3:15: the class and the function have the same name, 'foo'"]),
+        ("foo", "inputs = 'x, Foo'", ["1:6: the class 'Foo' has the name of an input or of its type"]),
+        ("foo", "inputs = 'x, a: m.FooFunction'", ["1:6: the class 'FooFunction' has the name of an input or of its type"]),
     ],
 )  # fmt: skip
 def test_names_that_do_not_go_together(name: str, text: str, found: list[str]) -> None:

@@ -180,7 +180,7 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
         (
             "conventions = [{ x = 'D', D = '3' }]",
             (
-                "2:23: the dimension 'D' is called like a tensor\n"
+                "2:23: the dimension 'D' has the name of a tensor\n"
                 "hint: give one of them another name"
             ),
         ),
@@ -292,7 +292,7 @@ def test_a_variable_that_is_misspelt_is_an_error(
     with pytest.raises(ScaffoldError) as caught:
         load_configuration(tmp_path, {name: "x", "PATH": "/bin"})
     assert str(caught.value).splitlines() == [
-        f"{name}: no key of the configuration is called so: {name}",
+        f"{name}: the configuration has no such key: {name}",
         f"hint: did you mean {meant}?",
     ]
 

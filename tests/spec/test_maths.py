@@ -64,7 +64,7 @@ def test_a_problem_in_a_file_has_its_place_there() -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("@g.py", "3:12: cannot read 'g.py': No such file or directory\nhint: name a file as it is reached from here: '@file.py:function'"),
+        ("@g.py", "3:12: cannot read 'g.py': No such file or directory\nhint: give its path from here: '@file.py:function'"),
         ("@f.txt", "3:12: '@f.txt' names no file\nhint: write '@file.py' or '@file.py:function'"),
         ("@f.py:forwrad", "f.py:1:1: no function 'forwrad' in the file\nhint: did you mean 'forward'?"),
     ],
@@ -119,14 +119,14 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
         ("inputs = 'x, w'\nbackward = 'y = x'", ["3:13: the backward assigns no gradient\nhint: assign: grad_w, grad_x"]),
         ("inputs = 'x'\nbackward = '''\ngrad_x = x\nreturn grad_x * 2'''", ["4:1: a backward assigns its gradients and returns no other value\nhint: write: grad_x = ..."]),
         # variadic inputs
-        ("inputs = '*xs'\ngrad.xs = '''\ny = xs[i]\nreturn y'''", ["4:1: the gradient of '*xs' must be one expression\nhint: it is that of the element number i"]),
+        ("inputs = '*xs'\ngrad.xs = '''\ny = xs[i]\nreturn y'''", ["4:1: the gradient of '*xs' must be one expression\nhint: write that of element i, as in: grad_output * xs[i]"]),
         ("inputs = 'i, *xs'\ngrad.xs = 'xs[i]'", ["3:12: 'i' counts the elements of '*xs', and is an input\nhint: rename the input 'i'"]),
         # as many values as outputs
         ("inputs = 'x'\nforward = 'x, x'", ["3:12: the forward returns 2 values, but 1 output is declared\nhint: declare them, as in: outputs = 'y1, y2'"]),
         ("inputs = 'x'\noutputs = 'y, z'\nforward = 'x, x, x'", ["4:12: the forward returns 3 values, but 2 outputs are declared\nhint: declare them, as in: outputs = 'y1, y2, y3'"]),
-        ("inputs = 'x'\nforward = 'x,'", ["3:12: the forward returns a tuple of one value\nhint: return it as it is: without the comma"]),
+        ("inputs = 'x'\nforward = 'x,'", ["3:12: the forward returns a tuple of one value\nhint: return the tensor itself, without the comma"]),
         # syntax
-        ("inputs = 'x'\nforward = 'x @'", ["3:15: not valid Python: invalid syntax\nhint: mend: x @"]),
+        ("inputs = 'x'\nforward = 'x @'", ["3:15: not valid Python: invalid syntax\nhint: fix this line: x @"]),
         ("inputs = 'x'\nforward = ''", ["3:12: the formula is empty\nhint: write an expression, as in: 'x * torch.sigmoid(x)'"]),
         ("inputs = 'x'\nforward = 'x.__class__'", ["3:12: dunder attribute '__class__' is not allowed in a formula"]),
         ("inputs = 'x'\nforward = '''\nimport os\nreturn x'''", ["4:1: an import is not allowed in a formula\nhint: use --import 'module:name'"]),

@@ -82,7 +82,7 @@ def test_what_the_op_reads_too_stays_with_the_op(reading: str) -> None:
     ("text", "found"),
     [
         ("params = ['y']", ["3:12: 'y' is no input\nhint: the inputs: x, weight, i, b, s, xs"]),
-        ("params = ['xs']", ["3:12: '*xs' holds several tensors, which 'params' does not take"]),
+        ("params = ['xs']", ["3:12: '*xs' is any number of tensors: 'params' takes single ones"]),
         ("params = ['i']", ["3:12: 'i' gets no gradient, so it is no parameter\nhint: make it a buffer: buffers = ['i']"]),
         ("params = ['s']", ["3:12: 's' gets no gradient, so it is no parameter\nhint: make it a buffer: buffers = ['s']"]),
         ("params = ['weight']\nbuffers = ['weight']", ["3:12: 'weight' is a parameter and a buffer"]),
@@ -92,7 +92,7 @@ def test_what_the_op_reads_too_stays_with_the_op(reading: str) -> None:
         ("buffers = ['s']\nupdate.s = 'output'", ["4:13: unknown name 'output'\nhint: known here: b, i, s, weight, x, xs; if 'output' is an input, name it among the inputs"]),
         ("init.x = 'zeros'", ["3:6: 'x' is no parameter of the module\nhint: name it in params: params = ['x']"]),
         ("init.weight = 'zeors'", ["3:16: unknown initialisation 'zeors'\nhint: did you mean 'zeros'?"]),
-        ("module = false\nparams = ['weight']\ninit.weight = 'zeros'", ["4:10: 'params' is for a module, and module is off", "5:1: 'init' is for a module, and module is off"]),
+        ("module = false\nparams = ['weight']\ninit.weight = 'zeros'", ["4:10: 'params' needs the module, but module is off", "5:1: 'init' needs the module, but module is off"]),
     ],
 )  # fmt: skip
 def test_what_a_module_cannot_own(text: str, found: list[str]) -> None:
@@ -102,8 +102,8 @@ def test_what_a_module_cannot_own(text: str, found: list[str]) -> None:
 
 def test_a_module_takes_at_least_one_tensor() -> None:
     text = "inputs = 'x, w'\nparams = ['x', 'w']"
-    message = "the module would own every tensor and take none"
-    hint = "leave out what its forward takes, or the module"
+    message = "the module would own every input, so its forward would take no tensor"
+    hint = "leave out an input that its forward takes, or write no module"
     assert complaints(text) == [f"3:10: {message}\nhint: {hint}"]
 
 

@@ -133,7 +133,7 @@ def test_snake_comes_back_from_its_class_name(snake: str) -> None:
             "test_linear",
             (
                 "'test_linear' cannot name an op: pytest would collect it as a test\n"
-                "hint: choose a name that starts otherwise"
+                "hint: choose a name that does not begin with 'test'"
             ),
         ),
         (

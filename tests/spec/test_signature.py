@@ -191,7 +191,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x[N", "2: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float = 1e-6'"),
         ("x]", "2: unmatched ']'\nhint: write a shape as in: 'x[N, D]'"),
         ("x[N)", "4: unmatched ')'\nhint: write a shape as in: 'x[N, D]'"),
-        ("x??", "3: the second '?' says nothing new"),
+        ("x??", "3: '?' is given twice"),
         (
             "x(N)",
             ("2: expected ',' or the end, found '('\n"
@@ -256,10 +256,10 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x[...batch, D]", "6: expected ',' or ']', found 'batch'\nhint: leading dims that have a name: '*batch'"),
         ("x[*, D]", "4: expected the name of the leading dims, found ','\nhint: write: 'q[*batch, S, D]'"),
         ("x[*2]", "4: expected the name of the leading dims, found '2'\nhint: write: 'q[*batch, S, D]'"),
-        ("x[*n, D], y[n]", "13: 'n' and '*n' are called alike\nhint: give one of them another name"),
-        ("y[n], x[*n, n]", ("3: 'n' and '*n' are called alike\nhint: give one of them another name\n"
-            "--inputs:1:13: 'n' and '*n' are called alike\nhint: give one of them another name")),
-        ("x[*x, D]", "3: the dimension '*x' is called like an input\nhint: give one of them another name"),
+        ("x[*n, D], y[n]", "13: 'n' and '*n' have the same name\nhint: give one of them another name"),
+        ("y[n], x[*n, n]", ("3: 'n' and '*n' have the same name\nhint: give one of them another name\n"
+            "--inputs:1:13: 'n' and '*n' have the same name\nhint: give one of them another name")),
+        ("x[*x, D]", "3: the dimension '*x' has the name of an input\nhint: give one of them another name"),
         ("x[*class]", "3: 'class' cannot name a dimension: it is a keyword of Python\nhint: choose another name, such as 'class_'"),
         ("x[*b, N; index(b)]", "16: no input has a dimension 'b'\nhint: declare it, as in 'logits[N, b]' or 'b: int', or write a number"),
         ("x[*b; simplex]", "7: 'simplex' needs a shape with a last size\nhint: write: [..., C; simplex]"),
@@ -267,7 +267,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x[N; long]", "6: unknown trait 'long'\nhint: write: int"),
         ("x[N; int bool]", "10: 'bool' contradicts 'int'\nhint: keep one of them: '; int' or '; bool'"),
         ("x[N; positive unit]", "15: 'unit' contradicts 'positive'\nhint: keep one of them: '; positive' or '; unit'"),
-        ("x[N; index]", "6: 'index' needs the size it counts below\nhint: write: target[N; index(C)]"),
+        ("x[N; index]", "6: 'index' needs a size: its values are integers below it\nhint: write: target[N; index(C)]"),
         ("x[N; int(3)]", "10: 'int' takes no argument"),
         ("x[N; bool positive]", "11: 'positive' has no meaning for a tensor of dtype bool"),
         ("x[N; spd]", "6: 'spd' needs a shape whose last two sizes are equal\nhint: write: [..., N, N; spd]"),
@@ -283,15 +283,15 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
             "hint: declare it, as in 'logits[N, eps]' or 'eps: int', or write a number"),
         ),
         ("x[in_feature], t[N; index(in_features)]", "27: no input has a dimension 'in_features'\nhint: did you mean 'in_feature'?"),
-        ("x[D], D", "3: the dimension 'D' is called like an input\nhint: give one of them another name"),
-        ("x[D], y[D], D", "3: the dimension 'D' is called like an input\nhint: give one of them another name"),
+        ("x[D], D", "3: the dimension 'D' has the name of an input\nhint: give one of them another name"),
+        ("x[D], y[D], D", "3: the dimension 'D' has the name of an input\nhint: give one of them another name"),
         ("x[nn, F, ctx, cls]", "3: 'nn' cannot name a dimension: it has a meaning in generated code\nhint: choose another name, such as 'nn_'"),
         ("x, x", "4: 'x' occurs twice\nhint: give one of them another name"),
         ("lambda", "1: 'lambda' cannot name an input: it is a keyword of Python\nhint: choose another name, such as 'lambda_'"),
         ("grad_x", "1: 'grad_x' cannot name an input: it is kept for gradients\nhint: choose another name, such as 'x_grad'"),
         ("*xs?", "2: '*xs' cannot be optional\nhint: it may be empty as it is"),
         ("*xs, y", "2: '*xs' must be the last tensor\nhint: move 'y' before '*xs'"),
-        ("x, *xs: int", "5: '*xs' can only hold tensors\nhint: write: xs: tuple[int, ...]"),
+        ("x, *xs: int", "5: '*xs' can only be tensors\nhint: write: xs: tuple[int, ...]"),
         ("n = 1, *xs", "1: the default of 'n' could not be used before '*xs'\nhint: move it behind: '*xs, n = ...'"),
         (
             "x, n = 1, w",
@@ -309,7 +309,7 @@ LITERAL = "hint: write a number, a string, True, False, None or a tuple of these
         ("x, s: list[int]", "7: 'list[int]' is not a known type\nhint: write: tuple[int, ...]"),
         ("x, s: tuple[int, Callable]", "18: 'Callable' is not a known type\nhint: write: collections.abc.Callable"),
         ("x, s: Literal[1.5]", "15: '1.5' cannot stand in Literal\nhint: Literal lists strings, integers, True, False or None"),
-        ("x, s: a.B | c.D", "13: 'c.D' is a second imported type\nhint: write: object"),
+        ("x, s: a.B | c.D", "13: 'c.D' is a second imported type: an input can have one\nhint: write: object"),
         ("x, s: a.__b__", "7: 'a.__b__' is private to Python"),
         ("x, s: int =", "12: expected a default, found nothing\nhint: write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"),
         ("x, s: = 3", "7: expected a type, found '='\nhint: write inputs as in: 'x[N, D], bias[D]?, eps: float = 1e-6'"),
@@ -349,12 +349,12 @@ def test_what_is_no_input(text: str, message: str) -> None:
         ("*ys, y", "2: '*ys' must be the last output"),
         (
             "y[; positive]",
-            "5: 'positive' says where test values come from: an output has none",
+            "5: an output cannot be 'positive': the trait describes test values of an input",
         ),
         (
             "y[N; index(N)]",
             (
-                "6: 'index' says where test values come from: an output has none\n"
+                "6: an output cannot be 'index': the trait describes test values of an input\n"
                 "hint: write: indices[N; int]"
             ),
         ),

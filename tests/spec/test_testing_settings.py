@@ -40,8 +40,8 @@ def test_nothing_said_is_the_module_beside_the_tests() -> None:
         ({"devices": ["cpu", "meta"]}, "'meta' is no device for tests"),
         ({"devices": []}, "'devices' must list devices of PyTorch"),
         ({"devices": "cuda"}, "'devices' must list devices of PyTorch"),
-        ({"dtypes": ["float8"]}, "'dtypes' must list what is known"),
-        ({"checks": "checkpoint"}, "'checks' must list what is known"),
+        ({"dtypes": ["float8"]}, "'dtypes' has an unknown value"),
+        ({"checks": "checkpoint"}, "'checks' has an unknown value"),
     ],
 )
 def test_what_is_refused(value: dict[str, Any], message: str) -> None:

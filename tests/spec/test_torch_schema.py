@@ -129,7 +129,7 @@ RETURNS = "hint: an op returns tensors: Tensor, (Tensor, Tensor) or Tensor[]"
         ("f(Tensor) -> Tensor", f"9: expected the name of the argument, found nothing\n{EXAMPLE}"),
         ("f(Tensor x=3) -> Tensor", "12: the default of a tensor is None\nhint: write: Tensor? bias=None"),
         ("f(Tensor x=None) -> Tensor", "12: only an optional tensor may be None\nhint: write: Tensor? bias=None"),
-        ("f(Tensor?[] xs) -> Tensor", "3: a list of optional elements has no counterpart here"),
+        ("f(Tensor?[] xs) -> Tensor", "3: a list with optional elements is not supported"),
         ("f(Tensor[]? xs) -> Tensor", "13: a list of tensors cannot be optional\nhint: it may be empty as it is"),
         ("f(Tensor x, int n=) -> Tensor", "19: expected a default"),
         ("f(Tensor x, int[2 n) -> Tensor", "16: '[' is never closed\nhint: close it with ']', as in: 'x[N, D], eps: float = 1e-6'"),

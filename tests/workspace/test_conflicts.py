@@ -35,7 +35,7 @@ def test_without_anyone_to_ask_all_conflicts_are_listed(
     assert caught.value.exit_code == 1
     assert str(caught.value) == (
         "error: 'a.py', 'b.py', 'c.py' exist and differ; nothing was written\n"
-        "hint: see them with --diff, settle them with --on-conflict skip or overwrite"
+        "hint: see the difference with --diff; then use --on-conflict skip or overwrite"
     )
 
 
@@ -161,9 +161,9 @@ def test_a_merge_that_brings_nothing_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mine", "base", "reason", "hint"),
     [
-        (b"mine\n", None, "there is no record of how it was written", "skip or over"),
+        (b"mine\n", None, "there is no record of its generated text", "skip or over"),
         (b"\xff\n", BASE, "it is not UTF-8", "skip or overwrite"),
-        (b"<<<<<<< yours\n", BASE, "it holds the markers of an earlier", "settle"),
+        (b"<<<<<<< yours\n", BASE, "it holds the markers of an earlier", "resolve"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(
@@ -206,7 +206,7 @@ def test_a_merge_that_is_impossible_is_no_answer(clashing: Plan) -> None:
     terminal = Terminal("m", "n")
     assert terminal.answer(clashing.conflicts[0]) == "no"
     assert terminal.shown[1] == (
-        "a.py cannot be merged: there is no record of how it was written\n"
+        "a.py cannot be merged: there is no record of its generated text\n"
     )
 
 

@@ -99,7 +99,7 @@ def test_a_journal_of_another_hand_moves_nothing(interrupted: Path) -> None:
     for edit in EDITS:
         (interrupted / NAME).write_text(journal)
         change(interrupted, edit)
-        with pytest.raises(ScaffoldError, match="is no journal of ours"):
+        with pytest.raises(ScaffoldError, match="is not a journal of scaffold"):
             recover(interrupted)
         assert sorted(os.listdir(interrupted)) == before
         assert (interrupted.parent / "victim.py").read_text() == "new a\n"
@@ -108,7 +108,7 @@ def test_a_journal_of_another_hand_moves_nothing(interrupted: Path) -> None:
 @pytest.mark.parametrize("text", ["[]\n", "no json\n", "{}\n", '{"steps": 1}\n'])
 def test_what_is_no_journal_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / NAME).write_text(text)
-    with pytest.raises(ScaffoldError, match="is no journal of ours"):
+    with pytest.raises(ScaffoldError, match="is not a journal of scaffold"):
         recover(tmp_path)
     assert (tmp_path / NAME).read_text() == text
 

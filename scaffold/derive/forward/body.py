@@ -301,7 +301,7 @@ def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
         raise ScaffoldError(message, formula.location, hint)
     for name in spec.dirty:
         if any(_assigns_anew(item, name) for item in formula.statements):
-            message = f"'{name}' is declared dirty, but the forward gives the name to another tensor"
+            message = f"'{name}' is declared dirty, but the forward assigns a new tensor to the name"
             hint = f"change it in place: {name}.copy_(...), {name} += ..."
             raise ScaffoldError(message, formula.location, hint)
 
@@ -320,7 +320,7 @@ def _refuse_gradient_names(spec: OpSpec, formula: Formula) -> None:
     locals_ = written(*formula.statements) if stated else frozenset()
     for name in sorted(locals_ & {grad_name(spec, item.name) for item in spec.outputs}):
         message = f"the forward assigns '{name}', which is the gradient of an output"
-        hint = "name the local otherwise"
+        hint = "rename the variable"
         raise ScaffoldError(message, formula.location, hint)
 
 
@@ -331,8 +331,8 @@ def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
     """Return the op's forward, kept verbatim; raise if it changes or returns an input itself."""
     assert formula.result is not None  # the body
     if spec.style == "combined" and not spec.style_is_free:
-        message = f"{kept.reason}, which a combined forward cannot hold"
-        hint = "leave out the style, so that forward is a function of its inputs"
+        message = f"{kept.reason}, and a forward in combined style cannot have one"
+        hint = "leave out the style"
         raise ScaffoldError(message, kept.location, hint)
     _refuse_changes(spec, kept)
     _refuse_inputs(spec, kept)
@@ -365,7 +365,7 @@ def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
                 text = emit(part)
                 if part.kind not in ("name", "call", "attribute", "subscript"):
                     text = f"({text})"
-                hint = f"return a tensor of its own: {text}.clone()"
+                hint = f"return a copy: {text}.clone()"
                 raise ScaffoldError(message, kept.location, hint)
 
 

@@ -226,7 +226,7 @@ def _worth_saving(item: Statement, hit: Iterable[str], forward: Locals) -> bool:
 def _refuse_values(saved: Iterable[str], forward: Locals) -> None:
     for name in sorted(saved):
         if not forward.kinds.is_tensor(name):
-            message = f"the backward needs '{name}', which is no tensor and cannot be computed again"
+            message = f"the backward needs '{name}', which is not a tensor and cannot be recomputed"
             hint = f"make it a tensor, or compute {name} in the backward"
             raise ScaffoldError(message, forward.place, hint)
 

@@ -189,8 +189,12 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         yield entry.problem(f"'{heads[0]}' is no call", "call", hint=hint)
         return
     if "from" in entry.raw and (spelled.kind != "function" or "." in spelled.name):
-        hint = "call it by its name alone: call = 'f(x)'"
-        yield entry.problem("'from' is of a function", "from", hint=hint)
+        hint = "write the call without a module: call = 'f(x)'"
+        yield entry.problem(
+            "'from' is for a function that is called by its name alone",
+            "from",
+            hint=hint,
+        )
     yield from _of_operator(entry, spelled, "call")
     names = {item.name for item in spelled.parameters}
     yield from _of_also(entry, names, table)
@@ -252,12 +256,12 @@ def _of_results(entry: Entry, spelled: Spelling) -> Iterator[ScaffoldError]:
         return
     if len(results) > 1:
         hint = "results = ['*parts']"
-        yield entry.problem("nothing stands beside a tuple", "results", hint=hint)
+        yield entry.problem("a tuple must be the only result", "results", hint=hint)
     *_, last = [item.name for item in spelled.parameters] or [""]
     if len(spelled.parameters) not in (2, 3) or last != "dim":
-        hint = "of what takes a tensor apart otherwise say 'value'"
+        hint = "if its arguments are others, write 'value' in place of 'results'"
         yield entry.problem(
-            "parts are those of (x, count, dim) or (x, dim)", "results", hint=hint
+            "a call with parts takes (x, count, dim) or (x, dim)", "results", hint=hint
         )
 
 

@@ -145,10 +145,10 @@ def wrong_identity(text: str, op: str, table: Table) -> str | None:
     except (ValueError, SyntaxError, ScaffoldError):
         return "is no identity"
     if item.rule != op:
-        return "is of another primitive on its left side"
+        return "has another primitive on its left side"
     known = {name for arg in item.left for name in names_of(arg)}
     if not names_of(item.right) <= known:
-        return "has a name on its right side alone"
+        return "has a name on its right side that is not on its left"
     unknown = sorted(
         {name for side in (*item.left, item.right) for name in rules_of(side)}
         - {table.op_of(name) for name in table.names()}

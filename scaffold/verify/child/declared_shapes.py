@@ -73,7 +73,7 @@ def undeclared_output(
         if returned != KINDS[kind] and not (kind == "float" and output.is_complex()):
             words = f"{name} is declared as {KINDS[kind]}"
             if kind == "float":
-                words = f"{name} counts as {KINDS[kind]}, as nothing else is said of it"
+                words = f"{name} has no trait, so it counts as {KINDS[kind]}"
             said = f"{words}, and the forward returns {returned}"
             hint = _outputs_as_returned(checks, outputs) if TRAITS[returned] else ""
             return Contrary(said, hint)

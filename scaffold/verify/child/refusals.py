@@ -37,11 +37,11 @@ BROKEN = (
 # Errors that other kinds of values avoid, not shapes: parts of PyTorch's messages, and advice.
 _DTYPE = "a tensor that the forward makes has the default dtype: write x.new_zeros(...), or dtype=x.dtype"
 _NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
-_TRITON = "Triton has no GPU for the proof: set TRITON_INTERPRET=1, which runs kernels on the CPU, or say --no-verify"
+_TRITON = "Triton has no GPU for the proof: set TRITON_INTERPRET=1, which runs kernels on the CPU, or use --no-verify"
 KINDS = (
     (
         "tensors used as indices",
-        "say in --inputs which are indices: 'index[; int]' holds positions, 'mask[; bool]' chooses elements",
+        "declare indices in --inputs: 'index[; int]' holds positions, 'mask[; bool]' chooses elements",
     ),
     ("must have the same scalar type", _DTYPE),
     ("must have the same dtype", _DTYPE),
@@ -140,7 +140,7 @@ def mend(checks: Any, words: str) -> str:
     """Return advice on the inputs after a refusal."""
     if words == INFINITE:
         found = _finite_of(checks)
-        said = f"say in --inputs where the values lie: '{found}'"
+        said = f"declare the range of the values in --inputs: '{found}'"
         return f"; {said}" if found else f"; {GIVE}"
     if words.startswith(NO_TENSOR):
         if words.endswith("method"):  # x.sigmoid

@@ -218,10 +218,10 @@ class _Forward:
         place = ": ".join(filter(None, (refused.line, refused.words)))
         tried = (
             f"tried: ranks 0 to {RANKS[-1]} and sizes up to {max(SIZES)}",
-            f"furthest: {near}, to: {place}",
+            f"closest: {near}, which fails at: {place}",
         )
         names = (*(self.names[at] for at in self.open),)
-        return NoShapes(f"takes none of {self.runs} shapes", tried, names)
+        return NoShapes(f"accepts none of {self.runs} shapes", tried, names)
 
 
 def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None:

@@ -76,7 +76,7 @@ def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
         own = raised(error).replace("{", "{{").replace("}", "}}")
         return f"PyTorch's own backward {own} in {{}}, which cannot pass"
     if checks.CHECKED and (size := _largest(checks, inputs)) > LARGE:
-        far = f"finite differences have no digits left of outputs up to {size:.0e}"
+        far = f"outputs up to {size:.0e} leave no digits for finite differences"
         return f"test_gradcheck cannot pass in {{}}: {far}"
     if checks.CHECKED_TWICE and not _has_second_derivatives(checks, inputs):
         return f"test_gradcheck cannot pass in {{}}: {CURVED}"

@@ -222,7 +222,7 @@ def test_what_cannot_be_saved_is_an_error_with_a_hint() -> None:
     with pytest.raises(ScaffoldError) as caught:
         derived("h = torch.rand(1).item()\nreturn x * h", "grad_x = grad_output * h")
     assert str(caught.value) == (
-        "--backward: the backward needs 'h', which is no tensor and cannot be computed again\n"
+        "--backward: the backward needs 'h', which is not a tensor and cannot be recomputed\n"
         "hint: make it a tensor, or compute h in the backward"
     )
 

@@ -88,6 +88,6 @@ def test_autograd_of_a_whole_forward_takes_no_input(value: str, hint: str) -> No
     forward = f"h = x\nfor k in range(9):\n    h = h * 2\n    if h.sum() > 9:\n        return h\nreturn {value}"
     with pytest.raises(ScaffoldError, match="may return its input 'x' itself") as error:
         derive(spec_of("x", forward=forward))
-    assert f"return a tensor of its own: {hint}.clone()" in str(error.value)
+    assert f"return a copy: {hint}.clone()" in str(error.value)
     copied = forward.replace(value, f"{hint}.clone()")
     check_forward("x", copied, [(tensor(3),), (-torch.ones(3).double(),)])

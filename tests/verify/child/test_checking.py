@@ -258,7 +258,7 @@ def test_a_forward_that_takes_no_shape_is_refused(
     monkeypatch.setattr(shape_search, "RUNS", 300)  # none is found by more
     found = verdict(inputs="x", forward="x.reshape(7, 11)", grad={"x": "grad_output"})
     assert found.cases == 0 and found.failure is not None
-    assert found.failure.words == "takes none of 300 shapes"
+    assert found.failure.words == "accepts none of 300 shapes"
     assert "raised RuntimeError: shape '[7, 11]'" in found.failure.tried[-1]
     assert found.failure.expression == "x.reshape(7, 11)"
     declared = verdict(
@@ -330,7 +330,7 @@ def test_where_the_result_is_finite_is_found(
 ) -> None:
     found = verdict(inputs=inputs, forward=forward, derive=True)
     assert found.failure is not None and found.failure.words == "is not finite"
-    wanted = f"say in --inputs where the values lie: '{stated}'"
+    wanted = f"declare the range of the values in --inputs: '{stated}'"
     assert found.failure.hint == (wanted if stated else SAMPLES)
 
 

@@ -48,12 +48,12 @@ FALSE: dict[str, dict[str, Any]] = {
         "forward": "return x * 2, (x > 0).long()",
         "outputs": "y[N, D], m[N, D; bool]",
     },
-    "outputs: i counts as floating-point numbers, as nothing else is said of it, and the forward returns integers": {
+    "outputs: i has no trait, so it counts as floating-point numbers, and the forward returns integers": {
         "inputs": "x",
         "forward": "x.sort(-1)",
         "outputs": "v, i",
     },
-    "outputs: output counts as floating-point numbers, as nothing else is said of it, and the forward returns integers": {
+    "outputs: output has no trait, so it counts as floating-point numbers, and the forward returns integers": {
         "inputs": "x",
         "forward": "x.argmax(-1)",
     },

@@ -467,7 +467,7 @@ def test_a_gradient_beyond_float16_in_another_order_is_no_fault() -> None:
         derive=True,
     )
     assert found.failure is not None
-    assert "no digits left of outputs up to 7e+05" in found.failure.words  # of a test
+    assert "outputs up to 7e+05 leave no digits" in found.failure.words  # of a test
 
 
 # --- Types

@@ -152,11 +152,11 @@ def test_where_none_are_found_it_is_told_how_far_the_forward_came(
     forward = "y = x @ w.t()\nz = x.new_zeros(2, 3) @ x.new_zeros(2, 3)\nreturn y + z"
     found = verdict(inputs="x, w", forward=forward, derive=True)
     assert found.failure is not None and not found.shapes
-    assert found.failure.words == "takes none of 200 shapes"
+    assert found.failure.words == "accepts none of 200 shapes"
     ranks, furthest = found.failure.tried
     assert ranks == "tried: ranks 0 to 4 and sizes up to 12"
     assert furthest == (
-        "furthest: x[4, 4], w[4, 4], to: z = x.new_zeros(2, 3) @ x.new_zeros(2, 3): "
+        "closest: x[4, 4], w[4, 4], which fails at: z = x.new_zeros(2, 3) @ x.new_zeros(2, 3): "
         "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
     )
     assert found.failure.hint == (

@@ -26,7 +26,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "digits": (
         {"inputs": "x[N], w[N]", "forward": "x * 1e9 + w * 1e-3"},
-        "test_gradcheck cannot pass in the tests' case 'base': finite differences",
+        "test_gradcheck cannot pass in the tests' case 'base': outputs up to 2e+09 leave no digits",
         "test_gradcheck[base-clone]",
     ),
     "curvature": (  # at 0 the slope is 0
@@ -150,4 +150,6 @@ def test_a_case_that_is_not_finite_is_a_failure(tmp_path: Path) -> None:
     failure = write_op(tmp_path, lambda said: spec_of(**raw))["failure"]
     assert failure["subject"] == "tests"
     assert failure["words"] == "the forward is not finite in the case 'base'"
-    assert failure["hint"] == "say in --inputs where the values lie: 's[...; unit]'"
+    assert (
+        failure["hint"] == "declare the range of the values in --inputs: 's[...; unit]'"
+    )
