@@ -144,7 +144,10 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
     [
         ({"inputs": "x", "dirty": ["x"], "forward": "x.exp_()"}, "changes in place"),
         ({"inputs": "x, f: object", "forward": "x * 2"}, "no type for 'f: object'"),
-        ({"inputs": "x[N, D]", "outputs": "*ys", "forward": "x.unbind(0)"}, "as many"),
+        (
+            {"inputs": "x[N, D]", "outputs": "*ys", "forward": "x.unbind(0)"},
+            "a fixed number",
+        ),
         ({"inputs": "output", "forward": "output * 2"}, "'output'"),
         (
             {"inputs": "x", "forward": "x[x > 0].sum()"},
