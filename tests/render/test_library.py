@@ -142,7 +142,7 @@ def test_a_second_derivative_that_is_not_there_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"inputs": "x", "dirty": ["x"], "forward": "x.exp_()"}, "changes in place"),
+        ({"inputs": "x", "dirty": ["x"], "forward": "x.exp_()"}, "changed in place"),
         ({"inputs": "x, f: object", "forward": "x * 2"}, "no type for 'f: object'"),
         (
             {"inputs": "x[N, D]", "outputs": "*ys", "forward": "x.unbind(0)"},
