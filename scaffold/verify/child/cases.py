@@ -37,34 +37,20 @@ def needs_gradient(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
-def _without(value: Tensor, leading: int) -> Tensor:
-    return value[(0,) * leading]
-
-
-def _of_size_1(value: Tensor, leading: int) -> Tensor:
-    return value[(slice(1),) * leading]
-
-
-def _without_first(value: Tensor, leading: int) -> Tensor:
-    return value[0]
-
-
-def _last_of_size_1(value: Tensor, leading: int) -> Tensor:
-    return value[(*(slice(None),) * (leading - 1), slice(1))]
-
-
-def _with_one_dim(value: Tensor, leading: int) -> Tensor:
-    return value * torch.linspace(1, 0.5, 3).to(value.dtype)
-
-
 CHANGES: tuple[tuple[str, int, Change], ...] = (  # words, least leading dims
-    ("without its leading dims", 1, _without),
-    ("with leading dims of size 1", 1, _of_size_1),
-    ("without its first dim", 2, _without_first),
-    ("with size 1 in its last leading dim", 2, _last_of_size_1),
+    ("without its leading dims", 1, lambda x, n: x[(0,) * n]),
+    ("with leading dims of size 1", 1, lambda x, n: x[(slice(1),) * n]),
+    ("without its first dim", 2, lambda x, n: x[0]),
+    (
+        "with size 1 in its last leading dim",
+        2,
+        lambda x, n: x[(*(slice(None),) * (n - 1), slice(1))],
+    ),
 )
 # For a tensor without dims, if shapes were searched for: it may have more elements than the others.
-OF_NO_DIMS = (("with one dim", 0, _with_one_dim),)
+OF_NO_DIMS: tuple[tuple[str, int, Change], ...] = (
+    ("with one dim", 0, lambda x, n: x * torch.linspace(1, 0.5, 3).to(x.dtype)),
+)
 
 
 def list_cases(checks: Any) -> Iterator[Case]:

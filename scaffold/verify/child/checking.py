@@ -22,6 +22,7 @@ from scaffold.verify.child.cases import (
     layouts,
     list_cases,
     make_inputs,
+    needs_gradient,
     subsets,
     value_names,
 )
@@ -207,7 +208,7 @@ def check_case(
     judge = partial(compared or _check_backward, checks, case)
     for needs in several:
         inputs = make_inputs(checks, case, layout, needs)
-        if not _needed(inputs):
+        if not any(map(needs_gradient, inputs)):
             continue  # the needed input is absent
         found = _attempt(partial(judge, inputs), "backward")
         run.cases += 1
@@ -654,18 +655,13 @@ def _factors(
     outputs = as_tuple(checks.OPERATOR(*inputs))
     named = [*zip(names, inputs, strict=True)]
     named += [(name, output) for (name, *_), output in zip(checks.OUTPUTS, outputs)]
-    return {name: value.detach() for name, value in named if _real(value)}
+    return {
+        name: value.detach()
+        for name, value in named
+        if isinstance(value, Tensor) and value.dtype != torch.bool
+    }
 
 
 def _tolerance(checks: Any) -> dict[str, float]:
     numeric = NUMERIC if checks.REFERENCE is None else {}
     return {**numeric, **checks.TOLERANCE}
-
-
-def _needed(inputs: Sequence[Any]) -> bool:
-    return any(isinstance(value, Tensor) and value.requires_grad for value in inputs)
-
-
-def _real(value: Any) -> bool:
-    """Return whether a value may be a factor of a gradient."""
-    return isinstance(value, Tensor) and value.dtype != torch.bool

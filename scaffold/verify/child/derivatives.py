@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from scaffold.verify.child.fast_torch import seed_generator
+from scaffold.verify.child.function_questions import needing
 
 Tangents = list[Tensor | None]
 STEP = 1e-6
@@ -129,18 +130,13 @@ def expected_gradients(
     checks: Any, inputs: Sequence[Any], names: Sequence[str]
 ) -> dict[str, Tensor]:
     """Return gradients by autograd of the reference, or by differences without one."""
-    needed = [
-        (name, value)
-        for name, value in zip(names, inputs, strict=True)
-        if isinstance(value, Tensor) and value.requires_grad
-    ]
     if checks.REFERENCE is not None:
         found = gradients_of(checks, checks.REFERENCE(*inputs), inputs)
     elif checks.SURROGATE:
         return {}
     else:
         found = numeric_gradients(checks, inputs)
-    return {name: grad for (name, _), grad in zip(needed, found, strict=True)}
+    return dict(zip(needing(names, inputs), found, strict=True))
 
 
 def gradients_of(checks: Any, outputs: Any, inputs: Sequence[Any]) -> list[Tensor]:
@@ -175,13 +171,9 @@ def own_gradients(
         found = gradients_of(checks, tuple(outputs), inputs) if outputs else []
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return {}
-    needed = [
-        name
-        for name, value in zip(names, inputs, strict=True)
-        if isinstance(value, Tensor) and value.requires_grad
-    ]
-    finite = all(bool(grad.isfinite().all()) for grad in found)
-    return dict(zip(needed, found, strict=True)) if found and finite else {}
+    if not found or not all(bool(grad.isfinite().all()) for grad in found):
+        return {}
+    return dict(zip(needing(names, inputs), found, strict=True))
 
 
 def _flat(outputs: Any) -> Iterator[Any]:

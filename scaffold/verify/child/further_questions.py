@@ -30,6 +30,7 @@ from scaffold.verify.child.function_questions import (
     FEW_DIGITS,
     as_type,
     first_expanded,
+    needing,
     with_layout,
 )
 from scaffold.verify.child.refusals import SINGULAR, raised, refusal
@@ -249,25 +250,20 @@ def other_layouts(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     return None
 
 
+def channels_last(value: Tensor) -> Tensor:
+    return value.clone(memory_format=torch.channels_last) if value.ndim == 4 else value
+
+
 def _offset(value: Tensor) -> Tensor:
     """Return a tensor of the same values at the end of a longer one."""
     return torch.cat([value[:1], value])[1:] if value.ndim else value
 
 
-def _channels_last(value: Tensor) -> Tensor:
-    return value.clone(memory_format=torch.channels_last) if value.ndim == 4 else value
-
-
-def _conjugated(value: Tensor) -> Tensor:
-    """Return the same numbers as a lazy conjugate view."""
-    return value.conj_physical().conj()
-
-
-LAYOUTS = (
+LAYOUTS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("expanded", first_expanded),
     ("parts of longer tensors", _offset),
-    ("in channels_last", _channels_last),
-    ("lazily conjugated", _conjugated),
+    ("in channels_last", channels_last),
+    ("lazily conjugated", lambda x: x.conj_physical().conj()),
 )
 
 
@@ -743,5 +739,4 @@ def _summed(ends: Sequence[Tensor], weights: Sequence[Tensor | None]) -> Tensor:
 
 def _wanted(checks: Any, inputs: Sequence[Any]) -> list[str]:
     """Return the names of the inputs that require grad."""
-    names = value_names(checks, len(inputs))
-    return [name for name, x in zip(names, inputs, strict=True) if needs_gradient(x)]
+    return needing(value_names(checks, len(inputs)), inputs)

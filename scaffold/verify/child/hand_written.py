@@ -23,10 +23,14 @@ from scaffold.verify.child.cases import (
     needs_gradient,
     sampled,
 )
-from scaffold.verify.child.derivatives import as_tuple, numeric_gradients
+from scaffold.verify.child.derivatives import (
+    as_tuple,
+    numeric_gradients,
+    returned_gradients,
+)
 from scaffold.verify.child.diagnosis import Scene
 from scaffold.verify.child.fast_torch import seeded_grad
-from scaffold.verify.child.function_questions import computes_in_single
+from scaffold.verify.child.function_questions import computes_in_single, needing
 from scaffold.verify.child.op_tests import (
     backpropagating,
     making,
@@ -163,8 +167,7 @@ class Subject:
 
     def needed(self, inputs: Sequence[Any]) -> list[str]:
         """Return the names of a call's inputs that require grad."""
-        pairs = zip(self.names, inputs, strict=False)
-        return [name for name, value in pairs if needs_gradient(value)]
+        return needing(self.names, inputs)
 
     def call(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
         """Return the outputs that are tensors."""
@@ -201,12 +204,13 @@ class Subject:
             x.shape == y.shape and not torch.equal(x.nan_to_num(), y.nan_to_num())
             for x, y in zip(first, second, strict=True)
         )
-        tests.differentiable = self._with_gradients()
-        known = bool(tests.differentiable)
-        some = [at for at, x in enumerate(first) if x.requires_grad and known]
-        self.positions = tuple(some)
-        tests.ends = self.positions if len(some) < len(first) else ()
-        tests.has_gradient = self.checks.HAS_GRADIENT = bool(some)
+        ends = tuple(at for at, x in enumerate(first) if x.requires_grad)
+        tests.ends = ends
+        named = self._with_gradients() if ends else self.needed(one)
+        tests.differentiable = tuple(named)
+        self.positions = ends if named else ()
+        tests.ends = self.positions if len(self.positions) < len(first) else ()
+        tests.has_gradient = self.checks.HAS_GRADIENT = bool(self.positions)
         self._settle()
         self.checks.VALUES = {
             at: self.asked.numbers
@@ -215,33 +219,18 @@ class Subject:
         }
         self.checks.SCALED = tuple(self.checks.VALUES)
 
-    def _with_gradients(self) -> tuple[str, ...]:
+    def _with_gradients(self) -> list[str]:
         """Return the inputs with a gradient from backward; for others it returns None."""
         inputs = self.inputs()
-        returned: list[Any] = []
-        function: Any = self.function
-
-        def backward(ctx: Any, *grads: Any) -> Any:
-            found = function.backward(ctx, *grads)
-            returned[:] = found if isinstance(found, tuple | list) else (found,)
-            return found
-
-        recorder: Any = type(
-            "Recorder", (function,), {"backward": staticmethod(backward)}
-        )
-        try:
-            backpropagate(
-                as_tuple(_tensors_of(recorder.apply)(*_copied(inputs))), inputs
-            )
-        except Exception:  # noqa: BLE001 (reported by the check of gradients)
-            returned.clear()
-        pairs = zip(self.needed(inputs), _needed_of(returned, inputs), strict=False)
-        absent = [name for name, gradient in pairs if gradient is None]
-        if returned and absent:
+        needed = self.needed(inputs)
+        returned, error = returned_gradients(self.checks, inputs)
+        if returned is None or error is not None:  # the check of gradients reports it
+            return needed
+        gradients = dict(zip(self.names, returned, strict=False))
+        absent = [name for name in needed if gradients.get(name, ...) is None]
+        if absent:
             self.note(f"no gradient of {', '.join(absent)}")
-        if returned:
-            return tuple(name for name in self.needed(inputs) if name not in absent)
-        return tuple(self.needed(inputs))
+        return [name for name in needed if name not in absent]
 
     def copy_inputs(self) -> None:
         """Give every call copies of its inputs, since the Function changes them."""
@@ -382,15 +371,6 @@ def _tensors_of(apply: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
 def _tensors(outputs: Any) -> tuple[Tensor, ...]:
     several = outputs if isinstance(outputs, tuple | list) else (outputs,)
     return tuple(x for x in several if isinstance(x, Tensor))
-
-
-def _copied(inputs: Sequence[Any]) -> list[Any]:
-    """Copy tensors, so that a call may change them in place."""
-    return [x.clone() if isinstance(x, Tensor) else x for x in inputs]
-
-
-def _needed_of(returned: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    return [g for g, x in zip(returned, inputs, strict=False) if needs_gradient(x)]
 
 
 def as_reference(found: Any) -> Callable[..., Any]:
