@@ -65,7 +65,7 @@ class Adopted(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the caller says of the op."""
+    """The caller's choices: where the op goes, its name, the kinds of its inputs."""
 
     module: str  # of the Function
     package: str = ""  # that the file lies in

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import NamedTuple, TypeVar
 
 from scaffold.formula.names import fresh, names_in
-from scaffold.inspect.context import NEEDS, Handed
+from scaffold.inspect.context import NEEDS, Handed, taking
 from scaffold.inspect.declarations import Unfit, output_kinds
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import blocks as parts_of
@@ -87,7 +87,7 @@ def backward_body(
             pairs.append((value, item.given))
         known[item.attribute] = value
     if NEEDS in read:
-        known[NEEDS] = _free(NEEDS, taken)
+        known[NEEDS] = taking(NEEDS, taken)
         pairs.append((known[NEEDS], NEEDS))
     text.replace_attributes(known)
     own = [parameter for parameter, _ in pairs]
@@ -95,12 +95,6 @@ def backward_body(
     parameters = [*own, *gradients] if several else [*gradients, *own]
     function = text.function(name, ", ".join(parameters))
     return Body(function, tuple(given for _, given in pairs), several)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    found = name if name not in taken else fresh(name, taken)
-    taken.add(found)
-    return found
 
 
 def _gradients(facts: Facts, backward: Method, outputs: int) -> list[str]:
@@ -149,7 +143,7 @@ def _parameter(
             text.remove(statement)
             return name
     plain = usual.isidentifier() and not iskeyword(usual)
-    return _free(usual if plain else "saved", taken)
+    return taking(usual if plain else "saved", taken)
 
 
 def _unpacked(text: "_Text", backward: Method, count: int) -> list[str] | None:

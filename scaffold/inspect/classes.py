@@ -57,18 +57,10 @@ def scan(tree: ast.Module) -> Scan:
     return found
 
 
-def applications(found: Scan) -> dict[str, list[tuple[str, Application]]]:
+def applications(found: Scan) -> dict[str, list[Application]]:
     """Return calls of `Name.apply(...)`, and of names bound to `Name.apply`."""
-    aliases = {
-        target.id: node.value.value.id
-        for node, _ in found.assignments
-        if isinstance(node.value, ast.Attribute)
-        and node.value.attr == "apply"
-        and isinstance(node.value.value, ast.Name)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    calls: dict[str, list[tuple[str, Application]]] = {}
+    aliases = {alias: name for alias, name, _ in _aliases(found)}
+    calls: dict[str, list[Application]] = {}
     for call, within in found.calls:
         function = call.func
         name = ""
@@ -78,22 +70,27 @@ def applications(found: Scan) -> dict[str, list[tuple[str, Application]]]:
         elif isinstance(function, ast.Name):
             name = aliases.get(function.id, "")
         if name:
-            calls.setdefault(name, []).append((name, Application(call, within)))
+            calls.setdefault(name, []).append(Application(call, within))
     return calls
 
 
 def aliases(found: Scan) -> dict[str, list[str]]:
     """Return the module's names for each `Name.apply`."""
     aliases: dict[str, list[str]] = {}
-    for node, within in found.assignments:
-        value = node.value
-        if within or not isinstance(value, ast.Attribute) or value.attr != "apply":
-            continue
-        if isinstance(value.value, ast.Name):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    aliases.setdefault(value.value.id, []).append(target.id)
+    for alias, name, within in _aliases(found):
+        if not within:
+            aliases.setdefault(name, []).append(alias)
     return aliases
+
+
+def _aliases(found: Scan) -> Iterator[tuple[str, str, tuple[ast.AST, ...]]]:
+    """Yield a name bound to `Name.apply`, the `Name`, and the definitions around."""
+    for node, within in found.assignments:
+        match node.value:
+            case ast.Attribute(ast.Name(name), "apply"):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        yield target.id, name, within
 
 
 def local_names(found: Scan, names: Names) -> dict[str, str]:
@@ -236,7 +233,6 @@ class _Finder:
         }
         within = self.within[id(node)]
         names = [n.name for n in within if isinstance(n, Definition)]
-        applied = [(n, a) for n, a in self.applied.get(node.name, ()) if n == node.name]
         return Function(
             name=node.name,
             qualname=".".join([*names, node.name]),
@@ -247,7 +243,7 @@ class _Finder:
             complete=complete and not node.keywords and not node.decorator_list,
             generate_vmap_rule=_generates_vmap_rule(node)
             or any(parent.generate_vmap_rule for parent in parents),
-            applications=tuple(application for _, application in applied),
+            applications=tuple(self.applied.get(node.name, ())),
             aliases=tuple(self.aliased.get(node.name, ())),
             nested=any(not isinstance(n, ast.ClassDef) for n in within),
             unique=self.counts[node.name] == 1,

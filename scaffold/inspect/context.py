@@ -93,7 +93,7 @@ class _Keeper:
         if isinstance(node, ast.Name) and not self._changes_after(node.id, step):
             return Handed("", self._named(node.id), node.id)
         stem = node.id if isinstance(node, ast.Name) else "tensor"
-        local = _new(f"{stem}_saved", self.locals)
+        local = taking(f"{stem}_saved", self.locals)
         return Handed("", self._named(local), local, node)
 
     def _attribute(self, name: str, values: list[tuple[ast.expr, Step]]) -> Handed:
@@ -111,7 +111,7 @@ class _Keeper:
         if self.combined and all(
             is_none(one) or tensors.is_tensor(one, at) for one, at in values
         ):
-            local = _new(name, self.locals)
+            local = taking(name, self.locals)
             plain = isinstance(value, ast.Name) and not (more or guarded)
             if plain and not self._changes_after(value.id, step):  # type: ignore[attr-defined]
                 local = value.id  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ class _Keeper:
     def _named(self, local: str) -> str:
         """Return the op's name for a local of forward."""
         name = local if is_free(local) else f"{local.strip('_')}_kept"
-        return _new(f"{name}_kept" if name in self.taken else name, self.taken)
+        return taking(f"{name}_kept" if name in self.taken else name, self.taken)
 
     def _as_it_is(self, node: ast.expr, step: Step) -> str:
         """Return the input or output that an expression equals, else ""."""
@@ -254,7 +254,8 @@ class _Keeper:
         )
 
 
-def _new(name: str, taken: set[str]) -> str:
+def taking(name: str, taken: set[str]) -> str:
+    """Return the name, or a free one like it, and add it to the taken ones."""
     found = name if name not in taken else fresh(name, taken)
     taken.add(found)
     return found

@@ -80,7 +80,7 @@ def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
 
 
 def is_untold(facts: Facts, item: Parameter) -> bool:
-    """Whether the text does not tell what an argument is, which is no tensor."""
+    """Return whether an argument is no tensor, and the text does not tell its type."""
     bare = item.passing == "positional" and not (item.annotation or item.default)
     tensor = has_gradient(facts, item) or _is_tensor(facts, item)
     return bare and not tensor and named_kind(item.name) == "object"

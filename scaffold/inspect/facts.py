@@ -293,15 +293,16 @@ class Facts:
 
     def marked(self, name: str) -> frozenset[str] | None:
         """Return the names given to mark_dirty or the like; None if they are unknown."""
-        found: set[str] = set()
+        calls = [*self._context_calls(name)]
+        if any(item.starred or len(item.names) < len(item.call.args) for item in calls):
+            return None
+        return frozenset().union(*(item.names for item in calls))
+
+    def _context_calls(self, name: str) -> Iterator[ContextCall]:
+        """Yield the calls of a method of ctx by forward and setup_context."""
         for method in (self.function.forward, self.function.setup_context):
-            if method is None or method.ctx is None:
-                continue
-            for item in self.context_calls(method, name):
-                if item.starred or len(item.names) < len(item.call.args):
-                    return None
-                found |= item.names
-        return frozenset(found)
+            if method is not None and method.ctx is not None:
+                yield from self.context_calls(method, name)
 
     @property
     def inputs(self) -> tuple[Parameter, ...]:
@@ -310,14 +311,10 @@ class Facts:
     @cached_property
     def materializes(self) -> bool:
         """Return whether absent output gradients arrive as zeros."""
-        for method in (self.function.forward, self.function.setup_context):
-            if method is None or method.ctx is None:
-                continue
-            for item in self.context_calls(method, "set_materialize_grads"):
-                first = item.call.args[0] if item.call.args else None
-                first = first or next((k.value for k in item.call.keywords), None)
-                if isinstance(first, ast.Constant) and first.value is False:
-                    return False
+        for item in self._context_calls("set_materialize_grads"):
+            first, *_ = (*item.call.args, *(k.value for k in item.call.keywords), None)
+            if isinstance(first, ast.Constant) and first.value is False:
+                return False
         return True
 
 

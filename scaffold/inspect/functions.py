@@ -5,7 +5,6 @@ Invariant: every field is a fact of the syntax; unknowns are None or absent, nev
 """
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -181,6 +180,3 @@ class Module:
     operators: tuple[Operator, ...]
     calls: tuple[ast.Call, ...]  # in the whole file
     scopes: tuple[ast.AST, ...]  # every class and function in the file
-
-    def walk(self) -> Iterator[Function]:
-        yield from self.functions

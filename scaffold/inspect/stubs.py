@@ -35,7 +35,7 @@ Rows = tuple[tuple[Argument, ...], ...]  # the text of each argument is an expre
 
 
 class Call(NamedTuple):
-    """What a test calls a Function with."""
+    """The arguments of a test's call of a Function."""
 
     given: tuple[Argument, ...]
     needs: str  # what the text does not tell; '' if nothing

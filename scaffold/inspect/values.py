@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from scaffold.formula.definitions import is_none
 from scaffold.formula.operators import is_tensor_word
 from scaffold.inspect.flow import Bound, Flow, Step
 from scaffold.inspect.imported_names import Names, method_call, torch_call
@@ -32,25 +33,11 @@ from scaffold.primitives.python_values import READ_OUT
 
 # Methods that tensors share with other objects: `queue.put`, `rng.normal`, `items.index`.
 OF_OTHERS = frozenset(
-    [
-        "copy",
-        "cpu",
-        "cuda",
-        "expand",
-        "float",
-        "gather",
-        "get",
-        "int",
-        "normal",
-        "put",
-        "repeat",
-        "round",
-        "select",
-        "take",
-        "to",
-        "trace",
+    {
+        *("copy", "cpu", "cuda", "expand", "float", "gather", "get", "int"),
+        *("normal", "put", "repeat", "round", "select", "take", "to", "trace"),
         "type",
-    ]
+    }
 )
 
 
@@ -278,7 +265,7 @@ class Values:
             sides = (node.left, *node.comparators)
             ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
             elementwise = all(isinstance(op, ordered) for op in node.ops)
-            if not elementwise or any(map(_is_none, sides)):
+            if not elementwise or any(map(is_none, sides)):
                 return False
             return any(self.is_tensor(side, at, depth - 1) for side in sides)
         if isinstance(node, ast.UnaryOp):
@@ -362,10 +349,6 @@ class Values:
 def _number(node: ast.expr) -> int | None:
     known = isinstance(node, ast.Constant) and isinstance(node.value, int)
     return node.value if known else None  # type: ignore[attr-defined]
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _has_out(node: ast.Call) -> bool:
