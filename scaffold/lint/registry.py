@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean
+from scaffold.lint import rules
 from scaffold.lint.model import Rule
-from scaffold.lint.rules import (
+from scaffold.lint.rules import (  # noqa: F401 (each is listed by its package)
     af00,
     af01,
     af02,
@@ -60,56 +61,12 @@ from scaffold.lint.rules import (
     af46,
 )
 
-MODULES = (
-    af00,
-    af01,
-    af02,
-    af03,
-    af04,
-    af05,
-    af06,
-    af07,
-    af08,
-    af09,
-    af10,
-    af11,
-    af12,
-    af13,
-    af14,
-    af15,
-    af16,
-    af17,
-    af18,
-    af19,
-    af20,
-    af21,
-    af22,
-    af23,
-    af24,
-    af25,
-    af26,
-    af27,
-    af28,
-    af29,
-    af30,
-    af31,
-    af32,
-    af33,
-    af34,
-    af35,
-    af36,
-    af37,
-    af38,
-    af39,
-    af40,
-    af41,
-    af42,
-    af43,
-    af44,
-    af45,
-    af46,
-)
-RULES: dict[str, Rule] = {module.RULE.id: module.RULE for module in MODULES}
+# The modules that are imported above, by the names that they have in their package.
+RULES: dict[str, Rule] = {
+    module.RULE.id: module.RULE
+    for name, module in sorted(vars(rules).items())
+    if re.fullmatch(r"af\d\d", name)
+}
 CALLED = "rules are called AF00, AF01 and so on"
 
 
