@@ -176,7 +176,7 @@ def _next(found: "Adoption", out_dir: str | None) -> str:
 def _run(
     sources: "list[Source]", settings: "Values", verify: bool, every: bool
 ) -> "tuple[list[Adoption], list[ScaffoldError]]":
-    """Adopt each Function; the errors of those that cannot be."""
+    """Adopt each Function; return also the errors of the refused ones."""
     adoptions: dict[str, Adoption] = {}
     refused: list[ScaffoldError] = []
     with proving(settings, TERMINAL) as process:
@@ -224,7 +224,7 @@ FREE = ("setup-context", "combined")  # the styles that are tried where none is 
 
 
 class Adoption(NamedTuple):
-    """What the op is from now on."""
+    """An adopted op, its generated files, and notes."""
 
     op: Adopted
     generated: Generated
@@ -315,7 +315,7 @@ def _sources(target: str, every: bool) -> list[Source]:
 
 
 def _refusal(source: Source, reasons: list[Unfit | ScaffoldError]) -> ScaffoldError:
-    """Why there is no table: what a run has shown, else the first statement that stands in the way."""
+    """Return the error of a Function without a table: a failed run, else the first statement in the way."""
     telling = (VerificationError, ConflictError)
     shown = (reason for reason in reasons if isinstance(reason, telling))
     reason = next(shown, reasons[0])

@@ -13,6 +13,7 @@ import typer
 from scaffold.cli.options import OPS, TEMPLATE_DIR, check_format, format_option
 from scaffold.cli.output import say_hint, show_object
 from scaffold.errors import ConflictError
+from scaffold.project.console import from_here
 
 if TYPE_CHECKING:
     from scaffold.project.file_status import Checked, Status
@@ -71,7 +72,9 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
     width = max((len(item.status) for item in told), default=0)
     for item in told:
         reason = f": {item.reason}" if item.reason else ""
-        typer.echo(f"{item.status:{width}}  {_shown(project, item)}{reason}")
+        typer.echo(
+            f"{item.status:{width}}  {from_here(project.root, item.path)}{reason}"
+        )
     if diff:
         typer.echo("".join(_difference(project, item) for item in told), nl=False)
     counted = Counter(item.status for item in found)
@@ -82,12 +85,6 @@ def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
     told.sort(key=lambda item: (item.status in PROOF, item.hint[:3] != "rm "))
     for hint in dict.fromkeys(item.hint for item in told if item.hint):
         say_hint(hint)
-
-
-def _shown(project: "Project", item: "Checked") -> str:
-    from scaffold.project.console import from_here
-
-    return from_here(project.root, item.path)
 
 
 def _difference(project: "Project", item: "Checked") -> str:
@@ -101,7 +98,7 @@ def _json(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
     files = []
     for item in found:
         one = {
-            "path": _shown(project, item),
+            "path": from_here(project.root, item.path),
             "op": item.op,
             "status": item.status,
             "reason": item.reason,
@@ -122,4 +119,6 @@ def _github(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> Non
             level: Level = "warning" if item.status in passing else "error"
             said = f"{item.status}: {item.reason}" if item.reason else item.status
             said = f"{said} ({item.hint})" if item.hint else said
-            typer.echo(annotation(level, _shown(project, item), 1, 1, said))
+            typer.echo(
+                annotation(level, from_here(project.root, item.path), 1, 1, said)
+            )

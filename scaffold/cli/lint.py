@@ -200,7 +200,7 @@ def _exit(findings: "tuple[Finding, ...]", strict: bool) -> None:
 
 
 class Choice(NamedTuple):
-    """Which rules run where; what a process is told."""
+    """The choice of rules for each file."""
 
     selected: tuple[str, ...]
     ignored: tuple[str, ...]
@@ -217,14 +217,14 @@ class Choice(NamedTuple):
 
 
 class Linted(NamedTuple):
-    """What became of one file."""
+    """The findings of a file, or why it was not read."""
 
     findings: tuple[Finding, ...]
     unread: Unreadable | None = None
 
 
 class Run(NamedTuple):
-    """What was found."""
+    """The findings of all files."""
 
     findings: tuple[Finding, ...]
     unread: tuple[Unreadable, ...]
@@ -349,7 +349,7 @@ def mend(run: Run, write: bool) -> Run:
 
 
 class Mended(NamedTuple):
-    """A file after its edits: the text, None where it stays as it is, and what no edit mends."""
+    """A file's text after all edits, None if unchanged, and the findings left."""
 
     text: str | None
     left: tuple[Finding, ...]

@@ -41,10 +41,8 @@ CHOICES = {
 
 
 def _run(name: str, values: "Values", settings: "Values") -> None:
-    for_programs = settings.get("format") == "json"
     generated, refused = _proven(name, values, settings)
-    show = _for_programs if for_programs else _for_people
-    show(generated, settings, refused)
+    _report(generated, settings, refused)
     if generated.missing and "forward" in values and values.get("derive", True):
         sys.exit(UNDERIVED)
 
@@ -108,44 +106,22 @@ def _foreseen(generated: "Generated", settings: "Values") -> "Settled | None":
     return settled._replace(refusal=refusal) if refusal else None
 
 
-def _for_people(
+def _report(
     generated: "Generated", settings: "Values", refused: "Settled | None"
 ) -> None:
     """Write the files and report it; with --dry-run, --diff or --stdout only report."""
-    from scaffold.cli.output import (
-        noting,
-        show_notes,
-        show_proven,
-        show_texts,
-        tell,
-    )
+    from scaffold.cli.output import beside, of_op, show_proven, show_texts, tell
 
+    format_, notes = settings.get("format", "text"), generated.notes
     if settings.get("stdout"):
-        show_notes(generated.notes)
-        show_texts(generated)
+        show_texts(generated, format_)
         return
-    with noting(generated.notes):
+    with beside(notes if format_ == "text" else ()):
         settled = refused or _settle(generated, settings)
-        if settled.refusal:
-            raise settled.refusal
-    tell(settled, with_diff=bool(settings.get("diff")))
-    show_proven(generated.proven)
-
-
-def _for_programs(
-    generated: "Generated", settings: "Values", refused: "Settled | None"
-) -> None:
-    """Write the files and report it in one JSON object."""
-    from scaffold.cli.output import exit_on_conflict, leave, show_files, show_settled
-
-    if settings.get("stdout"):
-        show_files(generated)
-        return
-    settled = refused or _settle(generated, settings)
-    show_settled(generated, settled, with_diff=bool(settings.get("diff")))
-    if settled.refusal:
-        leave(settled.refusal)
-    exit_on_conflict(settled.plan)
+    with_diff, more = bool(settings.get("diff")), of_op(generated)
+    tell(settled, with_diff=with_diff, format_=format_, notes=notes, more=more)
+    if format_ == "text":
+        show_proven(generated.proven)
 
 
 def _settle(generated: "Generated", settings: "Values") -> "Settled":

@@ -279,11 +279,17 @@ def show_diff(plan: "Plan") -> None:
     _print(terminal.difference(diff(plan), sys.stdout))
 
 
-def show_texts(generated: "Generated") -> None:
+def show_texts(generated: "Generated", format_: str) -> None:
     """Print the files themselves, each below its name if there are several."""
-    for path, text in generated.files.items():
+    files = generated.files.items()
+    if format_ == "json":
+        told = [_text(generated.root, path, text) for path, text in files]
+        _show_json(told, False, generated.notes, of_op=of_op(generated))
+        return
+    show_notes(generated.notes)
+    for path, text in files:
         header = f"# {from_here(generated.root, path)}\n"
-        _print(header + text if len(generated.files) > 1 else text)
+        _print(header + text if len(files) > 1 else text)
 
 
 def _print(text: str) -> None:
@@ -297,12 +303,13 @@ def tell(
     with_diff: bool,
     format_: str = "text",
     notes: Iterable[str] = (),
+    more: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """Report each file; raise a refusal, and exit with 1 if a conflict is left."""
+    """Report each file, in JSON with `more`; raise a refusal, and exit with 1 if a conflict is left."""
     said = [*notes, *settled.notes]
     if format_ == "json":
         told = _changes(settled.plan, with_diff)
-        _show_json(told, settled.written, said, settled.problems)
+        _show_json(told, settled.written, said, settled.problems, more)
         if settled.refusal:
             leave(settled.refusal)
     else:
@@ -357,21 +364,7 @@ def exit_on_conflict(plan: "Plan") -> None:
         sys.exit(ConflictError.exit_code)
 
 
-def show_settled(generated: "Generated", settled: "Settled", with_diff: bool) -> None:
-    """Print the outcome for each file of an op as JSON."""
-    told = _changes(settled.plan, with_diff)
-    notes = (*generated.notes, *settled.notes)
-    of_op = _of_op(generated)
-    _show_json(told, settled.written, notes, settled.problems, of_op)
-
-
-def show_files(generated: "Generated") -> None:
-    """Print the files themselves as JSON."""
-    told = [_text(generated.root, path, text) for path, text in generated.files.items()]
-    _show_json(told, False, generated.notes, of_op=_of_op(generated))
-
-
-def _of_op(generated: "Generated") -> dict[str, Any]:
+def of_op(generated: "Generated") -> dict[str, Any]:
     """Return the missing gradients of an op, and whether the others are proven."""
     proven = generated.proof is not None
     return {"missing": list(generated.missing), "proven": proven}
@@ -437,22 +430,14 @@ def _for_people(outcome: "Outcome", diff: bool) -> None:
     if diff:
         show_diff(plan)
     else:
-        _show_changes(plan)
+        every = SAYING.get() == "much"
+        shown = (item for item in plan.changes if every or item.verb != "identical")
+        _show_verbs(plan, [*shown])
+        files = f"{outcome.files} file{'s' * (outcome.files != 1)}"
         if SAYING.get() != "little":
-            typer.echo(f"{outcome.counts or 'no ops'} ({_files(outcome.files)})")
+            typer.echo(f"{outcome.counts or 'no ops'} ({files})")
     if outcome.settled.obstacle:
         say_error(outcome.settled.obstacle)
-
-
-def _files(count: int) -> str:
-    return f"{count} file{'s' * (count != 1)}"
-
-
-def _show_changes(plan: "Plan") -> None:
-    """Print the changed files, one line each; with --verbose all of them."""
-    every = SAYING.get() == "much"
-    changes = [item for item in plan.changes if every or item.verb != "identical"]
-    _show_verbs(plan, changes)
 
 
 def _for_programs(outcome: "Outcome", diff: bool) -> None:

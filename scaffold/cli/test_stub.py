@@ -99,7 +99,7 @@ Recorder = Callable[[], "Recorded"]
 
 
 def _recorder(tests: str | None, python: str | None, limit: int) -> Recorder | None:
-    """Return what runs the tests; None without --record."""
+    """Return a function to run the tests of --record; None without it."""
     if tests is None:
         return None
     from scaffold.project.interpreter import check_limit, need_interpreter
@@ -111,7 +111,7 @@ def _recorder(tests: str | None, python: str | None, limit: int) -> Recorder | N
 
 
 class Stubs(NamedTuple):
-    """What is to be written."""
+    """The test files, their root, and notes."""
 
     files: dict[str, str]
     root: Path

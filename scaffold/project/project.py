@@ -59,7 +59,7 @@ class Project(NamedTuple):
         problems = []
         read = [from_here(self.root, path) for path in self.texts]
         place = Location(read[0]) if len(read) == 1 else None
-        where = "the file" if place else _sequence(read)
+        where = "the file" if place else ", ".join(read) or "any manifest"
         for name in names:
             if name not in self.listed:
                 hint = did_you_mean(name, self.listed) or "see: scaffold list"
@@ -67,10 +67,6 @@ class Project(NamedTuple):
                 problems.append(ScaffoldError(message, place, hint))
         raise_all(problems)
         return {name: self.listed[name] for name in dict.fromkeys(names)}
-
-
-def _sequence(names: Sequence[str]) -> str:
-    return ", ".join(names) or "any manifest"
 
 
 def open_project(
@@ -103,13 +99,15 @@ def open_project(
     state = read_state(root) if configuration.project else {}
     records = decode_records(state)
     shared = records.pop(SHARED, None)
+    path = exporting_path(places)
+    exporting = {path: present(root, path)} if configuration.exports else {}
     return Project(
         configuration,
         places,
         texts,
         {item.name: item._replace(manifest=below[item.manifest]) for item in listed},
         records,
-        {**data, **state, **_exporting(places, configuration)},
+        {**data, **state, **exporting},
         shared=shared,
     )
 
@@ -117,12 +115,6 @@ def open_project(
 def exporting_path(places: Places) -> str:
     """Return the path of the source directory's `__init__.py`."""
     return posixpath.normpath(f"{places.directories.source}/__init__.py")
-
-
-def _exporting(places: Places, configuration: Configuration) -> dict[str, bytes | None]:
-    """Return the present `__init__.py` by path if `exports` is on."""
-    path = exporting_path(places)
-    return {path: present(places.root, path)} if configuration.exports else {}
 
 
 def new_manifest(configuration: Configuration, op: str) -> str | None:
