@@ -41,7 +41,7 @@ from scaffold.spec.config import (
 from scaffold.spec.json_schema import schema_text
 from scaffold.spec.names import is_identifier
 from scaffold.spec.other_tools import Surroundings, table_of
-from scaffold.spec.problems import KeyPath, Locate
+from scaffold.spec.problems import always_at
 from scaffold.spec.toml import Places, parse_toml, toml_text
 from scaffold.version import __version__
 from scaffold.workspace.conflicts import POLICIES
@@ -257,15 +257,8 @@ def _with_records(before: str) -> str:
 
 def _check(said: Mapping[str, str], directory: Path) -> None:
     """Raise the configuration's errors at the options that set the values."""
-    stated = {key: Said(value, _option(key)) for key, value in said.items()}
+    stated = {key: Said(value, always_at(f"--{key}")) for key, value in said.items()}
     read_sources(Sources(str(directory), "", stated, Surroundings()))
-
-
-def _option(name: str) -> Locate:
-    def locate(path: KeyPath, *, key: bool = False) -> Location:
-        return Location(f"--{name}")
-
-    return locate
 
 
 def _with_table(before: str, said: Mapping[str, str]) -> str:

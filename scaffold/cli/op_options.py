@@ -80,8 +80,9 @@ TEMPLATE_DIR = Option(
     metavar="DIR",
 )
 EXPLAIN = Option("--explain", "Show the rules that were used and what is saved.", bool)
+SPEC = Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE")
 SETTINGS = (
-    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
+    SPEC,
     Option(
         "--out-dir",
         "Where the op goes (default: the configuration's, or here).",
@@ -107,16 +108,16 @@ SETTINGS = (
     Option("--stdout", "Print the files, and write nothing.", bool),
     FORMAT,
 )
-OF_THE_FUNCTION = tuple(
-    option
-    for option in SPECIFICATION
-    if option.name
-    not in ("module", "params", "buffers", "update", "init", "test", "samples")
-    and option.name != "tolerance"
+OF_THE_FUNCTION = (
+    *(
+        item
+        for item in SPECIFICATION
+        if item.name not in KEYS or KEYS[item.name].function
+    ),
+    SPEC,
 )
 DERIVE = (
     *OF_THE_FUNCTION,
-    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     TEMPLATE_DIR,
     EXPLAIN,
     Option(
@@ -126,7 +127,6 @@ DERIVE = (
 )
 SHOW = (
     *OF_THE_FUNCTION,
-    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     Option("--sizes", "For the bytes: 'N=32, D=512, ...=8'.", metavar="SIZES"),
     Option(
         "--format",
@@ -147,7 +147,6 @@ SHOW = (
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 BENCH = (
     *OF_THE_FUNCTION,
-    Option("--spec", "Read the op from this TOML file: [ops.NAME].", metavar="FILE"),
     Option("--sizes", "Its sizes: 'N=32, D=512, ...=8x64'.", list, metavar="SIZES"),
     Option("--dtype", f"One of {', '.join(DTYPES)}.", list, "", "DTYPE", DTYPES),
     Option("--device", "cpu (default), cuda, cuda:1, ...", metavar="DEVICE"),

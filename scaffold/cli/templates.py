@@ -44,7 +44,7 @@ from scaffold.render.templates import (
     read_templates,
 )
 from scaffold.spec import Configuration
-from scaffold.spec.problems import KeyPath
+from scaffold.spec.problems import always_at
 
 if TYPE_CHECKING:
     from scaffold.project.writing import Settled
@@ -187,13 +187,8 @@ class Ejected(NamedTuple):
 def listed_templates(templates: Templates) -> tuple[Row, ...]:
     """Return all templates, sorted by name, each from the top layer down."""
     sources = [*templates.sources, *map(built_in, WRITTEN)]
-    names = sorted({source.name for source in sources}, key=_written_first)
-    ordered = sorted(sources, key=lambda source: names.index(source.name))
+    ordered = sorted(sources, key=lambda one: (one.name not in WRITTEN, one.name))
     return tuple(_row(source, templates) for source in ordered)
-
-
-def _written_first(name: str) -> tuple[bool, str]:
-    return name not in WRITTEN, name
 
 
 def _row(source: Source, templates: Templates) -> Row:
@@ -311,14 +306,13 @@ def _of_rendering(templates: Templates) -> list[ScaffoldError]:
     for number, spec in enumerate(sample_ops()):
         try:
             places = Places(Path(), Directories(), houses[number % 2])
-            make(spec, Setting(Configuration(), places, formatted=False), _nowhere)
+            make(
+                spec,
+                Setting(Configuration(), places, formatted=False),
+                always_at(SOURCE),
+            )
         except ScaffoldError as error:
             found += error.problems
             if any(problem.message == TOO_LONG for problem in error.problems):
                 break
     return found
-
-
-def _nowhere(path: KeyPath, *, key: bool = False) -> Location:
-    """Return the place of a sample op, whatever the key."""
-    return Location(SOURCE)

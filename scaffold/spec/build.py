@@ -4,12 +4,11 @@ In: the keys of a TOML table or the command line, and the place of each value. O
 are raised together, each at its place; a returned spec is consistent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from scaffold.files import read_text
-from scaffold.formula import Formula
 from scaffold.spec.arguments import Arguments, read_arguments
 from scaffold.spec.config import Configuration
 from scaffold.spec.config_values import Shapes
@@ -60,14 +59,14 @@ def build(
     assert arguments is not None  # otherwise a problem was reported
     shapes = arguments.conventional(settings.conventions)
     names = names or ("", "")
-    maths = read_maths(names[0], sound, arguments, shapes, read or _read, problems)
+    maths = read_maths(names[0], sound, arguments, shapes, read or read_text, problems)
     module = read_module(sound, arguments, maths, shapes, settings, problems)
-    _check_results(arguments, maths, problems)
-    _check_amp(sound, arguments, problems)
+    _check_counts(arguments, maths, problems)
     style = sound.get("style", settings.style)
     check_library(style, sound, arguments, problems)
     sharding = read_sharding(style, sound.get("sharding"), arguments, problems)
-    _check_combinations(sound, stated, arguments, settings, problems)
+    for key, message, hint in _conflicts(sound, stated, arguments, style):
+        problems.at((key,), message, hint)
     _check_classes(sound, names, arguments, maths, settings.names, problems)
     check_requirements(settings.require, sound, arguments.tensors, problems)
     problems.raise_found()
@@ -97,10 +96,6 @@ def _namespace(
     if stated is not None:
         return stated
     return package.partition(".")[0] if package else NAMESPACE
-
-
-def _read(path: str) -> str:
-    return read_text(path)
 
 
 def _spec(
@@ -138,7 +133,7 @@ def _spec(
         save_policy="recompute" if raw.get("kernels") else raw["save-policy"],
         sharding=sharding,
         amp=raw.get("amp"),
-        tolerance=_tolerance(raw),
+        tolerance=tuple((k, repr(v)) for k, v in raw.get("tolerance", {}).items()),
         require=maths.require,
         test_shapes=arguments.test_shapes,
         test_require=maths.test_require,
@@ -163,11 +158,6 @@ def _is_free(raw: Mapping[str, Any], configuration: Configuration) -> bool:
     return not bound and raw["save-policy"] == "balanced"
 
 
-def _tolerance(raw: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    stated: Mapping[str, Any] = raw.get("tolerance", {})
-    return tuple((key, repr(value)) for key, value in stated.items())
-
-
 def _with_module_attributes(spec: OpSpec) -> OpSpec:
     """Move the attributes read only by a buffer's update to the module."""
     if spec.module is None or spec.forward is None:
@@ -185,101 +175,66 @@ def _with_module_attributes(spec: OpSpec) -> OpSpec:
     )
 
 
-def _check_results(arguments: Arguments, maths: Maths, problems: Problems) -> None:
-    """Report a forward or surrogate whose number of values is not that of the outputs."""
-    _check_count("forward", maths.forward, arguments, problems)
-    if maths.surrogate:
-        _check_count("surrogate", maths.surrogate.forward, arguments, problems)
-
-
-def _check_count(
-    key: str, formula: Formula | None, arguments: Arguments, problems: Problems
-) -> None:
-    """Report a formula's number of returned values if it is known and wrong."""
-    if formula is None or formula.result is None:
-        return
+def _check_counts(arguments: Arguments, maths: Maths, problems: Problems) -> None:
+    """Report a forward or surrogate whose number of returned values is known and wrong."""
     variadic = any(output.variadic for output in arguments.outputs)
-    returned = formula.kept.returned if formula.kept else (formula.result,)
-    counts = {len(item.args) for item in returned if item.kind == "tuple"}
     expected = len(arguments.outputs)
-    if variadic or counts <= ({expected} if expected > 1 else set()):
-        return
-    count = min(counts - {expected} or counts)
-    if count == 1:
-        hint = "return the tensor itself, without the comma"
-        problems.at((key,), f"the {key} returns a tuple of one value", hint)
-        return
-    names = ", ".join(f"y{position}" for position in range(1, count + 1))
-    plural = "output is" if expected == 1 else "outputs are"
-    message = f"the {key} returns {count} values, but {expected} {plural} declared"
-    hint = f"declare them, as in: outputs = '{names}'" if count else "return a tensor"
-    problems.at((key,), message, hint)
+    shown = maths.surrogate.forward if maths.surrogate else None
+    for key, formula in (("forward", maths.forward), ("surrogate", shown)):
+        if formula is None or formula.result is None:
+            continue
+        returned = formula.kept.returned if formula.kept else (formula.result,)
+        counts = {len(item.args) for item in returned if item.kind == "tuple"}
+        if variadic or counts <= ({expected} if expected > 1 else set()):
+            continue
+        count = min(counts - {expected} or counts)
+        names = ", ".join(f"y{position}" for position in range(1, count + 1))
+        plural = "output is" if expected == 1 else "outputs are"
+        message = f"the {key} returns {count} values, but {expected} {plural} declared"
+        hint = f"declare them, as in: outputs = '{names}'"
+        if count == 1:
+            message = f"the {key} returns a tuple of one value"
+            hint = "return the tensor itself, without the comma"
+        problems.at((key,), message, hint if count else "return a tensor")
 
 
-def _check_amp(
-    raw: Mapping[str, Any], arguments: Arguments, problems: Problems
-) -> None:
-    """Report a cast of an input changed in place: the cast copy would change instead."""
-    if raw.get("amp") == "float32" and arguments.dirty:
-        message = f"'{arguments.dirty[0]}' is changed in place: with 'float32' its cast copy would change instead"
-        problems.at(("amp",), message, "write: amp = 'region'")
-
-
-def _check_combinations(
+def _conflicts(
     raw: Mapping[str, Any],
     stated: Mapping[str, Any],
     arguments: Arguments,
-    settings: Configuration,
-    problems: Problems,
-) -> None:
-    """Note the keys that exclude each other."""
-    _check_forward_ad(raw, arguments, settings, problems)
-    _check_kernels(raw, stated, settings, problems)
-
-
-def _check_forward_ad(
-    raw: Mapping[str, Any],
-    arguments: Arguments,
-    settings: Configuration,
-    problems: Problems,
-) -> None:
-    """Report ops for which PyTorch's forward mode is missing or wrong."""
-    if not raw.get("forward-ad"):
-        return
-    path = ("forward-ad",)
-    if raw.get("style", settings.style) != "setup-context":
-        message = "forward mode needs style 'setup-context': torch.func refuses other Functions"
-        problems.at(path, message, "write: style = 'setup-context'")
-    if arguments.dirty:
-        message = f"'{arguments.dirty[0]}' is changed in place: its tangent would have to change, too"
-        problems.at(path, message, "return a new tensor, or leave out forward-ad")
-    if raw.get("surrogate"):
-        message = "the gradient is a surrogate: a tangent, which is the derivative, would not agree with it"
-        problems.at(path, message, "leave out forward-ad")
-    if raw.get("materialize-grads") is False:
-        message = "forward-ad needs materialize-grads: without it a tangent may be None"
-        problems.at(path, message, "leave materialize-grads on, as it is by default")
-
-
-def _check_kernels(
-    raw: Mapping[str, Any],
-    stated: Mapping[str, Any],
-    settings: Configuration,
-    problems: Problems,
-) -> None:
-    """What a Function that calls kernels cannot be as well."""
-    if not raw.get("kernels"):
-        return
-    path = ("kernels",)
-    if raw.get("style", settings.style) != "setup-context":
-        message = "kernels need style 'setup-context'"
-        problems.at(path, message, "write: style = 'setup-context'")
-    if stated.get("save-policy") == "balanced":
-        message = "kernels do not use save-policy 'balanced': they recompute what it would save"
-        problems.at(path, message, "leave out save-policy")
+    style: str,
+) -> Iterator[tuple[str, str, str]]:
+    """Yield keys that exclude each other: a key, a message and a hint."""
+    changed = f"'{arguments.dirty[0]}' is changed in place" if arguments.dirty else ""
+    if raw.get("amp") == "float32" and changed:  # the cast copy would change instead
+        message = f"{changed}: with 'float32' its cast copy would change instead"
+        yield "amp", message, "write: amp = 'region'"
+    plain = style == "setup-context"
     if raw.get("forward-ad"):
-        message = "a kernel has no forward mode"
-        problems.at(path, message, "leave out forward-ad")
+        key, without = "forward-ad", "leave out forward-ad"
+        if not plain:
+            message = "forward mode needs style 'setup-context': torch.func refuses other Functions"
+            yield key, message, "write: style = 'setup-context'"
+        if changed:
+            message = f"{changed}: its tangent would have to change, too"
+            yield key, message, "return a new tensor, or leave out forward-ad"
+        if raw.get("surrogate"):
+            message = "the gradient is a surrogate: a tangent, which is the derivative, would not agree with it"
+            yield key, message, without
+        if raw.get("materialize-grads") is False:
+            message = (
+                "forward-ad needs materialize-grads: without it a tangent may be None"
+            )
+            yield key, message, "leave materialize-grads on, as it is by default"
+    if raw.get("kernels"):
+        if not plain:
+            message = "kernels need style 'setup-context'"
+            yield "kernels", message, "write: style = 'setup-context'"
+        if stated.get("save-policy") == "balanced":
+            message = "kernels do not use save-policy 'balanced': they recompute what it would save"
+            yield "kernels", message, "leave out save-policy"
+        if raw.get("forward-ad"):
+            yield "kernels", "a kernel has no forward mode", "leave out forward-ad"
 
 
 def _check_classes(

@@ -26,7 +26,7 @@ from scaffold.spec.other_tools import (
     read_surroundings,
     table_of,
 )
-from scaffold.spec.problems import KeyPath, Locate, Problems
+from scaffold.spec.problems import Locate, Problems, always_at
 from scaffold.spec.testing_settings import BESIDE, Testing
 
 # --- Environment variables for keys of the configuration: SCAFFOLD_LINE_LENGTH is `line-length`.
@@ -53,7 +53,7 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, tuple[Any, Locate]
     for key, row in KEYS.items():
         name = variable_of(key)
         if environment.get(name):
-            found[key] = _value(environment[name], key, row.kind), _locate(name)
+            found[key] = _value(environment[name], key, row.kind), always_at(name)
     return found
 
 
@@ -71,13 +71,6 @@ def misspelt(environment: Mapping[str, str]) -> tuple[ScaffoldError, ...]:
             hint = f"did you mean {PREFIX}{close[0]}?"
             found.append(ScaffoldError(message, Location(name), hint))
     return tuple(found)
-
-
-def _locate(variable: str) -> Locate:
-    def locate(path: KeyPath, *, key: bool = False) -> Location:
-        return Location(variable)
-
-    return locate
 
 
 def _value(text: str, key: str, kind: Kind) -> Any:

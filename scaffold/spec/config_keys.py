@@ -14,7 +14,7 @@ from scaffold.errors import ScaffoldError, did_you_mean
 from scaffold.files import read_text
 from scaffold.spec import config_values as values
 from scaffold.spec.config_values import Stated
-from scaffold.spec.keys import DEFAULTS as ALLOWED
+from scaffold.spec.keys import KEYS as OF_AN_OP
 from scaffold.spec.keys import SAVE_POLICY, STYLE, check_key
 from scaffold.spec.kinds import (
     ANY_TABLE,
@@ -36,6 +36,7 @@ from scaffold.spec.requirements import WANTED
 from scaffold.spec.testing_settings import read_testing
 
 ABOVE = ("style", "save-policy")
+ALLOWED = tuple(key for key, row in OF_AN_OP.items() if row.default)
 
 
 def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
@@ -94,157 +95,142 @@ class Key(NamedTuple):
     """A key of the configuration."""
 
     kind: Kind
-    default: Any  # in TOML's form; None: not set
-    read: Callable[[Stated], Any]
     help: str
+    default: Any = None  # in TOML's form; None: not set
+    read: Callable[[Stated], Any] = values.read_text
     example: str | None = None  # its syntax, if the kind does not show it
 
 
 PARAMETERS = ("weight", "weights", "bias", "gamma", "beta", "alpha", "scale")
+LINEAR = {
+    "input": "N, in_features",
+    "weight": "out_features, in_features",
+    "bias": "out_features",
+}
 KEYS: dict[str, Key] = {
-    "source": Key(TEXT, ".", values.read_directory, "Where ops go."),
+    "source": Key(TEXT, "Where ops go.", ".", values.read_directory),
     "tests": Key(
-        TEXT, None, values.read_directory, "Where their tests go; else beside them."
+        TEXT, "Where their tests go; else beside them.", read=values.read_directory
     ),
     "package": Key(
-        TEXT, None, values.read_package, "The import path of the source directory."
+        TEXT, "The import path of the source directory.", read=values.read_package
     ),
     "manifest": Key(
         TEXT_OR_TEXTS,
+        "The files that hold the ops; '*' and '**' stand for any names.",
         "ops.toml",
         values.read_manifests,
-        "The files that hold the ops; '*' and '**' stand for any names.",
         "manifest = ['ops/*.toml']",
     ),
-    "style": Key(STYLE, "setup-context", values.read_text, "How ops are written."),
+    "style": Key(STYLE, "How ops are written.", "setup-context"),
     "namespace": Key(
         TEXT,
-        None,
-        values.read_namespace,
         "Where ops in library style are registered; else the package's name.",
-        "namespace = 'mylib'",
+        read=values.read_namespace,
+        example="namespace = 'mylib'",
     ),
     "save-policy": Key(
-        SAVE_POLICY,
-        "balanced",
-        values.read_text,
-        "What of a forward is saved for a derived backward.",
+        SAVE_POLICY, "What of a forward is saved for a derived backward.", "balanced"
     ),
     "shape-checks": Key(
         SWITCH,
-        True,
-        values.read_text,
         "Raise where a declared shape is broken that the backward relies on.",
+        True,
     ),
     "defaults": Key(
         ANY_TABLE,
+        "Keys of every op that does not state them.",
         {},
         read_defaults,
-        "Keys of every op that does not state them.",
         "defaults = { module = false }",
     ),
     "require": Key(
         choices("a list of features", WANTED),
+        "What every op must have.",
         [],
         values.read_strings,
-        "What every op must have.",
         "require = ['doc', 'shapes']",
     ),
     "parameter-names": Key(
         TEXTS,
+        "Inputs that become parameters of the module.",
         [*PARAMETERS],
         values.read_parameter_names,
-        "Inputs that become parameters of the module.",
     ),
     "conventions": Key(
         TABLES,
-        [
-            {
-                "input": "N, in_features",
-                "weight": "out_features, in_features",
-                "bias": "out_features",
-            }
-        ],
-        values.read_conventions,
         "Shapes of inputs that declare none and occur together.",
+        [LINEAR],
+        values.read_conventions,
         "conventions = [{ x = 'N, D', scale = 'D' }]",
     ),
     "rules": Key(
         TEXTS,
+        "Tables of rules of differentiation, beside the built-in one.",
         [],
         read_rule_files,
-        "Tables of rules of differentiation, beside the built-in one.",
         "rules = ['rules.toml']",
     ),
     "names": Key(
         ANY_TABLE,
+        "What files and classes are called.",
         dict(DEFAULT._asdict()),
         values.read_names,
-        "What files and classes are called.",
         "names = { file = '{op}.py', function = '{Op}Function' }",
     ),
     "template-dirs": Key(
         TEXTS,
+        "Directories of templates that go before the built-in ones.",
         [],
         values.read_template_dirs,
-        "Directories of templates that go before the built-in ones.",
         "template-dirs = ['templates']",
     ),
-    "licence": Key(
-        TEXT, None, values.read_text, "Comment lines on top of every generated file."
-    ),
-    "header": Key(
-        SWITCH, True, values.read_text, "A line that names the manifest, on top."
-    ),
+    "licence": Key(TEXT, "Comment lines on top of every generated file."),
+    "header": Key(SWITCH, "A line that names the manifest, on top.", True),
     "docstrings": Key(
         choice("a convention", get_args(Docstrings)),
-        "google",
-        values.read_text,
         "How docstrings list arguments.",
+        "google",
     ),
     "typing": Key(
         choice("a mode of type checkers", get_args(Typing)),
-        "plain",
-        values.read_text,
         "How types are written: plain, or also what mypy --strict asks.",
+        "plain",
     ),
     "exports": Key(
         SWITCH,
-        False,
-        values.read_text,
         "Keep the __init__.py of the source directory exporting the ops, sorted.",
+        False,
     ),
     "formatter": Key(
         choice("a formatter", get_args(Formatter)),
-        "black",
-        values.read_text,
         "What formats generated files.",
+        "black",
     ),
     "line-length": Key(
         NUMBER._replace(what=f"a number from {SHORTEST} up"),
+        "The length of lines; else that of [tool.black] or [tool.ruff].",
         LINE_LENGTH,
         values.read_length,
-        "The length of lines; else that of [tool.black] or [tool.ruff].",
     ),
     "python": Key(
         TEXT,
-        None,
-        values.read_interpreter,
         "The interpreter that has PyTorch, for proofs and tests; a path counts from here.",
-        "python = '.venv/bin/python'",
+        read=values.read_interpreter,
+        example="python = '.venv/bin/python'",
     ),
     "testing": Key(
         ANY_TABLE,
+        "What the tests of the project share.",
         {},
         read_testing,
-        "What the tests of the project share.",
         "testing = { devices = ['cpu', 'cuda'] }",
     ),
     "lint": Key(
         ANY_TABLE,
+        "Which rules of the linter run where.",
         {},
         read_lint,
-        "Which rules of the linter run where.",
         "lint = { ignore = ['AF08'] }",
     ),
 }

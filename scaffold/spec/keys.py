@@ -38,6 +38,8 @@ class Key(NamedTuple):
     proven: bool = True  # False: about names, documentation, the Module or the tests
     formula: bool = False  # its text may be a file reference: '@file.py:function'
     option: str = ""  # help of the option, if it differs
+    default: bool = False  # a project may set it for all its ops
+    function: bool = True  # False: about the Module or the tests alone
 
 
 _NOT_NEGATIVE = {"type": "number", "minimum": 0}
@@ -111,22 +113,30 @@ KEYS: dict[str, Key] = {
         TEXT,
         "Shapes of undeclared inputs in the tests alone, and conditions on their sizes: 'x[B, T, D], w[D, N]; D % 2 == 0'.",
     ),
-    "samples": Key(TEXT, "Test inputs of your own: '@file.py:make'.", formula=True),
-    "derive": Key(SWITCH, "Derive the gradients that no formula states (true)."),
+    "samples": Key(
+        TEXT, "Test inputs of your own: '@file.py:make'.", formula=True, function=False
+    ),
+    "derive": Key(
+        SWITCH, "Derive the gradients that no formula states (true).", default=True
+    ),
     "once-differentiable": Key(
         SWITCH,
         "Forbid a second derivative (where the backward demands it).",
+        default=True,
     ),
     "reason": Key(TEXT, "Why the op can be differentiated only once.", proven=False),
     "transforms": Key(
         SWITCH,
         "A vmap rule and tests of torch.func (true, unless it leaves torch).",
+        default=True,
     ),
     "materialize-grads": Key(
-        SWITCH, "Zeros for the gradients of unused outputs (true)."
+        SWITCH, "Zeros for the gradients of unused outputs (true).", default=True
     ),
     "forward-ad": Key(
-        SWITCH, "Forward mode too: a jvp, for jacfwd and hessian of torch.func."
+        SWITCH,
+        "Forward mode too: a jvp, for jacfwd and hessian of torch.func.",
+        default=True,
     ),
     "sharding": Key(
         TEXT,
@@ -151,6 +161,7 @@ KEYS: dict[str, Key] = {
     "kernels": Key(
         KERNELS,
         "Fused kernels in a file of their own, which the Function calls where they can run.",
+        default=True,
     ),
     "shape-checks": Key(
         SWITCH,
@@ -160,33 +171,46 @@ KEYS: dict[str, Key] = {
         TOLERANCE,
         "For gradcheck.",
         option="For gradcheck: 'eps=1e-6, atol=1e-4, nondet_tol=0'.",
+        default=True,
+        function=False,
     ),
-    "module": Key(SWITCH, "Write an nn.Module (true).", proven=False),
-    "params": Key(NAMES, "Inputs that the module owns as parameters.", proven=False),
-    "buffers": Key(NAMES, "Inputs that the module owns as buffers.", proven=False),
+    "module": Key(
+        SWITCH, "Write an nn.Module (true).", proven=False, default=True, function=False
+    ),
+    "params": Key(
+        NAMES,
+        "Inputs that the module owns as parameters.",
+        proven=False,
+        function=False,
+    ),
+    "buffers": Key(
+        NAMES, "Inputs that the module owns as buffers.", proven=False, function=False
+    ),
     "update": Key(
         TABLE,
         "New values of buffers in training.",
         proven=False,
         formula=True,
         option="New value of a buffer in training: 'running_mean=...'.",
+        function=False,
     ),
     "init": Key(
         TABLE,
         "Start of parameters: weight = 'kaiming_uniform(a=5**0.5)'.",
         proven=False,
         option="Start of a parameter: 'weight=kaiming_uniform(a=5**0.5)'.",
+        function=False,
     ),
-    "test": Key(SWITCH, "Write the test file (true).", proven=False),
+    "test": Key(
+        SWITCH,
+        "Write the test file (true).",
+        proven=False,
+        default=True,
+        function=False,
+    ),
 }
 # Removed keys, and advice for them.
 GONE = {"double-backward": "leave it out: every op can be differentiated again"}
-# Keys a project may set for all its ops. The style and the policy are keys one level
-# above.
-DEFAULTS = (
-    *("derive", "once-differentiable", "transforms", "materialize-grads"),
-    *("forward-ad", "kernels", "tolerance", "module", "test"),
-)
 
 
 def check_keys(op: str, raw: Mapping[str, Any], problems: Problems) -> dict[str, Any]:

@@ -27,68 +27,48 @@ class Kind(NamedTuple):
     metavar: str = "TEXT"  # the value in the help of an option
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _is_a(*types: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types)
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
+def _holds(outer: type, *types: type) -> Callable[[Any], bool]:
+    """Accept a list, or a table, with values of these types."""
+
+    def accepts(value: Any) -> bool:
+        items = value.values() if isinstance(value, dict) else value
+        return isinstance(value, outer) and all(isinstance(x, types) for x in items)
+
+    return accepts
 
 
-def _is_either(value: Any) -> bool:
-    return isinstance(value, bool | str)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _is_text_or_texts(value: Any) -> bool:
-    return _is_text(value) or _is_texts(value)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value.values()))
-
-
-def _is_any_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_any_table, value))
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(item, int | float) for item in value.values()
-    )
+_is_text, _is_texts = _is_a(str), _holds(list, str)
 
 
 _STRING: Schema = {"type": "string"}
 _STRINGS: Schema = {"type": "array", "items": _STRING}
 
 TEXT = Kind("a string", _is_text, _STRING)
-SWITCH = Kind("true or false", _is_bool, {"type": "boolean"})
+SWITCH = Kind("true or false", _is_a(bool), {"type": "boolean"})
 EITHER = Kind(
-    "true, false or a string", _is_either, {"anyOf": [{"type": "boolean"}, _STRING]}
+    "true, false or a string",
+    _is_a(bool, str),
+    {"anyOf": [{"type": "boolean"}, _STRING]},
 )
-NUMBER = Kind("a number", _is_number)
+NUMBER = Kind("a number", lambda value: type(value) is int)
 TEXTS = Kind("a list of strings", _is_texts, _STRINGS)
 NAMES = TEXTS._replace(metavar="NAMES")  # of inputs
-TEXT_OR_TEXTS = Kind("a string or a list of strings", _is_text_or_texts)
+TEXT_OR_TEXTS = Kind(
+    "a string or a list of strings",
+    lambda value: _is_text(value) or _is_texts(value),
+)
 TABLE = Kind(
     "a table of strings",
-    _is_table,
+    _holds(dict, str),
     {"type": "object", "additionalProperties": _STRING},
 )
-ANY_TABLE = Kind("a table", _is_any_table)
-TABLES = Kind("a list of tables", _is_tables)
-NUMBERS = Kind("a table of numbers", _is_numbers, {"type": "object"})
+ANY_TABLE = Kind("a table", _is_a(dict))
+TABLES = Kind("a list of tables", _holds(list, dict))
+NUMBERS = Kind("a table of numbers", _holds(dict, int, float), {"type": "object"})
 
 
 def choice(what: str, choices: tuple[str, ...]) -> Kind:

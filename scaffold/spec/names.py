@@ -237,12 +237,10 @@ def _check_module_name(snake: str, file: str, place: Location, packaged: bool) -
 
 def check_class_name(name: str, place: Location) -> ScaffoldError | None:
     """Return the error if a class of the op cannot have this name, else None."""
-    if not is_identifier(name) or keyword.iskeyword(name):
-        hint = "write it as in: --class-name RMSNorm"
-        message = f"'{name}' is not a valid name for a class"
-        return ScaffoldError(message, place, hint)
-    if name.startswith("__"):
+    usable = is_identifier(name) and not keyword.iskeyword(name)
+    if not usable or name.startswith("__"):
         hint = "take a name that begins with a letter"
+        hint = hint if usable else "write it as in: --class-name RMSNorm"
         message = f"'{name}' is not a valid name for a class"
         return ScaffoldError(message, place, hint)
     if name in RESERVED_CLASSES:
