@@ -50,10 +50,8 @@ EXAMPLE = "write: 'name(Tensor x, float eps=1e-6) -> Tensor'"
 class Schema:
     """A parsed schema."""
 
-    name: Words
     inputs: tuple[Entry, ...]
     outputs: tuple[Entry, ...]
-    named: bool  # whether it names its outputs
     dirty: tuple[str, ...] = ()
 
 
@@ -115,15 +113,15 @@ def parse_schema(text: str, start: Location) -> Schema:
     arguments, rest = _bracketed(tokens, position)
     problems: list[ScaffoldError] = []
     inputs, dirty = _arguments(arguments, problems)
+    outputs: tuple[Entry, ...] = ()
     try:
-        outputs, named = _returns(rest)
+        outputs = _returns(rest)
     except ScaffoldError as error:
         problems.append(error)
-        outputs, named = (), False
     if not inputs and not problems:
         problems.append(ScaffoldError("an op needs a tensor", name.place, EXAMPLE))
     raise_all(problems)
-    return Schema(name, inputs, outputs, named, dirty)
+    return Schema(inputs, outputs, dirty)
 
 
 def _name(tokens: Sequence[Token]) -> tuple[Words, int]:
@@ -242,8 +240,8 @@ def _default(stated: Words, kind: _Type) -> Words:
     return Words(text, stated.place)
 
 
-def _returns(tokens: Sequence[Token]) -> tuple[tuple[Entry, ...], bool]:
-    """Return the outputs, and whether the schema names them."""
+def _returns(tokens: Sequence[Token]) -> tuple[Entry, ...]:
+    """Return the outputs."""
     reader = _Reader(tokens)
     if reader.next.kind == "end":
         message = "the schema does not say what it returns"
@@ -260,13 +258,12 @@ def _returns(tokens: Sequence[Token]) -> tuple[tuple[Entry, ...], bool]:
         message = "an op returns at least one tensor"
         raise ScaffoldError(message, rest[0].place, "write: -> Tensor")
     found = [_return(part) for part in split_entries(rest)]
-    named = any(name for _, name in found)
     entries = []
     for k, (kind, name) in enumerate(found):
         variadic = kind.size is not None
         name = name or Words(_unnamed(k, len(found), variadic), kind.name.place)
         entries.append(Entry(name, variadic=variadic))
-    return tuple(entries), named
+    return tuple(entries)
 
 
 def _return(tokens: Sequence[Token]) -> tuple[_Type, Words | None]:
