@@ -512,7 +512,9 @@ def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
         return _Judged(f"{name}{optional}")
     if use := by_kind.get("value"):
         return _Judged(
-            _number(name, use.type, optional), _is_value(name, use), use.node
+            _number(name, use.type, optional),
+            f"'{name}' is no tensor: {use.where}",
+            use.node,
         )
     if use := by_kind.get("operand") or by_kind.get("constant"):
         if by_name and _is_called_as_a_number(name):
@@ -554,10 +556,6 @@ def _is_called_as_a_number(name: str) -> bool:
     if any(word in NAMED for word in name.split("_")):
         return True
     return named_kind(name) != "object" and name not in PARAMETERS
-
-
-def _is_value(name: str, use: Use) -> str:
-    return f"'{name}' is no tensor: {use.where}"
 
 
 def _number(name: str, kind: str, optional: str) -> str:

@@ -6,7 +6,6 @@ Invariant: the same bytes for the same input, templates and version.
 from scaffold.derive import Derivation
 from scaffold.errors import ScaffoldError, raise_all
 from scaffold.render.file_style import PLAIN, House
-from scaffold.render.formatting import Formatter, format_files
 from scaffold.render.fused import fused
 from scaffold.render.kernel_file import kernel_draft
 from scaffold.render.layout import Directories, layout
@@ -17,25 +16,13 @@ from scaffold.render.testfile import suite_draft
 from scaffold.spec import OpSpec
 
 
-def render(
-    spec: OpSpec,
-    derivation: Derivation,
-    directories: Directories,
-    house: House = PLAIN,
-    formatter: Formatter | None = None,
-) -> dict[str, str]:
-    """Render and format the files of an op: the op, and its tests unless they are switched off."""
-    files = drafts(spec, derivation, directories, house)
-    return (formatter or format_files)(files, directories.line_length)
-
-
 def drafts(
     spec: OpSpec,
     derivation: Derivation,
     directories: Directories,
     house: House = PLAIN,
 ) -> dict[str, str]:
-    """Render the same files without formatting them, so their text does not depend on the formatter."""
+    """Render the files of an op, not formatted yet: the op, its kernels, and its tests unless they are switched off."""
     places = layout(spec.name, directories)
     files: dict[str, str] = {}
     problems: list[ScaffoldError] = []

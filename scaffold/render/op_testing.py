@@ -15,7 +15,7 @@ from scaffold.render.file_style import PLAIN, House
 from scaffold.render.imports import import_block
 from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING
-from scaffold.render.testcases import LIBRARY
+from scaffold.render.testcases import LIBRARY, tuple_of
 from scaffold.spec import Import
 from scaffold.spec.testing_settings import BESIDE, CHECKS, Testing
 
@@ -75,16 +75,10 @@ def _view(house: House, testing: Testing | None, module: str = "") -> OpTestingV
         imports="",
         shared=testing is not None,
         module=module,
-        devices=_tuple(f'"{device}"' for device in asked.devices),
-        dtypes=_tuple(f"torch.{dtype}" for dtype in asked.dtypes),
+        devices=tuple_of(f'"{device}"' for device in asked.devices),
+        dtypes=tuple_of(f"torch.{dtype}" for dtype in asked.dtypes),
         checks=tuple(Check(name, name in asked.checks) for name in CHECKS),
     )
-
-
-def _tuple(items: Iterable[str]) -> str:
-    """Return the source of a tuple."""
-    listed = [*items]
-    return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
 
 
 def makers() -> str:

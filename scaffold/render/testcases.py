@@ -79,6 +79,12 @@ HELPERS = frozenset(
 )
 
 
+def tuple_of(items: Iterable[str]) -> str:
+    """Return the source of a tuple of these items."""
+    listed = [*items]
+    return f"({', '.join(listed)}{',' * (len(listed) == 1)})"
+
+
 def op_imports(spec: OpSpec, module: str) -> tuple[Import, ...]:
     """Return the imports of the Function, the wrapper, the sharding rule and the module, each under a free name."""
     names = [spec.function_name, spec.name, *([SHARDING] if spec.sharding else [])]

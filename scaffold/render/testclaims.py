@@ -24,6 +24,7 @@ from scaffold.render.testcases import (
     Making,
     leading_arguments,
     size_arguments,
+    tuple_of,
 )
 from scaffold.render.testlimits import (
     is_its_derivative,
@@ -71,13 +72,7 @@ def claims(
 
 def tupled(names: tuple[str, ...]) -> str:
     """Return names as the source of a tuple."""
-    listed = ", ".join(f'"{name}"' for name in names)
-    return f"({listed},)" if len(names) == 1 else f"({listed})"
-
-
-def tupled_numbers(numbers: tuple[float, ...]) -> str:
-    """Return numbers as the source of a tuple."""
-    return f"({', '.join(map(repr, numbers))}{',' * (len(numbers) == 1)})"
+    return tuple_of(f'"{name}"' for name in names)
 
 
 def _averages(node: Node) -> bool:
@@ -127,7 +122,7 @@ def _gradient(
     stated = bool(stated_lines(spec, derivation))
     agreed = stated or not (spec.gradients or spec.backward) and compared
     if agreed and (numbers := kinks(spec, derivation)):
-        yield Claim("kinks", tupled_numbers(numbers))
+        yield Claim("kinks", tuple_of(map(repr, numbers)))
     if not takes_any_layout(spec):
         yield Claim("layouts", "(torch.clone,)")
     if spec.surrogate is None and numeric:
@@ -196,7 +191,7 @@ LEAST_SIZE = 17  # of a row: prime, and one more than a power of 2
 
 
 def _kernels(spec: OpSpec) -> Iterator[Claim]:
-    """The kernels of the op, and further cases for them: larger rows and one of 1, or more numbers than one program has."""
+    """Yield the module of the kernels, and more cases: longer rows and one of 1, or more numbers than a program has."""
     yield Claim("kernels", f'"{module_of(spec)}"')
     found, usual = fused(spec), choose_sizes(spec)
     if found and found.pair.shapes.width:

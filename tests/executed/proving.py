@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from scaffold.derive import derive
-from scaffold.render.files import render
 from scaffold.render.layout import Directories
 from scaffold.render.verification import verification
 from scaffold.spec import OpSpec
 from scaffold.verify.child.checking import check
 from scaffold.verify.child.modules import load
+from tests.render.formatted import op_files
 
 LIMIT = 120  # seconds
 # From what the proof wants of the tests: options as a spec has them, `require` or `test-shapes`.
@@ -37,7 +37,7 @@ def write_op(directory: Path, made: Made) -> dict[str, Any]:
     elif conditions:
         found = _proved(spec := made({"require": [*conditions]}))
     derivation = derive(spec)
-    for path, text in render(spec, derivation, Directories()).items():
+    for path, text in op_files(spec, derivation, Directories()).items():
         (directory / path).write_text(text)
     return {**found, "missing": derivation.missing}
 

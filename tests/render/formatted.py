@@ -3,9 +3,10 @@
 from functools import cache
 
 from scaffold.derive import Derivation
-from scaffold.render.file_style import PLAIN
-from scaffold.render.formatting import format_source
-from scaffold.render.layout import Layout
+from scaffold.render.file_style import PLAIN, House
+from scaffold.render.files import drafts
+from scaffold.render.formatting import format_files, format_source
+from scaffold.render.layout import Directories, Layout
 from scaffold.render.op_testing import op_testing_draft
 from scaffold.render.testfile import suite_draft
 from scaffold.spec import OpSpec
@@ -26,3 +27,11 @@ def suite_file(
     """The test file of an op; `reference` is the body of a function of its inputs."""
     draft = suite_draft(spec, derivation, layout, reference, PLAIN)
     return format_source(draft, layout.line_length)
+
+
+def op_files(
+    spec: OpSpec, derivation: Derivation, directories: Directories, house: House = PLAIN
+) -> dict[str, str]:
+    """The files of an op, by path."""
+    texts = drafts(spec, derivation, directories, house)
+    return format_files(texts, directories.line_length)
