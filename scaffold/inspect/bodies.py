@@ -261,12 +261,7 @@ class _Text:
 
     def attributes(self) -> list[ast.Attribute]:
         """Return the attributes of ctx."""
-        found = (
-            node
-            for node in self.nodes(ast.Attribute)
-            if isinstance(node, ast.Attribute)
-        )
-        return [node for node in found if self.is_ctx(node)]
+        return [node for node in self.nodes(ast.Attribute) if self.is_ctx(node)]
 
     def source(self, node: ast.AST) -> str:
         segment = ast.get_source_segment(self.facts.module.text, node) or ""

@@ -33,17 +33,15 @@ def numeric_gradients(
 def _grad_outputs(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     """Return the output gradients of `checks.gradients`: pass the outputs as leaves."""
     outputs = _call(checks, inputs)
-    leaves = tuple(_leaf(output) for output in outputs)
+    leaves = tuple(
+        x.clone().requires_grad_(x.is_floating_point() or x.is_complex())
+        for x in outputs
+    )
     given = leaves if isinstance(checks.OPERATOR(*inputs), tuple) else leaves[0]
     found = iter(checks.gradients(given, leaves))
     return tuple(
         next(found) if leaf.requires_grad else torch.zeros_like(leaf) for leaf in leaves
     )
-
-
-def _leaf(output: Tensor) -> Tensor:
-    floating = output.is_floating_point() or output.is_complex()
-    return output.clone().requires_grad_(floating)
 
 
 def _gradient(
@@ -81,8 +79,7 @@ def _weighted(outputs: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> float
 
 def _call(checks: Any, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
     with torch.no_grad():
-        outputs = checks.OPERATOR(*inputs)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+        return as_tuple(checks.OPERATOR(*inputs))
 
 
 def returned_gradients(

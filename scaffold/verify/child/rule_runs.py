@@ -273,13 +273,17 @@ def of_value(table: Table, rule: Rule) -> Iterator[Comparison]:
                 yield Comparison(f"{said} in {dtype}", text, got, wanted, False)
             weights = [torch.randn_like(item) for item in theirs]
             over = [x for item in given.values() for x in _tensors(item)]
-            grads, opaque = _gradients(mine, over, weights), _is_opaque(
-                rule, over, theirs
+            gradients = partial(
+                torch.autograd.grad,
+                inputs=over,
+                grad_outputs=weights,
+                materialize_grads=True,
             )
+            grads, opaque = gradients(mine), _is_opaque(rule, over, theirs)
             wanted_grads = (
                 by_differences(partial(_results, rule, given), over, weights)
                 if opaque
-                else _gradients(theirs, over, weights)
+                else gradients(theirs)
             )
             for got, wanted in zip(grads, wanted_grads, strict=True):
                 said_of = f"the gradient of {text}"
@@ -298,17 +302,6 @@ def _recorded(rule: Rule, name: str, value: Any) -> Any:
 def _tensors(value: Any) -> list[Tensor]:
     several = value if isinstance(value, tuple) else (value,)
     return [x for x in several if isinstance(x, Tensor) and x.requires_grad]
-
-
-def _gradients(
-    results: tuple[Tensor, ...], over: list[Tensor], weights: list[Tensor]
-) -> tuple[Tensor, ...]:
-    """Return the gradients of results; zeros for an input that none depends on."""
-    found = torch.autograd.grad(results, over, weights, allow_unused=True)
-    return tuple(
-        torch.zeros_like(x) if grad is None else grad
-        for x, grad in zip(over, found, strict=True)
-    )
 
 
 def _results(rule: Rule, given: Values) -> tuple[Any, ...]:
