@@ -5,14 +5,16 @@ Out: a phrase such as "transposed", "factor 2" or "where x < 0", or None for a r
 gradient: whether it is the derivative; these are no failures.
 Invariant: a phrase is exact: mending the gradient as it says gives the expected one. If no phrase is exact, only the largest
 difference is reported. Any factor explains a single element, so there only a simple factor is believed. The condition that describes a
-set of elements holds for those and for no other one.
+set of elements holds for those and for no other one, and there are too many of them for chance.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
+from inspect import signature
 from itertools import combinations, permutations
-from math import isfinite
+from math import comb, isfinite
 from typing import Any
 
 import torch
@@ -44,21 +46,36 @@ CONDITIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
 )
 
 
-def name_places(mask: Tensor, inputs: dict[str, Tensor]) -> str:
-    """Describe a set of elements by the first exact condition; "" if there is none."""
+Values = dict[str, Tensor]  # inputs and outputs by name
+TELLING = 200  # sets of as many elements as the described one, at least
+
+
+def name_places(mask: Tensor, values: Values) -> str:
+    """Describe a set of elements by the first exact condition, or by an index; "" if there is none."""
     if mask.all() or not mask.any():
         return ""
-    return next(_descriptions(mask, inputs), "")
+    return name_condition((mask, values)) or next(_indices(mask), "")
 
 
-def _descriptions(mask: Tensor, inputs: dict[str, Tensor]) -> Iterator[str]:
-    for name, value in inputs.items():
+def name_condition(*draws: tuple[Tensor, Values]) -> str:
+    """Return the first condition on a value that is exact in each draw; "" if there is none.
+
+    Among few elements a condition is exact by chance: six elements have the signs of `grad_output` once in 64 times.
+    """
+    for name, value in draws[0][1].items():
         if value.is_complex() or value.ndim == 0 or value.numel() == 0:
             continue
         for words, condition in CONDITIONS:
-            held = condition(value)
-            if fits(held, mask) and torch.equal(held.expand_as(mask), mask):
-                yield words.format(name)
+            held = [(condition(values[name]), mask) for mask, values in draws]
+            if all(fits(x, mask) and x.expand_as(mask).equal(mask) for x, mask in held):
+                elements = torch.cat([x.flatten() for x, _ in held])
+                if comb(elements.numel(), int(elements.sum())) >= TELLING:
+                    return words.format(name)
+    return ""
+
+
+def _indices(mask: Tensor) -> Iterator[str]:
+    """Yield the index of a dim, if the mask is all of its elements."""
     for dim in range(mask.ndim):
         rows = mask.movedim(dim, 0).flatten(1) if mask.ndim > 1 else mask[:, None]
         whole = rows.all(1)
@@ -114,7 +131,7 @@ class Scene:
 
     name: str
     value: Tensor | None = None  # the input of the judged gradient
-    factors: dict[str, Tensor] = field(default_factory=dict)  # inputs and outputs
+    factors: Values = field(default_factory=dict)
     others: dict[str, Tensor] = field(default_factory=dict)  # the other gradients
     tolerance: dict[str, float] = field(default_factory=dict)
 
@@ -317,7 +334,11 @@ def notes_on(checks: Any) -> list[str]:
     found = dict[str, str]()
     for case in list_cases(checks):
         of_case = "" if case.name == "base" else f", in the case {case.name}"
-        for name, where in _differences(checks, case):
+        # Samples of the user's own are the same for each seed.
+        count = 1 if "sample" in signature(checks.make).parameters else DRAWS
+        draws = [_differences(checks, case, seed) for seed in range(count)]
+        for name in draws[0]:
+            where = _places([one[name] for one in draws if name in one])
             if not found.get(name):
                 found[name] = where and f"differs from the derivative {where}{of_case}"
         if all(found.values()):
@@ -326,31 +347,32 @@ def notes_on(checks: Any) -> list[str]:
     return [f"surrogate: {name} {words or same}" for name, words in found.items()]
 
 
-def _differences(checks: Any, case: Case) -> list[tuple[str, str]]:
-    """Return each gradient, with the places where it is not the forward's derivative."""
-    inputs = make_inputs(checks, case, torch.clone)
+DRAWS = 8  # of inputs, for the places where a surrogate differs
+
+
+def _differences(
+    checks: Any, case: Case, seed: int
+) -> dict[str, tuple[Tensor, Values]]:
+    """Return the elements in which each gradient is not the forward's derivative, with the inputs."""
+    seeded = case._replace(arguments=case.arguments | {"seed": seed})
+    inputs = make_inputs(checks, seeded, torch.clone)
     try:
         actual = checks.gradients(checks.OPERATOR(*inputs), inputs)
         derivative = gradients_of(checks, checks.FORWARD(*inputs), inputs)
     except Exception:  # noqa: BLE001 (the gradients have been judged already)
-        return []
+        return {}
     pairs = [*zip(value_names(checks, len(inputs)), inputs, strict=True)]
-    # With other values of attributes the inputs tell little: a clipped gradient depends on `grad_output`.
-    told = () if case.attributes else pairs
-    values = {name: x.detach() for name, x in told if isinstance(x, Tensor)}
+    values = {name: x.detach() for name, x in pairs if isinstance(x, Tensor)}
     wanted = [f"grad_{name}" for name, x in pairs if needs_gradient(x)]
-    return [
-        (name, _places(one, two, values))
-        for name, one, two in zip(wanted, actual, derivative, strict=True)
-    ]
+    near = partial(torch.isclose, rtol=1e-7, atol=1e-7, equal_nan=True)
+    differs = (~near(one, two) for one, two in zip(actual, derivative, strict=True))
+    return {name: (wrong, values) for name, wrong in zip(wanted, differs, strict=True)}
 
 
-def _places(actual: Tensor, derivative: Tensor, values: dict[str, Tensor]) -> str:
-    """Describe the elements that differ; "" if there are none."""
-    wrong = ~torch.isclose(actual, derivative, rtol=1e-7, atol=1e-7, equal_nan=True)
-    if not wrong.any():
-        return ""
-    if wrong.all():
-        return "everywhere"
-    where = name_places(wrong, values) if values else ""
-    return where or f"in {int(wrong.sum())} of {wrong.numel()} places"
+def _places(draws: Sequence[tuple[Tensor, Values]]) -> str:
+    """Describe the elements that differ in the first draw; "" if there are none."""
+    wrong, _ = draws[0]
+    count = int(wrong.sum())
+    if count in (0, wrong.numel()):
+        return "everywhere" if count else ""
+    return name_condition(*draws) or f"in {count} of {wrong.numel()} places"

@@ -441,6 +441,16 @@ def test_a_surrogate_may_differ_only_where_an_attribute_is_not_its_default() -> 
     assert note == f"{words}, in the case limit=0.5"
 
 
+@pytest.mark.parametrize("inputs", ["x[3]", "x[5]", "x[2, N]"])
+@pytest.mark.parametrize("kept", ["> 0.5", "< 0.5"])
+def test_where_grad_output_decides_the_sign_of_an_input_is_not_named(
+    inputs: str, kept: str
+) -> None:
+    grad = {"x": f"grad_output * (grad_output {kept})"}
+    (note,) = verdict(inputs=inputs, forward="x", grad=grad, surrogate=True).notes
+    assert " places" in note and "where" not in note
+
+
 @pytest.mark.parametrize(
     ("forward", "surrogate"),
     [

@@ -40,14 +40,18 @@ SIMPLE: dict[str, Callable[[Tensor], Tensor | None]] = {
     "factor w too many": lambda g: g * W,
     "summed over dim 0 and expanded again": lambda g: g.sum(0).expand(SHAPE),
     "averaged over dim 1": lambda g: g.mean(1, keepdim=True).expand(SHAPE),
-    "wrong only where x > 0: factor 2 there": lambda g: torch.where(X > 0, 2 * g, g),
-    "wrong only where x < 0: sign there": lambda g: torch.where(X < 0, -g, g),
-    "wrong only where |x| > 1: 0 there": lambda g: torch.where(X.abs() > 1, 0, g),
-    "wrong only where w > 0: 0 there": lambda g: torch.where(W > 0, 0, g),
     "wrong only at index 2 of dim 0: sign there": lambda g: torch.cat([g[:2], -g[2:]]),
-    "not finite: nan where x < 0": lambda g: torch.where(X < 0, torch.nan, g),
     "not finite: inf": lambda g: g / 0,
     "dtype float32 instead of float64": lambda g: g.float(),
+}
+LONG = (2, 12)
+X2, W2 = draw(*LONG, seed=1), draw(LONG[-1], seed=2)
+SOMEWHERE: dict[str, Callable[[Tensor], Tensor]] = {
+    "wrong only where x > 0: factor 2 there": lambda g: torch.where(X2 > 0, 2 * g, g),
+    "wrong only where x < 0: sign there": lambda g: torch.where(X2 < 0, -g, g),
+    "wrong only where |x| > 1: 0 there": lambda g: torch.where(X2.abs() > 1, 0, g),
+    "wrong only where w > 0: 0 there": lambda g: torch.where(W2 > 0, 0, g),
+    "not finite: nan where x < 0": lambda g: torch.where(X2 < 0, torch.nan, g),
 }
 SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
     "transposed: shape (4, 3) instead of (3, 4)": lambda g: g.mT,
@@ -66,6 +70,18 @@ SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
     ),
     "shape (5,) instead of (3, 4)": lambda g: draw(5),
 }
+
+
+@pytest.mark.parametrize("words", SOMEWHERE)
+def test_a_condition_on_values_is_named_if_many_elements_show_it(words: str) -> None:
+    expected = draw(*LONG)
+    wrong = SOMEWHERE[words](expected)
+    assert diagnose(wrong, expected, scene(expected)) == words
+    few = slice(None), slice(3)
+    values = Scene("grad_x", expected[few], {"x": X2[few], "w": W2[:3]})
+    told = diagnose(wrong[few], expected[few], values)
+    assert told is not None
+    assert not any(condition in told for condition in (" x ", "|x|", " w "))
 
 
 @pytest.mark.parametrize("words", SIMPLE)
