@@ -424,7 +424,11 @@ def _constant_factor_out(make: Maker, rule: str, args: tuple[Op, ...]) -> Op | N
 
 
 def has_poles(op: Op) -> bool:
-    """Return whether it contains a division by something possibly zero, within linear ops."""
+    """Return whether it contains a division by something possibly zero, or such a power, within linear ops."""
     if op.rule == "div" and op.args[1].is_tensor or op.facts.power < 0:
         return True
-    return op.rule in LINEAR and any(map(has_poles, op.args))
+    if op.facts.operator == "**":
+        exponent = literal(op.args[1])
+        return not isinstance(exponent, int | float) or exponent < 0
+    passes = op.rule in LINEAR or op.rule == "accumulated" or op.facts.linear
+    return passes and any(map(has_poles, op.args))

@@ -39,6 +39,29 @@ def test_second_derivatives_are_those_of_autograd(forward: str) -> None:
     torch.testing.assert_close(second(op, *tensors), right)
 
 
+ENTROPY = "F.cross_entropy(x * y, index, reduction='none')"
+IGNORING = {
+    "a root": f"{ENTROPY}.sqrt().sum()",
+    "a root, the loss in parts": "F.nll_loss(F.log_softmax(x * y, 1), index, reduction='none').sqrt().sum()",
+    "a negative power": f"e = {ENTROPY}\nreturn ((1 - torch.exp(-e)) ** 0.5 * e).mean()",
+    "a quotient": f"(1 / (1 + {ENTROPY}.sqrt())).sum()",
+}
+
+
+@pytest.mark.parametrize("forward", IGNORING.values(), ids=IGNORING)
+def test_second_derivatives_of_ignored_targets_are_zero(forward: str) -> None:
+    """The derivative of the loss is infinite there, behind the mask of the targets."""
+    signature = "x[N, C], y[N, C], index[N; int]"
+    op = load(draft_of(spec_of(signature, forward=forward, derive=True))).some_op
+    skeleton = draft_of(spec_of(signature, forward=forward, derive=False))
+    plain = load(skeleton).SomeOpFunction.forward
+    x, y = (tensor(3, 4).detach().requires_grad_() for _ in "xy")
+    index = torch.tensor([1, -100, 3])
+    right = second(plain, x, y, index)
+    assert all(item.isfinite().all() for item in right)
+    torch.testing.assert_close(second(op, x, y, index), right)
+
+
 # What is subtracted has no gradient: of each forward what the backward must not have.
 CENTRED = {
     "the mean before a softmax, scaled": (
