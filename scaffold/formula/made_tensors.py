@@ -80,6 +80,8 @@ def _of_call(call: ast.Call, known: Locals) -> Elements:
     cast = [*stated, *(x for x in rest if _dtype(x))]
     if cast:
         return _of_word(_dtype(cast[0]))
+    if word == "full":
+        return elements_of(rest[0], known) if rest else ""
     if has_shape(word, "range"):
         parts = [part for item in call.args for part in ast.walk(item)]
         floats = (isinstance(getattr(x, "value", 0), float | ast.Div) for x in parts)

@@ -416,6 +416,25 @@ def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
     return {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
 
 
+def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
+    """Return `__init__`, with the methods that it calls without arguments written out."""
+    methods = _methods(owner)
+    init = copy.copy(methods.get("__init__"))
+    if init is None:
+        return None
+    body = list[ast.stmt]()
+    for item in init.body:
+        match item:
+            case ast.Expr(
+                ast.Call(ast.Attribute(ast.Name("self"), name), [], [])
+            ) if name in methods and not _stored(methods[name]):
+                body += methods[name].body
+            case _:
+                body.append(item)
+    init.body = body
+    return init
+
+
 def _takes_self(method: ast.FunctionDef) -> bool:
     return [item.arg for item in parameters(method.args)][:1] == [SELF]
 
@@ -434,8 +453,8 @@ class _Converter:
         inputs: frozenset[str] = frozenset(),
     ) -> None:
         self.owner, self.file, self.name, self.inputs = owner, file, name, inputs
-        self.methods = _methods(owner)
-        self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
+        self.methods, self.init = _methods(owner), _init_of(owner)
+        self.attributes = dict(_attributes(owner, self.init))
         self.own = frozenset(self.attributes)
         self.arguments: dict[str, Attribute] = (
             {}
@@ -483,9 +502,7 @@ class _Converter:
         _rename_locals(node, body.read.keys() | computed.keys(), body.names)
         lines = [ast.Assign([ast.Name(k, ast.Store())], v) for k, v in computed.items()]
         node.body[:0] = [_whole_at(item, node) for item in lines]
-        for attribute in _in_turn_of_parameters(
-            [*body.read], self.methods.get("__init__")
-        ):
+        for attribute in _in_turn_of_parameters([*body.read], self.init):
             known = self.known(attribute)
             shown = ast.arg(attribute, known.annotation)
             arguments.kwonlyargs.append(ast.copy_location(shown, body.read[attribute]))
@@ -503,7 +520,7 @@ class _Converter:
 
         In `read` each such number is replaced by the arguments in its expression.
         """
-        init = self.methods.get("__init__")
+        init = self.init
         given = {item.arg: item for item in parameters(init.args)} if init else {}
         values = defaults(init.args) if init else {}
         known = {name: self.known(name) for name in read}
@@ -512,20 +529,23 @@ class _Converter:
             for at, size in enumerate(_sizes_of(item)):
                 text = f"{name}.shape[{at}]"
                 sizes.setdefault(size, ast.parse(text, mode="eval").body)
+        # `margin` for `m` after `self.margin = m`, if the forward reads it.
+        held = {x.argument: ast.Name(name, ast.Load()) for name, x in known.items()}
+        filled = {**held, **sizes}
         taken = {item.arg for item in parameters(method.args)} | AXES
         found = dict[str, ast.expr]()
         for name, item in known.items():
             value = item.value if name not in self.inputs else None
             if value is None or isinstance(value, ast.Name) and value.id not in sizes:
                 continue
-            names = sorted(names_in([value]) - sizes.keys() - {*NUMBERS, "math"})
+            names = sorted(names_in([value]) - filled.keys() - {*NUMBERS, "math"})
             kept = [one for one in names if self.keeps(one)]
             more = [one for one in kept if one not in known]
             sure = [o for o in more if o not in values or not is_none(values[o])]
             other = taken & {*more} or _is_divided(value, {*more} - values.keys())
             if len(kept) < len(names) or len(sure) < len(more) or other:
                 continue
-            found[name] = _Filling(sizes).visit(copy.deepcopy(value))
+            found[name] = _Filling(filled).visit(copy.deepcopy(value))
             node = read.pop(name)
             for one in more:
                 kind = given[one].annotation if one in given else None
@@ -984,7 +1004,7 @@ def size_relations(
     owner: ast.ClassDef, file: ast.Module, deep: int = 0
 ) -> dict[str, str]:
     """Return relations between the sizes of parameters, inner modules included: `{'dim_4': 'dim * 4'}`."""
-    init = _methods(owner).get("__init__")
+    init = _init_of(owner)
     sizes = _Sizes(init)
     attributes = dict(_attributes(owner, init, sizes))
     found = dict(sizes.relations)
@@ -1006,13 +1026,13 @@ def _is_frozen(parameter: ast.Call) -> bool:
 
 def constructor_names(owner: ast.ClassDef) -> tuple[str, ...]:
     """Return the parameters of a class's constructor in order, without `self`."""
-    init = _methods(owner).get("__init__")
+    init = _init_of(owner)
     return tuple(item.arg for item in parameters(init.args))[1:] if init else ()
 
 
 def attribute_names(owner: ast.ClassDef) -> frozenset[str]:
     """Return the attributes a class declares, without those of inner modules (`up_weight`)."""
-    return frozenset(dict(_attributes(owner, _methods(owner).get("__init__"))))
+    return frozenset(dict(_attributes(owner, _init_of(owner))))
 
 
 def member_of(
@@ -1025,7 +1045,7 @@ def member_of(
     known = attributes.get(name, Attribute())
     if known.may_lack or not isinstance(known.module, ast.Call):
         return None
-    return member_class(known.module, file, _methods(owner).get("__init__"))
+    return member_class(known.module, file, _init_of(owner))
 
 
 WORDS = {ast.Mult: "", ast.FloorDiv: "per_", ast.Add: "plus_", ast.Sub: "less_"}
@@ -1049,6 +1069,8 @@ class _Sizes:
             match node:
                 case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
                     self.locals[name] = value
+        if init:
+            self.locals |= dict(_rebound(init, stored, self.last))
 
     def over_arguments(self, value: ast.expr) -> ast.expr | None:
         """Return a value as arithmetic over the parameters of `__init__`; None for anything else.
@@ -1114,6 +1136,27 @@ class _Sizes:
         return ""
 
 
+def _rebound(
+    init: ast.FunctionDef, stored: Counter[str], last: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the value of a name assigned twice, if only the second assignment reads the first.
+
+    It is `torch.ones(n, n).triu(1)` after `mask = torch.ones(n, n)` and `mask = mask.triu(1)`.
+    """
+    names = [node for node in ast.walk(init) if isinstance(node, ast.Name)]
+    loads = [node for node in names if isinstance(node.ctx, ast.Load)]
+    early = {x.id for x in loads if x.id in last and _place(x) < last[x.id]}
+    first = dict[str, ast.expr]()
+    for item in init.body:
+        match item:
+            case ast.Assign([ast.Name(name)], value) if name in first:
+                yield name, _Filling({name: first[name]}).visit(copy.deepcopy(value))
+            case ast.Assign([ast.Name(name)], value) if (
+                stored[name] == 2 and name not in early
+            ):
+                first[name] = value
+
+
 # --- Initialization of parameters and buffers, in the words of torch.nn.init.
 
 FILLED = {
@@ -1159,7 +1202,7 @@ class _Starts(ast.NodeVisitor):
 
     def __init__(self, owner: ast.ClassDef) -> None:
         self.methods = _methods(owner)
-        self.attributes = dict(_attributes(owner, self.methods.get("__init__")))
+        self.attributes = dict(_attributes(owner, _init_of(owner)))
         self.running: list[str] = []
         self.tests: list[ast.expr] = []
         self.made: dict[str, set[str]] = {}
@@ -1255,7 +1298,7 @@ def _asks_whether_there(test: ast.expr, name: str, known: Attribute) -> bool:
 
 def _of_members(owner: ast.ClassDef, file: ast.Module, deep: int) -> dict[str, str]:
     """Return the initialization of the parameters of inner modules."""
-    attributes = dict(_attributes(owner, _methods(owner).get("__init__")))
+    attributes = dict(_attributes(owner, _init_of(owner)))
     found = dict[str, str]()
     for name in attributes:
         below = member_of(owner, attributes, name, file)

@@ -681,6 +681,30 @@ class Layer(nn.Module):
             "angle = math.cos(drop)\nlast = math.sqrt(drop)\nreturn x * angle + last",
         ),
         (
+            "self.margin = drop; self.angle = math.cos(drop)",
+            "return x * self.angle - self.margin",
+            "margin=0.1",
+            "angle = math.cos(margin)\nreturn x * angle - margin",
+        ),
+        (
+            "mask = torch.ones(dim, dim); mask = mask.triu(1).bool(); self.register_buffer('mask', mask)",
+            "return x.masked_fill(self.mask, 0.0)",
+            "mask: BoolBuffer[dim, dim]",
+            "return x.masked_fill(mask, 0.0)",
+        ),
+        (  # the first one is read, too
+            "hide = torch.ones(dim); self.kept = Buffer(hide); hide = hide.to(torch.bool); self.mask = Buffer(hide)",
+            "return x.masked_fill(self.mask, 0.0) * self.kept",
+            "mask: Buffer, kept: Buffer",
+            "return x.masked_fill(mask, 0.0) * kept",
+        ),
+        (
+            "self.register_buffer('mask', torch.full((dim, 2), True).tril())",
+            "return x.masked_fill(self.mask, 0.0)",
+            "mask: BoolBuffer[dim, 2]",
+            "return x.masked_fill(mask, 0.0)",
+        ),
+        (
             "self.count = len(config.sizes); self.root = (self.wide // 8) ** -0.5; self.wide = config.wide",
             "return x * self.count * self.root",
             "count: Number, root: Number",
@@ -708,6 +732,37 @@ def test_a_module_as_it_is_published_is_read(
     assert "\n".join(map(ast.unparse, function.body)) == result
     for name, inner in found.definitions.functions.items():
         assert "inplace" not in ast.unparse(inner), name
+
+
+IN_A_METHOD = """import math
+import torch
+from torch import nn
+
+class Margin(nn.Module):
+    def __init__(self, m=0.5, size=4):
+        super().__init__()
+        self.m = m
+        self.set_angle()
+        self.set_mask(size)
+
+    def set_angle(self):
+        self.angle = math.cos(self.m)
+
+    def set_mask(self, size):
+        self.other = size
+
+    def forward(self, x):
+        return x * self.angle
+"""
+
+
+def test_attributes_may_be_set_by_a_method_that_the_constructor_calls() -> None:
+    found = function_in(IN_A_METHOD, "ops.py", None, "forward").text.origin
+    assert found and found.function
+    function = found.definitions.functions[found.function]
+    assert isinstance(function, ast.FunctionDef)
+    assert ast.unparse(function.args) == "x, *, m=0.5"
+    assert ast.unparse(function.body[0]) == "angle = math.cos(m)"
 
 
 def test_a_name_that_is_bound_again_keeps_its_meaning() -> None:
