@@ -100,14 +100,14 @@ def is_random(node: Node) -> bool:
         and (
             draws_random(item.args[0].label)
             and not _is_off(item)
-            or _drops(item)
+            or drops(item)
             or _of_random(item)
         )
         for item in node.walk()
     )
 
 
-def _drops(call: Node) -> bool:
+def drops(call: Node) -> bool:
     """Return whether a call drops elements at random by an argument: `F.scaled_dot_product_attention(..., dropout_p=p)`."""
     rate = keywords(call).get("dropout_p")
     return rate is not None and rate.label not in ("0", "0.0")

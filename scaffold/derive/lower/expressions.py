@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from scaffold.derive.analysis.activity import (
     carries_gradient,
+    drops,
     is_random,
     is_undifferentiated,
 )
@@ -206,6 +207,7 @@ def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
 
 
 DRAWN_INSIDE = "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
+DROPPED_INSIDE = "it drops weights at random inside attention; leave dropout_p out, or write F.dropout(torch.softmax(q @ k.mT / d**0.5, -1), p) @ v"
 OVERLAPPING = "unfolded"  # the shape of a view in which an element may stand twice
 READ_LATER = "it changes in place what the gradient of that value reads"
 
@@ -260,7 +262,7 @@ class Expressions(Evaluator):
     def python(self, node: Node) -> Op | None:
         """Return the Python value of a whole expression."""
         if node.kind == "call" and is_random(node):
-            raise UnsupportedError(DRAWN_INSIDE)
+            raise UnsupportedError(DROPPED_INSIDE if drops(node) else DRAWN_INSIDE)
         if node.kind == "attribute" and str(dotted(node)).startswith("torch."):
             return self._of_torch(node)
         return self._static(node) if self.is_static(node) else None

@@ -117,6 +117,16 @@ def test_what_cannot_be_taken_out_is_not_derived(forward: str) -> None:
     assert derivation.missing == {"x"}
 
 
+def test_of_attention_that_drops_weights_another_form_is_told() -> None:
+    call = "F.scaled_dot_product_attention(q, k, v, dropout_p=p if training else 0.0)"
+    inputs = "q[N, D], k[M, D], v[M, D], p: float = 0.1, training: bool = True"
+    (note,) = derive(spec_of(inputs, forward=call, derive=True)).notes
+    assert "leave dropout_p out, or write F.dropout(torch.softmax(" in str(note)
+    d = "q.shape[-1]"
+    written = f"F.dropout(torch.softmax(q @ k.mT / {d}**0.5, -1), p, training) @ v"
+    assert not derive(spec_of(inputs, forward=written, derive=True)).missing
+
+
 def test_numbers_are_drawn_in_the_order_of_the_forward() -> None:
     forward = "return F.dropout(x, 0.5) * torch.rand_like(x) + torch.randn_like(x) * x"
     _, text = made("x[B, D]", forward)
