@@ -58,6 +58,7 @@ class AttentionFunction(Function):
                 grad_probs = (grad_output @ value.mT).sum_to_size(probs.shape)
                 if extra_grad_probs is not None:
                     grad_probs = grad_probs + extra_grad_probs
+                # autocast may leave these in different dtypes
                 grad_scores = torch.ops.aten._softmax_backward_data(
                     grad_probs.to(probs.dtype), probs, -1, probs.dtype
                 )

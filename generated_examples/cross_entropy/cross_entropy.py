@@ -43,12 +43,13 @@ class CrossEntropyFunction(Function):
         if grad_output is None:  # a second derivative, by log_probs alone
             grad_output = log_probs.new_zeros(())
         g = grad_output / target.numel()
-        neg_grad_gathered = g.expand((log_probs.shape[0], 1))
+        grad_gathered = (-g).expand((log_probs.shape[0], 1))
         grad_log_probs = torch.ops.aten.gather_backward(
-            -neg_grad_gathered, log_probs, -1, target.unsqueeze(-1), sparse_grad=False
+            grad_gathered, log_probs, -1, target.unsqueeze(-1), sparse_grad=False
         )
         if extra_grad_log_probs is not None:
             grad_log_probs = grad_log_probs + extra_grad_log_probs
+        # autocast may leave these in different dtypes
         grad_logits = torch.ops.aten._log_softmax_backward_data(
             grad_log_probs.to(log_probs.dtype), log_probs, -1, log_probs.dtype
         )

@@ -57,6 +57,7 @@ class FocalLossFunction(Function):
             if grad_output is None:
                 grad_output = sigmoid.new_zeros(())
             g = grad_output / sigmoid.numel()
+            # if gamma is 0 the gradient is 0, not 0 * inf
             power = sigmoid ** (0 if ctx.gamma == 0 else ctx.gamma - 1)
             grad_logsigmoid = -g * weight
             if extra_grad_logsigmoid is not None:

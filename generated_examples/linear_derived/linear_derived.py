@@ -49,6 +49,7 @@ class LinearDerivedFunction(Function):
                 grad_input = grad_output @ weight
             if ctx.needs_input_grad[1]:
                 leading = list(range(grad_output.ndim - 1))
+                # autocast may leave these in different dtypes
                 input_cast = input.to(grad_output.dtype)
                 grad_weight = torch.tensordot(
                     grad_output, input_cast, dims=(leading, leading)

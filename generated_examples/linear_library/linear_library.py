@@ -72,6 +72,7 @@ def linear_library(input: Tensor, weight: Tensor, bias: Tensor | None = None) ->
     """
     device = input.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
+        # A compiler runs it outside of autocast, so the op computes in float32.
         low = (torch.float16, torch.bfloat16)
         input = input.float() if input.dtype in low else input
         weight = weight.float() if weight.dtype in low else weight

@@ -76,6 +76,7 @@ def linear_sharded(input: Tensor, weight: Tensor) -> Tensor:
     """
     device = input.device.type
     if device != "meta" and torch.is_autocast_enabled(device):
+        # A compiler runs it outside of autocast, so the op computes in float32.
         low = (torch.float16, torch.bfloat16)
         input = input.float() if input.dtype in low else input
         weight = weight.float() if weight.dtype in low else weight

@@ -40,9 +40,9 @@ class MishFunction(Function):
         grad_tanh = grad_output * x
         if extra_grad_tanh is not None:
             grad_tanh = grad_tanh + extra_grad_tanh
-        grad_preactivation = torch.ops.aten.tanh_backward(grad_tanh, tanh)
+        grad_softplus = torch.ops.aten.tanh_backward(grad_tanh, tanh)
         grad_x_via_softplus = torch.ops.aten.softplus_backward(
-            grad_preactivation, x, 1, 20
+            grad_softplus, x, beta=1, threshold=20
         )
         return grad_output * tanh + grad_x_via_softplus
 

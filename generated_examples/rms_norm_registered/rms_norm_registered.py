@@ -12,6 +12,7 @@ def _forward(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     if weight.shape != (x.shape[-1],):
         raise ValueError(f"weight[D] has shape {[*weight.shape]}, not {[x.shape[-1]]}")
     y, rstd = rms_norm_forward(x, weight, eps)
+    # Contiguous, as the fake says: a kernel may return any layout.
     return y.contiguous(), rstd.contiguous()
 
 
@@ -33,6 +34,7 @@ def _rms_norm_registered_backward(
     grad_y: Tensor, x: Tensor, weight: Tensor, rstd: Tensor
 ) -> tuple[Tensor, Tensor]:
     grad_x, grad_weight = rms_norm_backward(grad_y, x, weight, rstd)
+    # Contiguous, as the fake says: a kernel may return any layout.
     return grad_x.contiguous(), grad_weight.contiguous()
 
 
@@ -76,10 +78,8 @@ def _vmap(
         ]
         for i in range(info.batch_size)
     ]
-    output0, output1 = zip(
-        *(rms_norm_registered_op(*sample) for sample in samples), strict=True
-    )
-    return (torch.stack(output0), torch.stack(output1)), (0, 0)
+    y, rstd = zip(*(rms_norm_registered_op(*sample) for sample in samples), strict=True)
+    return (torch.stack(y), torch.stack(rstd)), (0, 0)
 
 
 rms_norm_registered_op = torch.library.custom_op(

@@ -43,8 +43,9 @@ class RotaryFunction(Function):
         cos, sin = ctx.saved_tensors
         half = grad_output.shape[-1] // 2
         grad_rotated = grad_output * sin
-        grad_second = -grad_rotated[..., :half]
-        joined_grad = torch.cat((grad_rotated[..., half:], grad_second), dim=-1)
+        joined_grad = torch.cat(
+            (grad_rotated[..., half:], -grad_rotated[..., :half]), dim=-1
+        )
         return joined_grad + grad_output * cos, None, None
 
 

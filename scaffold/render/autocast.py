@@ -31,10 +31,14 @@ def in_float32(spec: OpSpec, derivation: Derivation, run: list[str]) -> list[str
             lines.append(
                 f"{name} = {name}.float() if {name}.dtype in {low} else {name}"
             )
+    reason = "The op"
+    if spec.is_library:
+        reason = "A compiler runs it outside of autocast, so the op"
     return [
         f"{device} = {_device(spec)}",
         # Of meta tensors it may not be asked; `torch.amp.is_autocast_available` breaks the graph of PyTorch 2.9's compiler.
         f'if {device} != "meta" and torch.is_autocast_enabled({device}):',
+        f"    # {reason} computes in float32.",
         f"    {low} = (torch.float16, torch.bfloat16)",
         *(f"    {line}" for line in lines),
         f"    with torch.autocast({device}, enabled=False):",

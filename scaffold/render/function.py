@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, facet_of, variadic_names
+from scaffold.derive.library import forward_leaves
 from scaffold.formula import Lines, emit, emit_lines, written
 from scaffold.render.autocast import kept_autocast, under_autocast
 from scaffold.render.backward import (
@@ -20,7 +21,7 @@ from scaffold.render.fused import context_call, forward_call, with_kernels
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
 from scaffold.render.jvp import parameters as tangents
 from scaffold.render.kept_forward import kept_lines
-from scaffold.render.library import LibraryView, library_view
+from scaffold.render.library import CONTIGUOUS, LibraryView, library_view
 from scaffold.render.real_inputs import refused_in_context
 from scaffold.render.second_order import (
     decorated,
@@ -184,6 +185,8 @@ def _forward_lines(spec: OpSpec, derivation: Derivation) -> list[str]:
         )
         lines, values = [*early, *lines, *late], named
     comments = [f"# {comment}" for comment in derivation.comments]
+    if spec.is_library and forward_leaves(spec, derivation):
+        comments.append(CONTIGUOUS)
     return [
         *lines,
         *comments,

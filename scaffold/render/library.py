@@ -4,12 +4,14 @@ In: an `OpSpec` and its `Derivation`. Out: a `LibraryView`: lines for the templa
 defaults, as PyTorch drops an argument equal to its default from a call; each output is a tensor of its own.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaffold.derive import Derivation
 from scaffold.derive.derivation import BackwardKernel
 from scaffold.derive.library import forward_leaves, shape_of
 from scaffold.formula import emit, emit_lines
+from scaffold.formula.names import take
 from scaffold.render.imports import names_read
 from scaffold.render.signature import registered_parameters, result_type
 from scaffold.spec import Import, OpSpec, TensorInput
@@ -25,6 +27,8 @@ from scaffold.spec.op_spec import (
     Indices,
     Sharding,
 )
+
+CONTIGUOUS = "# Contiguous, as the fake says: a kernel may return any layout."
 
 
 class LibraryView(NamedTuple):
@@ -51,11 +55,12 @@ class KernelView(NamedTuple):
 
 def library_view(spec: OpSpec, derivation: Derivation, saves: bool) -> LibraryView:
     """Return the template's data for the op; `saves` is true if forward hands something to backward."""
-    count = len(spec.outputs) + len(derivation.extra)
-    lines = _vmap_lines(spec, count) if has_vmap_rule(spec, derivation) else []
-    tensors = ["Tensor"] * count
-    returned = ", ".join(tensors)
-    whole = f"tuple[{returned}]" if count > 1 else returned
+    returned = [item.name for item in spec.outputs]
+    returned += derivation.intermediates if derivation.extra else ()
+    count = len(returned)
+    lines = _vmap_lines(spec, returned) if has_vmap_rule(spec, derivation) else []
+    tensors = ", ".join(["Tensor"] * count)
+    whole = f"tuple[{tensors}]" if count > 1 else tensors
     dims = f"tuple[{', '.join(['int'] * count)}]" if count > 1 else "int"
     fake = _fake_lines(spec) if forward_leaves(spec, derivation) else []
     return LibraryView(
@@ -100,7 +105,7 @@ def _kernel_view(kernel: BackwardKernel) -> KernelView:
         fake=fake,
         parameters=registered_parameters(spec.inputs),
         type=result_type(len(spec.outputs), False),
-        lines=(*lines, f"return {returned}"),
+        lines=(*lines, CONTIGUOUS, f"return {returned}"),
         fake_lines=(f"return {', '.join(made)}",),
         register_lines=(
             f"{op} = torch.library.custom_op({name}, {function}, mutates_args=())",
@@ -136,7 +141,7 @@ def has_vmap_rule(spec: OpSpec, derivation: Derivation) -> bool:
     return spec.transforms is not False and not derivation.random
 
 
-def _vmap_lines(spec: OpSpec, count: int) -> list[str]:
+def _vmap_lines(spec: OpSpec, returned: Sequence[str]) -> list[str]:
     lines, sample = [], "x if dim is None else x.select(dim, i)"
     if any(item.variadic for item in spec.tensors):  # a list; its dims are a list, too
         lines = [
@@ -153,17 +158,19 @@ def _vmap_lines(spec: OpSpec, count: int) -> list[str]:
         f"    [{sample} for x, dim in zip(inputs, in_dims, strict=True)]",
         "    for i in range(info.batch_size)",
         "]",
-        *_stacked(f"{spec.function_name}(*sample)", count),
+        *_stacked(spec, returned),
     ]
 
 
-def _stacked(call: str, count: int) -> list[str]:
+def _stacked(spec: OpSpec, returned: Sequence[str]) -> list[str]:
     """Return the end of a rule calling the op for each of `samples` and stacking the results."""
-    if count == 1:
+    call = f"{spec.function_name}(*sample)"
+    if len(returned) == 1:
         return [f"return torch.stack([{call} for sample in samples]), 0"]
-    names = [f"output{position}" for position in range(count)]
+    taken = {spec.function_name, "info", "in_dims", "inputs", "samples", "torch"}
+    names = [take(taken, name) for name in returned]
     stacked = ", ".join(f"torch.stack({name})" for name in names)
-    dims = ", ".join(["0"] * count)
+    dims = ", ".join(["0"] * len(names))
     return [
         f"{', '.join(names)} = zip(*({call} for sample in samples), strict=True)",
         f"return ({stacked}), ({dims})",

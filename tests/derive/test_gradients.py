@@ -495,3 +495,33 @@ def test_a_product_of_an_earlier_backward_is_not_taken_for_the_forward_s() -> No
     text = op_text("x[..., D], weight[D], eps: float = 1e-6", forward=forward)
     assert "extra_grad_rstd" in text
     assert "grad_x = rstd * (grad_x_hat - " in text and "rstd**2" not in text
+
+
+def test_a_line_says_why_it_casts_or_guards_an_exponent() -> None:
+    linear = op_text("x[..., K], w[M, K]", forward="x @ w.t()")
+    assert linear.count("# autocast may leave these in different dtypes") == 1
+    power = op_text("x[N; positive], gamma: float", forward="(x**gamma).sum()")
+    assert "# if gamma is 0 the gradient is 0, not 0 * inf" in power
+
+
+def test_a_value_is_negated_before_it_is_repeated() -> None:
+    text = op_text("x[N, D]", forward="-x.amax(-1).sum()")
+    assert "grad_largest = (-grad_output).expand_as(largest)" in text
+
+
+def test_what_an_aten_call_takes_is_named() -> None:
+    text = op_text("x", forward="x * torch.tanh(F.softplus(x))")
+    assert "grad_softplus, x, beta=1, threshold=20" in text
+
+
+def test_slices_are_joined_in_one_line() -> None:
+    text = op_text(
+        "x[..., T, D], cosine[T, D; const], sine[T, D; const]",
+        forward="""
+half = x.shape[-1] // 2
+rotated = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+return x * cosine + rotated * sine
+""",
+        require=["D % 2 == 0"],
+    )
+    assert "(grad_rotated[..., half:], -grad_rotated[..., :half])" in text

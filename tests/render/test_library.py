@@ -98,6 +98,19 @@ def test_the_forward_is_the_fake_and_defaults_stand_in_the_wrapper() -> None:
     assert '"custom_ops::some_op"' in text
 
 
+def test_a_rule_for_vmap_stacks_the_outputs_by_their_names() -> None:
+    table, _ = OPS["two outputs"]
+    text = op_text(**table, style="library")
+    assert "values, indices = zip(" in text
+    assert "(torch.stack(values), torch.stack(indices)), (0, 0)" in text
+
+
+def test_what_leaves_pytorch_is_made_contiguous_and_says_why() -> None:
+    table, _ = OPS["NumPy"]
+    text = op_text(**table, style="library")
+    assert text.count("# Contiguous, as the fake says: a kernel may return") == 1
+
+
 def test_an_op_has_the_namespace_that_is_said() -> None:
     keys = {"forward": "x * 2", "sharding": "n -> n", "namespace": "mylib"}
     text = op_text("x[N]", style="library", **keys)

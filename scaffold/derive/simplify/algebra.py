@@ -34,7 +34,7 @@ def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
         return None
     product = make.products.of(b)
     for power in product.tensors:
-        if power.facts.operator != "**" or not _is_one_less(power.args[1], a):
+        if power.facts.operator != "**" or guarded_power(power.args[1]) is not a:
             continue
         base = power.args[0]
         if base in product.tensors and not make.is_whole(power):
@@ -45,16 +45,16 @@ def _times_power_before(make: Maker, a: Op, b: Op) -> Op | None:
     return None
 
 
-def _is_one_less(exponent: Op, c: Op) -> bool:
-    """Return whether a Python value is `0 if c == 0 else c - 1`, the exponent in the gradient of `x**c`."""
+def guarded_power(exponent: Op) -> Op | None:
+    """Return `c` for `0 if c == 0 else c - 1`, a Python value: the exponent in the gradient of `x**c`; None for any other."""
     if not exponent.is_python("conditional"):
-        return False
+        return None
     test, zero, less = exponent.args
     is_zero = test.is_python("compare", "==") and is_number(test.args[1], 0)
     one_less = less.is_python("binary", "-") and is_number(less.args[1], 1)
     if not (is_zero and one_less and is_number(zero, 0)):
-        return False
-    return test.args[0] is c and less.args[0] is c
+        return None
+    return test.args[0] if test.args[0] is less.args[0] else None
 
 
 @ALGEBRA.on("mul")
@@ -381,7 +381,12 @@ class _Scalars:
             self.uses.update(op.args)
 
     def renewed(self, op: Op, of: Renewal) -> Op:
-        """Return the op with scalar factors first, also below it."""
+        """Return the op with scalar factors first, also below it, and the minus of a repeated value before it is repeated."""
+        minus = op.facts.operator == "-" and len(op.args) == 1
+        inner = op.args[0] if minus else op
+        repeated = inner.rule == "expanded" and self.uses[inner] == 1
+        if minus and repeated and inner not in self.whole:
+            return self.make.program.over(inner, (self.make.neg(of(inner.args[0])),))
         if op.facts.operator in ("+", "-") and len(op.args) == 2:
             args = tuple(map(of, op.args))
             # A scalar moved first may have brought a minus along.

@@ -38,6 +38,7 @@ from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.forward_names import named_apart, respelled
 from scaffold.derive.plan.costs import is_dear, is_never_named
 from scaffold.derive.plan.save_plan import BackwardGraph, computed_twice, save_plan
+from scaffold.derive.simplify.algebra import guarded_power
 from scaffold.derive.simplify.rewrites import is_one_hot
 from scaffold.derive.write.dialect import Dialect, dialect_of
 from scaffold.derive.write.in_place import Temporaries
@@ -459,10 +460,19 @@ def stands_on_lines(value: Node) -> bool:
 
 
 def is_broken_well(value: Node, width: int) -> bool:
-    """Return whether a formatter puts the arguments of an ATen call on a line of their own."""
+    """Return whether a formatter puts the arguments of an ATen call, or the slices that a `cat` joins, on a line of their own."""
     callee = emit(value.args[0]) if value.kind == "call" else ""
     arguments = len(emit(value)) - len(callee) - 2
-    return callee.startswith("torch.ops.aten.") and arguments <= width - STEP
+    wide = callee.startswith("torch.ops.aten.") or (
+        callee == "torch.cat" and all(map(_is_slice, value.args[1].args))
+    )
+    return wide and arguments <= width - STEP
+
+
+def _is_slice(value: Node) -> bool:
+    """Return whether it is a name, or a part of what has a name, perhaps with a minus."""
+    base = value.args[0] if value.kind == "unary" else value
+    return base.kind in ("name", "subscript")
 
 
 def _terms(value: Node) -> Iterator[Node]:
@@ -654,6 +664,7 @@ class _Writer:
         )
         self.printers: dict[Region, Printer] = {}
         self.long: list[tuple[Op, int, Printer]] = []
+        self.told_of_casts = False
 
     def _name_all(self) -> None:
         several = sorted(self.plan.named, key=self._place)
@@ -764,7 +775,22 @@ class _Writer:
         value = printer.expression(op)
         self._measure(name, value, op, printer)
         comment = self._comment(op, Scope(printer.scope.gradient))
-        return [Assign(target, value, "", comment)]
+        return [Assign(target, value, "", (*comment, *self._why(op, printer)))]
+
+    def _why(self, op: Op, printer: Printer) -> tuple[str, ...]:
+        """Why a line casts a tensor, said once, or guards an exponent."""
+        inner = down_to((op,), self.names.keys() - {op})
+        written = [part for part in inner if part is op or part not in self.names]
+        powers = filter(None, map(guarded_power, written))
+        told = [
+            f"if {emit(printer.node(power))} is 0 the gradient is 0, not 0 * inf"
+            for power in powers
+        ]
+        casts = self.emission.region and any(part.rule == "cast" for part in written)
+        if casts and not self.told_of_casts:
+            self.told_of_casts = True
+            told.append("autocast may leave these in different dtypes")
+        return tuple(told)
 
     def _why_recorded(self, op: Op) -> tuple[str, ...]:
         """Why a backward that autograd records goes another way."""

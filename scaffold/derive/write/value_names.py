@@ -319,7 +319,10 @@ class Namer:
         yield from (f"grad_{stem}" for stem in self._by_operands(value, roles))
 
     def _forward_roles(self, value: Op) -> list[str]:
-        return [*dict.fromkeys(self._as_argument(value)), *self._roles(value)]
+        """Return a value's roles as an argument, then its own; a function's own go first: `softplus` in `tanh(softplus(x))`."""
+        told, own = [*dict.fromkeys(self._as_argument(value))], self._roles(value)
+        named = value.facts.category == "elementwise" and not value.facts.operator
+        return [*own, *told] if named else [*told, *own]
 
     def _as_argument(self, value: Op) -> Iterator[str]:
         """Yield a value's roles as an argument of its readers: `preactivation`."""
