@@ -74,3 +74,42 @@ def test_every_fault_is_told_and_nothing_else() -> None:
 def test_the_golden_file_has_every_faulty_function() -> None:
     (meant,) = find_functions((str(HERE / "faulty.py"),)).meant
     assert {function.name for function in meant.functions} == expected().keys()
+
+
+SCALE = """
+from torch.autograd import Function
+
+
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * TWO
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * TWO
+"""
+
+
+def test_a_file_is_judged_without_its_package_if_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file that cannot be imported itself, its own missing import is told."""
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("import no_such_package\n")
+    (package / "parts.py").write_text("TWO = 2\n")
+    (package / "alone.py").write_text(f"from .parts import TWO\n{SCALE}")
+    (package / "kernels.py").write_text(f"import no_such_triton\n{SCALE}")
+    meant = find_functions((str(package),)).meant
+    questions = [Question(x, f, Stated()) for x in meant for f in x.functions]
+    alone, kernels = judge(questions, sys.executable, LIMIT, 1)
+    words = "No module named 'no_such_package' (package/__init__.py:1)"
+    assert not alone.failure and alone.cases
+    assert alone.notes[-1].endswith(words)
+    assert kernels.failure is not None
+    assert kernels.failure.words.endswith(
+        "No module named 'no_such_triton' (package/kernels.py:1)"
+    )
+    assert kernels.failure.hint.startswith("install no_such_triton")

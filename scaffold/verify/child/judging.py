@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from scaffold.verify.child.cases import SamplesError, describe
+from scaffold.verify.child.file_import import NotLoadedError, import_file, notes_on
 from scaffold.verify.child.function_checks import (
     CHECKS,
     Unasked,
@@ -30,7 +31,6 @@ from scaffold.verify.child.hand_written import (
     with_inputs,
 )
 from scaffold.verify.child.modules import load
-from scaffold.verify.child.original import import_file
 from scaffold.verify.child.refusals import first_line
 
 Status = Literal["passed", "failed", "skipped"]
@@ -116,7 +116,8 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
         told = {"subject": "samples", "words": error.words, "hint": error.hint}
         return NOTHING | {"failure": told}
     except NotLoadedError as error:
-        return NOTHING | {"failure": {"subject": "module", "words": str(error)}}
+        told = {"subject": "module", "words": str(error), "hint": error.hint}
+        return NOTHING | {"failure": told}
     if isinstance(found, Refused):
         return NOTHING | {"failure": {"subject": "inputs", **found._asdict()}}
     if not isinstance(found, Subject):
@@ -125,7 +126,7 @@ def judged(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "cases": sum(one.status != "skipped" for one in results),
         "failure": None,
-        "notes": found.notes,
+        "notes": [*found.notes, *notes_on(given["place"][0])],
         "skipped": [],
         "checks": [one._asdict() for one in results],
         "call": describe(found.names, found.inputs()),
@@ -155,19 +156,13 @@ def _subjects(request: dict[str, Any]) -> Iterator[Subject]:
         yield Subject(checks, function, asked, reference, samples)
 
 
-class NotLoadedError(Exception):
-    """A file cannot be imported, or lacks the name."""
-
-
 def named(place: Sequence[str]) -> Any:
     """Import a file and return the object of a name in it."""
     module, file, root, name = place
     try:
         return attrgetter(name)(import_file(module, file, root))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
-        words = f"{type(error).__name__}: {first_line(error)}"
+    except AttributeError as error:
+        words = f"AttributeError: {first_line(error)}"
         raise NotLoadedError(f"cannot be imported: {words}") from None
 
 

@@ -4,10 +4,7 @@ In: its place, and modules of checks. Out: the fields of a `Verdict`, whose firs
 ORIGINAL if it cannot run here. Invariant: a case counts only if the Function accepted it; both draw the same random numbers.
 """
 
-import os
-import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -18,8 +15,9 @@ from torch import Tensor
 from scaffold.verify.child.cases import list_cases, make_inputs
 from scaffold.verify.child.checking import compare, compare_gradients
 from scaffold.verify.child.derivatives import as_tuple
+from scaffold.verify.child.file_import import NotLoadedError, import_file
 from scaffold.verify.child.modules import load
-from scaffold.verify.child.refusals import TOLD, raised, refusal
+from scaffold.verify.child.refusals import raised, refusal
 
 ORIGINAL = "the original"
 
@@ -30,9 +28,9 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
     try:
         module = import_file(original["module"], original["file"], original["root"])
         applied = _function(module, original["name"]).apply
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
+    except NotLoadedError as error:
+        return _failed(ORIGINAL, str(error))
+    except AttributeError as error:
         return _failed(ORIGINAL, f"cannot be imported: {_words(error)}")
     try:
         for name, text in request["modules"]:
@@ -51,16 +49,6 @@ def against_original(request: dict[str, Any]) -> dict[str, Any]:
             return found
         verdict = verdict or found
     return verdict
-
-
-def import_file(name: str, file: str, root: str) -> Any:
-    """Import a module from its own file, else raise ImportError: another one may have its name."""
-    sys.path.insert(0, root)
-    module = import_module(name)
-    TOLD.add(str(module.__file__))
-    if not os.path.samefile(str(module.__file__), file):
-        raise ImportError(f"'{name}' is {module.__file__}")
-    return module
 
 
 def _function(module: Any, name: str) -> Any:

@@ -155,13 +155,12 @@ def _verdict(request: dict[str, Any]) -> dict[str, Any]:
 
 def _not_loaded(error: Exception) -> dict[str, Any]:
     from scaffold.verify.child.cases import SamplesError
+    from scaffold.verify.child.file_import import install
 
     words = f"cannot be imported: {type(error).__name__}: {error}"
     failure = {"subject": "the op", "words": words}
     if isinstance(error, SamplesError):
         failure = {"subject": "samples", "words": error.words, "hint": error.hint}
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        failure["hint"] = (
-            f"install {error.name.partition('.')[0]} where PyTorch is, or name an interpreter that has both: --python"
-        )
+    if hint := install(error):
+        failure["hint"] = hint
     return {"cases": 0, "failure": failure, "notes": [], "skipped": []}

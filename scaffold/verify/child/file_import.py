@@ -1,0 +1,99 @@
+"""Import of a user's file by its dotted name; if a package around it cannot be imported, without that package's own code.
+
+In: the name, the file, the directory that the import starts from. Out: the module; `NotLoadedError` if the file itself cannot run here,
+with the place and a hint. Invariant: the module is of that file, and `notes_on` tells if packages were left out.
+"""
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from scaffold.verify.child.refusals import TOLD, first_line
+
+LEFT_OUT: dict[str, str] = {}  # by the name of a module: why its packages are not run
+
+
+class NotLoadedError(Exception):
+    """A file cannot be imported, or lacks the name."""
+
+    def __init__(self, words: str, hint: str = "") -> None:
+        super().__init__(words)
+        self.hint = hint
+
+
+def import_file(name: str, file: str, root: str) -> Any:
+    """Import a module from its own file: another one may have its name."""
+    sys.path.insert(0, root)
+    module, error = _imported(name)
+    if error is not None and _unpack(name, root):
+        module, own = _imported(name)
+        LEFT_OUT[name] = _told(error, root)
+        if isinstance(own, ModuleNotFoundError) and own.name not in sys.modules:
+            error = own  # the file itself imports it
+    if module is None:
+        assert error is not None
+        words = f"cannot be imported: {_told(error, root)}"
+        raise NotLoadedError(words, install(error)) from error
+    TOLD.add(str(module.__file__))
+    if not os.path.samefile(str(module.__file__), file):
+        raise NotLoadedError(f"cannot be imported: '{name}' is {module.__file__}")
+    return module
+
+
+def _imported(name: str) -> tuple[ModuleType | None, BaseException | None]:
+    try:
+        return import_module(name), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever ends an import)
+        return None, error
+
+
+def notes_on(name: str) -> list[str]:
+    """Return a note if a module's packages were left out."""
+    if name not in LEFT_OUT:
+        return []
+    return [f"imported without its package, which cannot be: {LEFT_OUT[name]}"]
+
+
+def install(error: BaseException) -> str:
+    """Return what to do about a module that is not installed."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    missing = error.name.partition(".")[0]
+    if (
+        missing in sys.modules
+    ):  # a part of it is missing, such as an extension that is not built
+        return f"is {error.name} built?"
+    return f"install {missing} where PyTorch is, or name an interpreter that has both: --python"
+
+
+def _told(error: BaseException, root: str) -> str:
+    """Return an error with its place in the user's files."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{os.path.relpath(x.filename)}:{x.lineno}" for x in frames]
+    own = [
+        place
+        for place, frame in zip(places, frames, strict=True)
+        if os.path.realpath(frame.filename).startswith(os.path.realpath(root) + os.sep)
+    ]
+    words = f"{type(error).__name__}: {first_line(error)}"
+    return f"{words} ({own[-1]})" if own else words
+
+
+def _unpack(name: str, root: str) -> bool:
+    """Put bare packages in place of those around a module: its own imports alone run. Return whether there are any."""
+    above = name.split(".")[:-1]
+    known = getattr(sys.modules.get(above[0]) if above else None, "__path__", [root])
+    if not above or not any(str(path).startswith(root) for path in known):
+        return False
+    for loaded in [one for one in sys.modules if one.split(".")[0] == above[0]]:
+        del sys.modules[loaded]
+    for depth in range(1, len(above) + 1):
+        package = ModuleType(".".join(above[:depth]))
+        package.__path__ = [os.path.join(root, *above[:depth])]
+        sys.modules[package.__name__] = package
+    return True
