@@ -13,6 +13,8 @@ from scaffold.inspect.imported_names import Names
 from scaffold.lint.model import Edit, span
 
 ONCE = "from torch.autograd.function import once_differentiable"
+# Operators of PyTorch itself: its functions, its collectives.
+OF_TORCH = ("torch.ops.aten.", "torch.ops.c10d", "torch.ops._c10d")
 COMPILED = ("_C", "_ext", "_cuda", "_kernels", "_backend", "_triton")
 
 
@@ -72,7 +74,7 @@ def is_kernel(node: ast.Call, names: Names) -> bool:
             or "grid" in ast.unparse(function.slice)
         )
     dotted = names.resolve(function)
-    if dotted.startswith("torch.ops.") and not dotted.startswith("torch.ops.aten."):
+    if dotted.startswith("torch.ops.") and not dotted.startswith(OF_TORCH):
         return True
     owners = dotted.split(".")[-2:-1]  # the owner of the function itself
     return any(owner.endswith(COMPILED) for owner in owners)

@@ -1,7 +1,7 @@
 """AF31: a kernel computes the gradient, and backward is not once differentiable."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
@@ -24,18 +24,26 @@ def find(facts: Facts) -> Iterator[Found]:
 
 
 def _nearest_kernel(facts: Facts, backward: Method) -> ast.Call | None:
-    """Return the kernel with the fewest names between its results and a gradient."""
+    """Return the kernel with the fewest names between its results and a gradient, or else the last one called for its effect."""
     flow = backward.flow
     steps, names = list(flow.returns), set[str]()
     while steps:
         nodes = [node for step in steps for node in step.expressions()]
-        for node in nodes:
-            if isinstance(node, ast.Call) and is_kernel(node, facts.names):
-                return node
+        kernels = [*_kernels(facts, nodes)]
+        if kernels:
+            return kernels[0]
         wanted = {node.id for node in nodes if isinstance(node, ast.Name)} - names
         names |= wanted
         steps = [step for step in flow.steps if wanted & _written(step)]
-    return None
+    effects = (s for s in reversed(flow.steps) if isinstance(s.statement, ast.Expr))
+    return next((n for s in effects for n in _kernels(facts, s.expressions())), None)
+
+
+def _kernels(facts: Facts, nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    """Yield the calls of compiled code with arguments: one without has nothing to compute from."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and is_kernel(node, facts.names) and node.args:
+            yield node
 
 
 def _written(step: Step) -> set[str]:
