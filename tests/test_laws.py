@@ -554,14 +554,14 @@ BUDGET = {
     "cli": 4760,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant; errors show their line; whole sentences in messages, as in the packages below
     "derive": 19646,  # calls in parts, of which one is saved; a line says why it casts, or guards an exponent
     "formula": 7016,
-    "inspect": 3627,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers
-    "lint": 4767,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
+    "inspect": 3646,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers
+    "lint": 4773,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 864,  # of what a result is surely positive
     "kernels": 2329,  # fused kernels: row programs, and their printer for Triton; norms and losses that are calls, totals, shared rows, halves
     "project": 5341,  # ... and asked for
     "render": 6151,  # a Function calls kernels, their file, their tests; vmap rules name the outputs
     "spec": 4677,  # kernels; conditions joined by `and`, or on a float
-    "verify": 6582,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes
+    "verify": 6662,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes
     "workspace": 1993,  # an import that may fail is part of a Function
 }
 

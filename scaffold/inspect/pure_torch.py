@@ -1,7 +1,7 @@
-"""Pure torch: decide whether a Function uses only torch and Python, so it runs wherever torch does.
+"""Pure torch: decide whether a Function uses only torch, NumPy and Python, so it runs wherever torch does.
 
 In: the facts of a Function. Out: a bool.
-Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor or of Python
+Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor, of NumPy or of Python
 itself; a call by a name that the file does not explain makes it no.
 """
 
@@ -61,7 +61,7 @@ ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
 def is_torch(facts: Facts) -> bool:
-    """Return whether only torch and Python are called, at any depth in the file."""
+    """Return whether only torch, NumPy and Python are called, at any depth in the file."""
     function = facts.function
     methods = (function.forward, function.setup_context, function.backward)
     contexts = {m.ctx for m in methods if m is not None}
@@ -128,7 +128,7 @@ def _is_known(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
     if isinstance(owner, ast.Name) and owner.id in contexts:
         return True
     dotted = facts.names.resolve(function)
-    if dotted.startswith(("torch.", "math.")):
+    if dotted.startswith(("torch.", "math.", "numpy.")):
         return not dotted.startswith(ELSEWHERE)
     name = method_call(call, facts.names)
     known = bool(facts_of_call(name)) or is_tensor_call(name) or changes(name)

@@ -15,11 +15,12 @@ ALWAYS = (
     *("grad_output_stays", "strided_grad_output", "expanded_grad_output"),
     *("two_calls_before_one_backward", "backward_twice", "outputs_are_freed"),
     *("gradient_with_create_graph", "checkpointed", "shapes_that_backward_returns"),
+    "empty_inputs",
 )
-DERIVED = ("scaled_grad_output", "second_derivative", "other_ranks")
-EXACT = ("strided_inputs", "in_float32", "under_autocast")
+DERIVED = ("scaled_grad_output", "second_derivative", "other_ranks", "other_sizes")
+EXACT = ("strided_inputs", "in_float32", "in_bfloat16", "under_autocast")
 MAPPED = ("func_jacrev", "vmap_of_grad")
-LEFT_OUT = "its gradient is meant to be another one than the derivative: not asked for are gradcheck, the second derivative, twice the grad_output, float32, autocast and vmap"
+LEFT_OUT = "its gradient is meant to be another one than the derivative: not asked for are gradcheck, the second derivative, twice the grad_output, float32, bfloat16, other sizes, autocast and vmap"
 
 
 def questions_of(facts: Facts, rough: bool, compiled: bool) -> Iterator[str]:
@@ -124,6 +125,19 @@ class Asked(OpTests):
             for name, x in zip(self.names, inputs, strict=True)
         ]
 
+    def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
+        """Each size of a dim becomes 0; or all grow, and then each becomes 1."""
+        usual = self.inputs()
+        sizes = sorted({n for x in usual if isinstance(x, Tensor) for n in x.shape})
+        alone = [{n: 0 if empty else 1} for n in sizes]
+        for new in alone if empty else ({n: n + 1 for n in sizes}, *alone):
+            yield [
+                drawn(x, tuple(new.get(n, n) for n in x.shape))
+                if isinstance(x, Tensor)
+                else x
+                for x in usual
+            ]
+
     def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
         try:
             outputs = self.prepared(self.op)(*inputs)
@@ -194,6 +208,9 @@ class Asked(OpTests):
         self, reason: str, error: BaseException | None = None, hint: str = ""
     ) -> NoReturn:
         pytest.skip("; ".join(str(x) for x in (reason, error, hint) if x))
+
+    def note(self, words: str, error: BaseException | None = None) -> None:
+        self.skip(words, error)
 
     def answer(
         self,

@@ -27,7 +27,7 @@ from scaffold.inspect.trial_inputs import (
 
 TENSORS = ("tensor", "optional", "constant")
 PLAIN: Shape = (3, 4)
-FEW = 3  # shapes that are tried with the other values of arguments
+FEW = 4  # shapes that are tried with the other values of arguments
 HOLDING = {"mask": ".detach() > 0.5", "int": ".detach().mul(3).long()", "": ".detach()"}
 
 

@@ -189,10 +189,14 @@ LAYERS: tuple[dict[str, Shape], ...] = (
     {"input": (3, 4), "weight": (4, 4), "bias": (4,)},
     {"input": (2, 3, 6, 6), "weight": (4, 3, 3, 3), "bias": (4,)},
 )
-ALIKE: tuple[Shape, ...] = ((3, 4), (4, 4), (4,), (2, 3, 4), (2, 3, 4, 4), ())
+ALIKE: tuple[Shape, ...] = (
+    *((3, 4), (4, 4), (4,), (2, 3, 4), (2, 3, 4, 4), ()),
+    *((3, 2), (2, 6, 2, 2)),  # pairs of numbers, and channels in groups
+)
 LEADING: tuple[tuple[Shape, Shape], ...] = (
     ((3, 4), (4,)),
     ((3, 4), ()),
+    ((3, 4), (3,)),  # a number for each row
     ((3, 4), (4, 5)),
     ((2, 3, 4), (2, 4, 5)),
     ((2, 3, 4, 4), (3,)),

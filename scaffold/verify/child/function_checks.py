@@ -8,11 +8,10 @@ strided input) is compared with one of the same numbers without it, so a gradien
 import os
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-import torch
 from torch import Tensor
 
 from scaffold.verify.child import function_questions as asked_of
@@ -26,9 +25,7 @@ from scaffold.verify.child.derivatives import as_tuple, returned_gradients
 from scaffold.verify.child.diagnosis import Scene, diagnose
 from scaffold.verify.child.fast_torch import seeded_grad
 from scaffold.verify.child.function_questions import (
-    FEW_DIGITS,
     Asked,
-    as_type,
     contiguous,
 )
 from scaffold.verify.child.further_questions import (
@@ -256,46 +253,6 @@ def check_one_output(subject: Subject) -> None:
 # --- Checks of other inputs.
 
 
-def check_empty(subject: Subject) -> None:
-    tried = False
-    for name, arguments in subject.checks.EMPTY_CASES.items():
-        case = Case(name, dict(arguments))
-        inputs = make_inputs(subject.checks, case, None)
-        try:
-            outputs = subject.call(inputs)
-            found = gradients(subject, inputs, ends=subject.ends(outputs))
-        except Exception as error:  # noqa: BLE001 (it may refuse them)
-            if subject.stage == "backward":
-                subject.note(f"raises of empty inputs: {sentence(first_line(error))}")
-            continue
-        tried = True
-        for one, at in zip(found, subject.needed(inputs), strict=True):
-            if one.numel() and not one.isfinite().all():
-                subject.note(f"grad_{at} is not finite of empty inputs")
-    if not tried:
-        raise Unasked("it takes no empty inputs")
-
-
-def check_sizes(subject: Subject) -> None:
-    """Check gradients for other sizes of each dim, among them 1."""
-    tried = False
-    for name, arguments in subject.checks.FURTHER_CASES.items():
-        inputs = make_inputs(subject.checks, Case(name, dict(arguments)), None)
-        if not subject.takes(inputs):
-            continue
-        tried = True
-        call = describe(subject.names, inputs)
-        try:
-            _derivative(subject, inputs, f" of {call}")
-        except Wrong as wrong:
-            whole = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
-            if whole or not subject.asked.searched:
-                raise
-            subject.note(wrong.words)  # there may be fewer indices than rows
-    if not tried:
-        raise Unasked("it takes no other sizes")
-
-
 def check_arguments(subject: Subject) -> None:
     """Check gradients for other values of branch-choosing arguments."""
     tried = False
@@ -357,15 +314,9 @@ def check_values(subject: Subject) -> None:
 
 
 def check_bfloat16(subject: Subject) -> None:
-    inputs = [as_type(x, torch.bfloat16) for x in subject.inputs()]
-    try:
-        outputs = subject.ends(subject.call(inputs))
-        if subject.surrogate:
-            raise Unasked("the gradient is not the derivative")
-        part = 4 * FEW_DIGITS
-        asked_of.compare_roughly(Asking(subject), inputs, outputs, "bfloat16", part)
-    except RuntimeError as error:
-        raise Unasked(f"not in bfloat16: {sentence(first_line(error))}") from None
+    if subject.surrogate:
+        raise Unasked("the gradient is not the derivative")
+    asked_of.in_bfloat16(Asking(subject))
 
 
 def check_autocast(subject: Subject) -> None:
@@ -426,7 +377,19 @@ class Asking:
 
     def derivative(self, inputs: Sequence[Any], words: str) -> None:
         call = describe(self.names, inputs)
-        _derivative(self.subject, inputs, f" of {call}")
+        try:
+            _derivative(self.subject, inputs, f" of {call}")
+        except Wrong as wrong:
+            whole = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
+            if whole or not self.subject.asked.searched:
+                raise
+            self.note(wrong.words)  # there may be fewer indices than rows
+
+    def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
+        checks = self.subject.checks
+        cases = checks.EMPTY_CASES if empty else checks.FURTHER_CASES
+        for name, arguments in cases.items():
+            yield make_inputs(checks, Case(name, dict(arguments)), None)
 
     def wrong(self, words: str, place: str = "backward", hint: str = "") -> NoReturn:
         raise Wrong(words, place, hint)
@@ -442,6 +405,10 @@ class Asking:
             told = "; ".join(filter(None, (sentence(first_line(error)), hint)))
             self.subject.note(f"{reason.replace('it raises', 'not')}: {told}")
         raise Unasked(reason)
+
+    def note(self, words: str, error: BaseException | None = None) -> None:
+        told = f": {sentence(first_line(error))}" if error is not None else ""
+        self.subject.note(f"{words}{told}")
 
     def answer(
         self,
@@ -505,8 +472,8 @@ CHECKS: dict[str, Check] = {
     "input changed after the forward": _asks(asked_of.input_changed_after_forward),
     "second derivative": _asks(asked_of.second_derivative),
     "strided inputs": _asks(asked_of.strided_inputs),
-    "empty inputs": check_empty,
-    "other sizes": check_sizes,
+    "empty inputs": _asks(asked_of.empty_inputs),
+    "other sizes": _asks(asked_of.other_sizes),
     "other ranks": check_ranks,
     "other arguments": check_arguments,
     "inputs that broadcast": check_broadcast,

@@ -44,6 +44,9 @@ class Asked(Protocol):
     def run(self, *inputs: Any) -> Sequence[Tensor]:
         """Return the outputs that have a gradient."""
 
+    def resized(self, empty: bool) -> Iterator[Sequence[Any]]:
+        """Make inputs of other sizes, or empty ones."""
+
     def takes(self, inputs: Sequence[Any], backward: bool = False) -> bool:
         """Return whether the forward takes these inputs, with finite outputs, and its backward if requested."""
 
@@ -78,6 +81,9 @@ class Asked(Protocol):
         self, reason: str, error: BaseException | None = None, hint: str = ""
     ) -> NoReturn:
         """Say why a question does not apply, perhaps since something raised."""
+
+    def note(self, words: str, error: BaseException | None = None) -> None:
+        """Tell of what is no fault, perhaps since something raised."""
 
     def answer(
         self,
@@ -368,7 +374,11 @@ def second_derivative(asked: Asked) -> None:
     needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
     names = [*needing(asked.names, inputs), *["grad_output"] * len(ends)]
     try:
-        found = [*seconds(firsts(*leaves), needed)]
+        first = firsts(*leaves)
+        rounded = [as_type(x, torch.float32).to(x.dtype) for x in first]
+        if all(map(torch.equal, first, rounded)) and not first[0].is_complex():
+            asked.skip("its gradients have the digits of float32")
+        found = [*seconds(first, needed)]
     except RuntimeError as error:
         if any(words in str(error) for words in ONCE):
             return
@@ -470,6 +480,40 @@ def other_ranks(asked: Asked) -> None:
         asked.skip("it takes no other ranks")
 
 
+def other_sizes(asked: Asked) -> None:
+    """The gradient is right for other sizes of dims, 1 among them."""
+    tried = False
+    for inputs in asked.resized(empty=False):
+        if asked.takes(inputs):
+            tried = True
+            asked.derivative(inputs, "other sizes")
+    if not tried:
+        asked.skip("it takes no other sizes")
+
+
+def empty_inputs(asked: Asked) -> None:
+    """Empty inputs may be refused; what raises in backward alone is worth a note."""
+    tried = False
+    for inputs in asked.resized(empty=True):
+        outputs = None
+        with suppress(Exception):  # it may refuse them
+            outputs = asked.run(*inputs)
+        if outputs is None:
+            continue
+        try:
+            found = asked.gradients(inputs, contiguous, outputs)
+        except Exception as error:  # noqa: BLE001 (it may refuse them)
+            asked.note("raises of empty inputs", error)
+            continue
+        tried = True
+        names = needing(asked.names, inputs)
+        for name, one in zip(names, found, strict=True):
+            if one.numel() and not one.isfinite().all():
+                asked.note(f"grad_{name} is not finite of empty inputs")
+    if not tried:
+        asked.skip("it takes no empty inputs")
+
+
 def drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return values of a shape: the usual ones, repeated, each a little different."""
     flat = usual.detach().flatten()
@@ -481,6 +525,7 @@ def drawn(usual: Tensor, shape: tuple[int, ...]) -> Tensor:
     return values.reshape(shape).to(usual.dtype).requires_grad_(usual.requires_grad)
 
 
+BITS_LESS = 2**16  # the rounding errors of bfloat16, in those of float32
 FEW_DIGITS = 0.03  # the relative rounding of a gradient in a dtype of two digits
 
 
@@ -492,6 +537,24 @@ def in_float32(asked: Asked) -> None:
     if not asked.takes(inputs):
         asked.skip("it takes no float32")
     compare_roughly(asked, inputs, asked.run(*inputs), "float32", FEW_DIGITS / 10)
+
+
+def in_bfloat16(asked: Asked) -> None:
+    """In bfloat16 the gradients are the same, but for its few digits; it may refuse that."""
+    inputs = [as_type(x, torch.bfloat16) for x in asked.inputs()]
+    if not asked.takes(inputs, backward=True):
+        asked.skip("it takes no bfloat16")
+    single = [as_type(x, torch.float32) for x in inputs]
+    exact = [as_type(x, asked.dtype) for x in inputs]
+    if asked.takes(single, backward=True):
+        found = asked.gradients(single, contiguous)
+        expected = asked.gradients(exact, contiguous)
+        pairs = zip(found, expected, strict=True)
+        lost = max(float((x.to(y.dtype) - y).norm()) for x, y in pairs)
+        if lost * BITS_LESS > FEW_DIGITS:
+            asked.skip("its digits cancel")
+    outputs = asked.run(*inputs)
+    compare_roughly(asked, inputs, outputs, "bfloat16", 4 * FEW_DIGITS)
 
 
 def under_autocast(asked: Asked) -> None:

@@ -189,10 +189,12 @@ def _results(subject: Subject, lines: dict[str, int]) -> Iterator[Result]:
 
 
 def _refuses(subject: Subject) -> str:
-    """Return the message of an intended error in backward; "" if there is none."""
+    """Return the message of an intended error in backward, or of PyTorch's if there is no backward; "" if there is none."""
     try:
         gradients(subject, subject.inputs())
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+        if isinstance(error, NotImplementedError):
+            return first_line(error)
         line = line_of(error, subject.asked.source)
         code = linecache.getline(subject.asked.source, line).strip()
         return first_line(error) if code.startswith("raise") else ""

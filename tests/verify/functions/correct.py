@@ -1086,3 +1086,25 @@ class RandomizedRelu(Function):
     def backward(ctx, g):
         (slope,) = ctx.saved_tensors
         return g * slope, None, None
+
+
+class SingleGradient(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.double() ** 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return (2 * g * x).float()
+
+
+class ForExport(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def symbolic(graph, x):
+        return graph.op("Round", x)

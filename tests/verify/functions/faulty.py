@@ -1128,3 +1128,40 @@ class SaturatedClip(Function):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return g * (x > 0)
+
+
+class OutputsApart(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 1, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return 2 * g if h is None else 3 * h if g is None else g + 3 * h
+
+
+class SavedOrder(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * g * torch.as_strided(x, x.shape, torch.empty(x.shape).stride())
+
+
+class LowPrecisionPath(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        if x.dtype == torch.bfloat16:
+            return g * x
+        return g * 2 * x
