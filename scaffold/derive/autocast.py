@@ -12,19 +12,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scaffold.derive.analysis.activity import callee
-from scaffold.derive.analysis.value_kinds import (
-    ValueKinds,
-    is_of_module,
-    kinds_of_inputs,
-)
+from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.formula import (
     Formula,
     Lines,
     Node,
     Statement,
-    assignments,
-    bound,
     expressions,
+    is_of_module,
+    names_bound_to,
     nodes,
 )
 from scaffold.primitives import Facts, built_in_primitives
@@ -160,13 +156,8 @@ def _path(node: Node) -> Iterable[Node]:
 
 def _whole_names(spec: OpSpec, statements: Iterable[Statement]) -> frozenset[str]:
     """Return the names of integer tensors and masks."""
-    known = {
-        item.name for item in spec.tensors if item.dtype in ("bool", "int", "index")
-    }
-    for item in assignments(statements):
-        if item.target.kind == "name" and _is_whole(item.value, known):
-            known |= bound(item.target)
-    return frozenset(known)
+    whole = (x.name for x in spec.tensors if x.dtype in ("bool", "int", "index"))
+    return names_bound_to(statements, whole, _is_whole)
 
 
 def _is_whole(node: Node, names: Collection[str]) -> bool:

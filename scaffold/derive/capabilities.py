@@ -18,15 +18,14 @@ from scaffold.derive.derivation import Forward, Maths
 from scaffold.derive.forward.body import writes_in_place
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
-    Assign,
     If,
     Lines,
     Node,
     Statement,
-    assignments,
     bound,
     expressions,
     is_check,
+    names_bound_to,
     same_memory,
     written_to,
 )
@@ -50,7 +49,7 @@ def capabilities(spec: OpSpec, maths: Maths) -> Capabilities:
     """Return the PyTorch features the op supports; the user's setting for `torch.func` wins."""
     forward = maths.forward
     opaque = _is_opaque(spec, maths)
-    random = forward is not None and _draws(forward)
+    random = forward is not None and any(map(is_random, forward.expressions()))
     steady = _is_steady(spec)
     fills = forward and _fills_a_constant(forward.statements, forward.results)
     transforms = spec.transforms
@@ -113,11 +112,6 @@ def _is_opaque(spec: OpSpec, maths: Maths) -> bool:
 
 def _leaves_torch(spec: OpSpec, statements: Lines) -> bool:
     return any(leaves_torch(node, spec.foreign) for node in expressions(*statements))
-
-
-def _draws(forward: Forward) -> bool:
-    """Return whether a forward draws random numbers."""
-    return any(is_random(node) for node in forward.expressions())
 
 
 def _counts(value: Node) -> bool:
@@ -241,30 +235,21 @@ def _selects_by_data(
     statements: Iterable[Statement], results: Iterable[Node], masks: Collection[str]
 ) -> bool:
     """Return whether a mask or the like selects elements; `masks` are the inputs that are masks."""
-    known, lines = set(masks), tuple(statements)
-    for item in assignments(lines):
-        _learn(item, known)
+    lines = tuple(statements)
+    known = names_bound_to(lines, masks, _is_mask)
     several = (*expressions(*lines), *results)
     return any(_selects(inner, known) for node in several for inner in node.walk())
-
-
-def _learn(item: Assign, known: set[str]) -> None:
-    """Add the target of an assignment to the known masks if its value is one."""
-    if item.target.kind == "name" and _is_mask(item.value, known):
-        known |= bound(item.target)
 
 
 def _selects(node: Node, masks: Collection[str]) -> bool:
     if node.kind == "call":
         callee = node.args[0]
         return callee.kind == "attribute" and may_be(callee.label, "selects")
-    return node.kind == "subscript" and any(
-        _is_mask(part, masks) for part in _indices(node.args[1])
-    )
-
-
-def _indices(index: Node) -> Iterator[Node]:
-    yield from index.args if index.kind == "tuple" else (index,)
+    if node.kind != "subscript":
+        return False
+    index = node.args[1]
+    parts = index.args if index.kind == "tuple" else (index,)
+    return any(_is_mask(part, masks) for part in parts)
 
 
 def _is_mask(node: Node, masks: Collection[str]) -> bool:

@@ -42,30 +42,31 @@ class Enforced(NamedTuple):
 
 def enforced(spec: OpSpec, forward: Forward | None) -> Enforced:
     """Return the sizes and ranks enforced by a forward's primitives; nothing if it is not understood."""
-    if forward is None or spec.forward is None or spec.kept is not None:
-        return Enforced()
-    table = table_of(spec)
-    try:
-        program = Program(spec.forward.graph, table.facts, declared(spec))
-        lowered = lower(spec, forward, Applier(program, table), frozenset())
-        return _enforced(program, table, lowered)
-    except (UnsupportedError, RecursionError):
-        return Enforced()
+    found = _told(spec, forward) if forward is not None else None
+    return found[0] if found else Enforced()
 
 
 def met_sizes(spec: OpSpec) -> tuple[tuple[str, str], ...]:
     """Return pairs of last sizes that are equal unless a tensor is expanded; none if the forward is not understood."""
-    if spec.forward is None or spec.kept is not None:
+    found = _told(spec, None)
+    if found is None:
         return ()
+    told, lowered = found
+    return (*told.pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
+
+
+def _told(spec: OpSpec, forward: Forward | None) -> tuple[Enforced, Lowered] | None:
+    """Return what a forward enforces, and its graph; None if it is not understood."""
+    if spec.forward is None or spec.kept is not None:
+        return None
     table = table_of(spec)
     try:
         program = Program(spec.forward.graph, table.facts, declared(spec))
-        forward = write_forward(spec, spec.forward)
+        forward = forward or write_forward(spec, spec.forward)
         lowered = lower(spec, forward, Applier(program, table), frozenset())
-        pairs = _enforced(program, table, lowered).pairs
+        return _enforced(program, table, lowered), lowered
     except (UnsupportedError, RecursionError):
-        return ()
-    return (*pairs, *(pair for op in _ops_of(lowered) for pair in _met(op)))
+        return None
 
 
 def _met(op: Op) -> Iterator[tuple[str, str]]:

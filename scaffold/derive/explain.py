@@ -17,11 +17,9 @@ from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.derive.lower.autograd_saved import retained, storage
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.rules.table import Rule
+from scaffold.derive.plan.costs import BYTES
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.spec import OpSpec
-
-BYTES = {"real": 4, "complex": 8, "int": 8, "bool": 1}  # in single precision
 
 
 class Used(NamedTuple):
@@ -103,7 +101,9 @@ class _Explainer:
             for item in derivation.saved
             if item.origin in by_name
         ]
-        kept = {storage(self.applier.table, op) for op in self._retained()}
+        table = self.applier.table
+        active = (op for op in self.ops if op.active)
+        kept = {storage(table, part) for op in active for part in retained(table, op)}
         eager = [self._tensor(op) for op in sorted(kept, key=lambda op: op.serial)]
         return Explanation(
             self.shapes,
@@ -112,23 +112,15 @@ class _Explainer:
             tuple(eager),
         )
 
-    def _retained(self) -> Iterator[Op]:
-        for op in self.ops:
-            if op.active:
-                yield from retained(self.applier.table, op)
-
     def _rules(self) -> Iterator[Used]:
         for op in self.ops:
-            rule = self._rule(op)
+            rule = self.applier.table.of_op(op.rule)
             if rule is None or not op.active:
                 continue
             for item, arg in zip(rule.parameters, op.args, strict=False):
                 if any(part.active for part in tensors((arg,))):
                     formula = rule.formulas.get(item.name, ("(written in code)",))[0]
                     yield Used(rule.name, item.name, " ".join(formula.split()))
-
-    def _rule(self, op: Op) -> Rule | None:
-        return self.applier.table.of_op(op.rule)
 
     def _tensor(self, op: Op) -> Tensors:
         return Tensors(self.names[op], self._size(op), BYTES.get(op.kind, 4))

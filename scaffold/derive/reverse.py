@@ -242,7 +242,7 @@ class Reverse:
 
     def _pass_on(self, op: Op) -> None:
         if op.kind == "group":
-            self._pass_on_parts(op)
+            self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
             return
         g = self._gathered(op)
         if op in self.handed:
@@ -253,7 +253,7 @@ class Reverse:
             g = self._cast_back(op, g)
         if g.rule not in ("cotangent", "const"):
             self.of.setdefault(g, op)
-            if self._is_shared(op):
+            if len({arg for arg in op.args if arg.active}) > 1:
                 # Expanded for one argument, it would be recomputed for the other.
                 self.make.share(g)
         self._arrive(op, self._where_not_zero(op, g))
@@ -270,10 +270,6 @@ class Reverse:
         if g.kind != op.kind or not brought_in:
             return g
         return cast_as(self.make, g, source_of(op) or op)
-
-    def _is_shared(self, op: Op) -> bool:
-        """Return whether several gradients depend on the op's cotangent."""
-        return len({arg for arg in op.args if arg.active}) > 1
 
     def _arrive(self, op: Op, pairs: Pairs) -> None:
         """Add gradients to those waiting at their ops."""
@@ -379,11 +375,11 @@ class Reverse:
             if name in rule.facts.nondiff:
                 continue
             if name not in rule.formulas:
-                return (
-                    self._of_call(op, env["grad"])
-                    if "grad" in env
-                    else self._refuse(op)
-                )
+                if "grad" not in env:
+                    raise UnsupportedError(
+                        f"{self._rule(op).name} has no gradient here"
+                    )
+                return self._of_call(op, env["grad"])
             if arg.rule == "list":
                 raise UnsupportedError(f"the gradient of a list in {op.rule}")
             formula = self._formula(op, rule, name, composed)
@@ -392,7 +388,8 @@ class Reverse:
                 evaluate = FormulaEvaluator(self.make, env, home).value
                 gradient = evaluate(fused or formula)
                 if fused is not None and self._ends_derivatives(gradient):
-                    gradient = self._where_recorded(evaluate(formula), gradient)
+                    plain, recorded = evaluate(formula), is_recorded(self.program)
+                    gradient = self.make.choose(recorded, plain, gradient)
             except UnsupportedError:
                 if "grad" not in env:
                     raise
@@ -440,16 +437,6 @@ class Reverse:
         """Return whether PyTorch does not differentiate a call: `silu_backward`."""
         rule = self.make.applier.table.of_op(g.rule)
         return not self.once and rule is not None and rule.ends_derivatives
-
-    def _where_recorded(self, formula: Op, fused: Op) -> Op:
-        """Choose the formula if the backward is differentiated, else the single call."""
-        return self.make.choose(is_recorded(self.program), formula, fused)
-
-    def _refuse(self, op: Op) -> Pairs:
-        raise UnsupportedError(f"{self._rule(op).name} has no gradient here")
-
-    def _pass_on_parts(self, op: Op) -> None:
-        self._arrive(op, self._of_parts(op, self.parts.get(op, {})))
 
     def _of_parts(self, op: Op, arrived: dict[int, Op]) -> Pairs:
         """Return the contributions of an op with several results; missing cotangents are zero."""

@@ -6,7 +6,8 @@ kept as values instead. No two values share a name on ctx, and none has a name w
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive.analysis.live_variables import without_dead
@@ -474,11 +475,12 @@ class _Rewriter:
         if saved := self._saved_with(read, serves):
             return self._of_another(node, read, saved, serves)
         if output is not None and read.name in self.origins.outputs:
-            self._keep_of_output(read, output)
+            self._keep(read, str, output.name)
         elif read.name in self.inputs:
-            self._keep(read, self.inputs[read.name])
+            self._keep(read, partial(expression_of, self.inputs[read.name]))
         elif read.name in self.origins.described:
-            self._keep_of_local(read, self.origins.described[read.name])
+            local = self.origins.described[read.name]
+            self._keep(read, lambda facet: f"{local}.{facet}")
         else:
             return None
         form = kept_form(
@@ -541,20 +543,12 @@ class _Rewriter:
                 return name
         return None
 
-    def _keep(self, read: Read, item: TensorInput) -> None:
+    def _keep(
+        self, read: Read, value: Callable[[str], str], output: str | None = None
+    ) -> None:
         for facet in read.facets:
             name = self.names.facet(read.name, facet)
-            self.kept[name] = Kept(name, expression_of(item, facet))
-
-    def _keep_of_local(self, read: Read, value: str) -> None:
-        for facet in read.facets:
-            name = self.names.facet(read.name, facet)
-            self.kept[name] = Kept(name, f"{value}.{facet}")
-
-    def _keep_of_output(self, read: Read, output: Output) -> None:
-        for facet in read.facets:
-            name = self.names.facet(read.name, facet)
-            self.kept[name] = Kept(name, facet, output.name)
+            self.kept[name] = Kept(name, value(facet), output)
 
 
 def read_of_ctx(lines: Iterable[Statement]) -> frozenset[str]:

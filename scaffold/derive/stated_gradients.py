@@ -247,15 +247,10 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
         if item.name in locals_ and returned.get(item.name) != item.name
     }
     for formula in (*dict(spec.gradients).values(), spec.backward):
-        for name in sorted(other & _outside_reads(formula)):
+        for name in sorted(other & free_names(_lines(formula) if formula else ())):
             message = f"'{name}' is a local of the forward and the name of an output"
             hint = "return it under that name, or rename it"
             raise ScaffoldError(message, formula.location if formula else None, hint)
-
-
-def _outside_reads(formula: Formula | None) -> frozenset[str]:
-    lines = _lines(formula) if formula else ()
-    return free_names(lines)
 
 
 def _lines(formula: Formula) -> Lines:

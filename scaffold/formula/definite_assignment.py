@@ -128,7 +128,7 @@ class _Walk:
             return  # never assigned above: an unknown name
         fact = self.facts.left_out(way, [*self.ended, *ways])
         if fact is not None:
-            self.found[node.id] = Unassigned(node, *self.facts.written(fact))
+            self.found[node.id] = Unassigned(node, *self.facts.seen[fact])
 
     def assign(self, targets: Sequence[ast.expr], way: Way) -> None:
         for target in targets:
@@ -224,10 +224,6 @@ class TestFacts:
         }
         choices = self.choices.get(name, ())
         return value in choices and {*choices} - {value} <= others
-
-    def written(self, fact: TestFact) -> tuple[str, bool]:
-        """Return a fact's test as it was written, and its outcome."""
-        return self.seen[fact]
 
     def change(self, name: str) -> None:
         """Record that a name has a new value from now on."""

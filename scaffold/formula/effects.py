@@ -136,12 +136,13 @@ def holds_several(value: Node) -> bool:
 
 def _is_method(callee: Node) -> bool:
     """Return whether a call is of a tensor's method rather than of a module's function."""
-    if callee.kind != "attribute":
-        return False
-    root = callee.args[0]
-    while root.kind == "attribute":
-        root = root.args[0]
-    return not (root.kind == "name" and root.label in WELL_KNOWN)
+    return callee.kind == "attribute" and not is_of_module(callee)
+
+
+def is_of_module(node: Node) -> bool:
+    """Return whether it is a module of torch or of Python's maths, or a member of one: `torch`, `F.conv2d`."""
+    root = node.root()
+    return root.kind == "name" and root.label in WELL_KNOWN
 
 
 def _attribute_shares(label: str, views: bool) -> bool:

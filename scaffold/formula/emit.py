@@ -109,10 +109,9 @@ def _first(exponent: Node) -> Node:
 
 def _is_simple(node: Node) -> bool:
     """Return whether black puts no spaces around `**` for this operand: names, numbers, attributes of names."""
-    while node.kind == "attribute":
-        node = node.args[0]
-    return node.kind in ("name", "value") or (
-        node.kind == "constant" and node.label[0] not in "'\""
+    root = node.root()
+    return root.kind in ("name", "value") or (
+        root.kind == "constant" and root.label[0] not in "'\""
     )
 
 

@@ -85,15 +85,17 @@ class ExpressionParser:
             case ast.Call():
                 return self._call(item, present)
             case ast.Constant():
-                return self._constant(item, present)
+                return self._constant(item)
             case ast.BinOp():
                 return self._binary(item, present)
-            case ast.Subscript():
-                return self._subscript(item, present)
-            case ast.Tuple():
-                return self._tuple(item, present)
-            case ast.UnaryOp():
-                return self._unary(item, present)
+            case ast.Subscript(value, index):
+                args = (self.parse(value, present), self.parse(index, present))
+                return self.graph.node("subscript", "", args)
+            case ast.Tuple(items):
+                return self.graph.node("tuple", "", self._all(items, present))
+            case ast.UnaryOp(operator, operand):
+                inner = self.parse(operand, present)
+                return self.graph.node("unary", UNARY[type(operator)], (inner,))
             case ast.Compare():
                 return self._compare(item, present)
             case ast.Slice():
@@ -102,10 +104,11 @@ class ExpressionParser:
                 return self._conditional(item, present)
             case ast.BoolOp():
                 return self._boolean(item, present)
-            case ast.List():
-                return self._list(item, present)
+            case ast.List(items):
+                return self.graph.node("list", "", self._all(items, present))
             case ast.Starred():
-                return self._starred(item, present)
+                self.fail(item, "a star must stand in a call, a list or a tuple")
+                return self.graph.node("absent")
         return self.other(item, present)
 
     def other(self, item: ast.expr, present: Guarded) -> Node:
@@ -206,7 +209,7 @@ class ExpressionParser:
             return False
         return not any(item.id in test.names() for test, _ in self.tests)
 
-    def _constant(self, item: ast.Constant, present: Guarded) -> Node:
+    def _constant(self, item: ast.Constant) -> Node:
         if isinstance(item.value, bytes):
             self.fail(item, "bytes are not allowed in a formula")
         if isinstance(item.value, int) and abs(item.value) > LARGEST:
@@ -271,30 +274,11 @@ class ExpressionParser:
             hint = f"to call the builtin, rename the input '{name}'"
         self.fail(callee, f"'{name}' is a tensor and cannot be called", hint)
 
-    def _subscript(self, item: ast.Subscript, present: Guarded) -> Node:
-        args = (self.parse(item.value, present), self.parse(item.slice, present))
-        return self.graph.node("subscript", "", args)
-
     def _slice(self, item: ast.Slice, present: Guarded) -> Node:
         absent = self.graph.node("absent")
         parts = (item.lower, item.upper, item.step)
         args = tuple(self.parse(part, present) if part else absent for part in parts)
         return self.graph.node("slice", "", args)
-
-    def _tuple(self, item: ast.Tuple, present: Guarded) -> Node:
-        return self.graph.node("tuple", "", self._all(item.elts, present))
-
-    def _list(self, item: ast.List, present: Guarded) -> Node:
-        return self.graph.node("list", "", self._all(item.elts, present))
-
-    def _starred(self, item: ast.Starred, present: Guarded) -> Node:
-        self.fail(item, "a star must stand in a call, a list or a tuple")
-        return self.graph.node("absent")
-
-    def _unary(self, item: ast.UnaryOp, present: Guarded) -> Node:
-        return self.graph.node(
-            "unary", UNARY[type(item.op)], (self.parse(item.operand, present),)
-        )
 
     def _binary(self, item: ast.BinOp, present: Guarded) -> Node:
         operator = BINARY[type(item.op)]

@@ -52,6 +52,13 @@ class Node:
         """Yield this node and all below it once each, parents first."""
         return iter(_walked(self) if self.args else (self,))
 
+    def root(self) -> "Node":
+        """Return the value at the start of a chain of attributes: `torch` for `torch.nn.functional`."""
+        node = self
+        while node.kind == "attribute":
+            node = node.args[0]
+        return node
+
     def names(self) -> frozenset[str]:
         """Return the identifiers this expression reads."""
         return _names(self)

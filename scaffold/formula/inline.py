@@ -184,7 +184,8 @@ class Inliner:
         body, value = returned(function, folded(body, self.there), idle)
         if self._is_without_gradient(function.node):
             body, value = without_gradient(function, body, value)
-        inner = {} if _is_global(call) else dict(known)
+        of_file = isinstance(call.func, ast.Name) and call.func.id.startswith("@")
+        inner = {} if of_file else dict(known)
         seen = names_in([*body, value, *(item.node for item in inner.values())])
         names = names_of_target(target, value, set(stored(body)), seen)
         for name in stored(body):
@@ -306,11 +307,6 @@ class Inliner:
         free = take(self.taken, *choices)
         self.made |= {free}
         return free
-
-
-def _is_global(call: ast.Call) -> bool:
-    """Return whether a call is of a top-level function, with no access to its caller's locals."""
-    return isinstance(call.func, ast.Name) and call.func.id.startswith("@")
 
 
 def own_name(identifier: str) -> str:

@@ -11,7 +11,6 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
 
 from scaffold.formula.constant_folding import (
     BINARY,
@@ -35,9 +34,12 @@ def unrolled(body: list[ast.stmt], taken: Collection[str]) -> list[ast.stmt]:
     """Return the statements without loops, or unchanged; `taken` names hide builtin functions."""
     if not any(map(_loops, body)):
         return body
-    unroller = _Unroller(_read_outside(body), frozenset(taken), _lists(body, taken))
+    read = frozenset(name for item in body for name in _read(item, frozenset()))
+    unroller = _Unroller(read, frozenset(taken), _lists(body, taken))
     found = folded(unroller.lines(copy.deepcopy(body)))
-    too_long = sum(map(_count, found)) > LINES + len(body)
+    lines = (node for item in found for node in ast.walk(item))
+    count = sum(isinstance(node, ast.stmt) for node in lines)
+    too_long = count > LINES + len(body)
     return body if too_long or any(map(_loops, found)) else found
 
 
@@ -46,11 +48,6 @@ def elements_of(item: ast.expr, taken: Collection[str]) -> list[ast.expr] | None
     if not isinstance(item, Comprehension):
         return None
     return _Unroller(frozenset(), frozenset(taken), {}).elements(item)
-
-
-def _count(item: ast.stmt) -> int:
-    """Count the statements in a statement, including itself."""
-    return sum(isinstance(node, ast.stmt) for node in ast.walk(item))
 
 
 def _loops(item: ast.AST) -> bool:
@@ -78,12 +75,8 @@ def _lists(body: Sequence[ast.stmt], taken: Collection[str]) -> Lists:
     return found
 
 
-def _read_outside(body: Sequence[ast.AST]) -> frozenset[str]:
-    """Return the names read outside of the loops that bind them."""
-    return frozenset(chain.from_iterable(_read(item, frozenset()) for item in body))
-
-
 def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
+    """Yield the names read outside of the loops that bind them."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield from {node.id} - own
     if isinstance(node, ast.For):
@@ -96,12 +89,6 @@ def _read(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
         own = own.union(stored(item.target for item in node.generators))
     for child in ast.iter_child_nodes(node):
         yield from _read(child, own)
-
-
-def _may_end(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a step may end its loop, or the forward."""
-    nodes = (node for item in body for node in ast.walk(item))
-    return any(isinstance(node, ast.Break | ast.Return) for node in nodes)
 
 
 def _assigned(known: Mapping[str, ast.expr], at: ast.stmt) -> list[ast.stmt]:
@@ -135,7 +122,9 @@ class _Unroller(ast.NodeTransformer):
         values = self._values(item.iter)
         names = frozenset(stored([item.target]))
         written = frozenset(stored(item.body))
-        if not values or item.orelse or _may_end(item.body):
+        inner = (node for line in item.body for node in ast.walk(line))
+        may_end = any(isinstance(node, ast.Break | ast.Return) for node in inner)
+        if not values or item.orelse or may_end:
             return item
         if written & names_in(values):  # `for a in (y, x): x = x + a`: the new x
             return item

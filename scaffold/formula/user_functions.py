@@ -379,7 +379,10 @@ def comments_above(source: str, body: Sequence[ast.stmt]) -> dict[int, tuple[str
     if "#" not in source:
         return {}
     spans = [
-        (item.lineno, item.end_lineno or item.lineno) for item in _statements(body)
+        (node.lineno, node.end_lineno or node.lineno)
+        for item in body
+        for node in ast.walk(item)
+        if isinstance(node, ast.stmt)
     ]
     found: dict[int, list[str]] = {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -408,12 +411,6 @@ def _end(first: int, spans: list[tuple[int, int]]) -> int:
 def _is_compound(first: int, spans: list[tuple[int, int]]) -> bool:
     """Return whether the statement at line `first` contains others."""
     return any(first < start <= _end(first, spans) for start, _ in spans)
-
-
-def _statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    return [
-        node for item in body for node in ast.walk(item) if isinstance(node, ast.stmt)
-    ]
 
 
 # --- Functions and constants imported from files beside it: `from .helpers import gate`.
@@ -576,13 +573,11 @@ def _file(path: PurePosixPath, module: ast.Module) -> _File:
     definitions = definitions_of(module)
     own = {*definitions.functions, *definitions.constants, *definitions.others}
     relative = {
-        item.name: item for item in _relative_imports(module) if item.name not in own
+        item.name: item
+        for item in imported(module)
+        if is_relative(item) and item.name not in own
     }
     return _File(path, definitions, relative)
-
-
-def _relative_imports(module: ast.Module) -> Iterator[Imported]:
-    return (item for item in imported(module) if is_relative(item))
 
 
 class _Elsewhere(NameResolver):

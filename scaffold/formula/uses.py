@@ -4,12 +4,20 @@ In: statements and expressions of a graph. Out: names. Invariant: a change in pl
 one; a read of metadata (shape, dtype, device, presence) needs no data.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from scaffold.formula.effects import changed_in_place
-from scaffold.formula.graph import Assign, If, Lines, Node, Statement, expressions
+from scaffold.formula.graph import (
+    Assign,
+    If,
+    Lines,
+    Node,
+    Statement,
+    assignments,
+    expressions,
+)
 from scaffold.primitives.calls import by_shape
 from scaffold.primitives.python_values import METADATA, METADATA_METHODS
 
@@ -51,6 +59,19 @@ def bound(target: Node) -> frozenset[str]:
     if target.kind in ("tuple", "starred"):
         return frozenset(name for item in target.args for name in bound(item))
     return target.names()
+
+
+def names_bound_to(
+    statements: Iterable[Statement],
+    known: Iterable[str],
+    holds: Callable[[Node, Collection[str]], bool],
+) -> frozenset[str]:
+    """Return the known names and those bound to a value of their kind: one that `holds`, given the names so far."""
+    found = set(known)
+    for item in assignments(statements):
+        if item.target.kind == "name" and holds(item.value, found):
+            found |= bound(item.target)
+    return frozenset(found)
 
 
 def surely_written(*statements: Statement) -> frozenset[str]:

@@ -127,12 +127,9 @@ def _of_random(call: Node) -> bool:
 def calls_unknown(node: Node, names: frozenset[str]) -> bool:
     """Return whether the expression calls one of the names, or a method of it."""
     for item in node.walk():
-        if item.kind == "call":
-            root = item.args[0]
-            while root.kind == "attribute":
-                root = root.args[0]
-            if root.kind == "name" and root.label in names:
-                return True
+        root = item.args[0].root() if item.kind == "call" else item
+        if root is not item and root.kind == "name" and root.label in names:
+            return True
     return False
 
 

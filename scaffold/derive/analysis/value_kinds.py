@@ -11,13 +11,13 @@ from typing import Literal
 
 from scaffold.formula import (
     BUILTINS,
-    WELL_KNOWN,
     Assign,
     If,
     Lines,
     Node,
     Statement,
     assignments,
+    is_of_module,
     nodes,
 )
 from scaffold.primitives.calls import (
@@ -132,9 +132,7 @@ class ValueKinds:
 
     def _of_call(self, node: Node) -> ValueKind:
         callee, *args = node.args
-        root = callee
-        while root.kind == "attribute":
-            root = root.args[0]
+        root = callee.root()
         if root.kind == "name" and root.label in self.arrays:
             return "array"
         if root.kind == "name" and root.label == "math":
@@ -207,13 +205,6 @@ class ValueKinds:
                 one: ValueKind = "tensor" if inner == "group" else inner
                 for name in target.names():
                     self.names[name] = "group" if star and one == "tensor" else one
-
-
-def is_of_module(node: Node) -> bool:
-    """Return whether it is a module of torch or of Python's maths, or a member of one: `torch`, `F.conv2d`."""
-    while node.kind == "attribute":
-        node = node.args[0]
-    return node.kind == "name" and node.label in WELL_KNOWN
 
 
 def functions_of_numbers(

@@ -233,7 +233,9 @@ def _several(
     graph, outputs = formula.graph, spec.outputs
     if result.kind != "tuple":
         names = tuple(graph.name(output.name) for output in outputs)
-        targets = _starred_last(graph, names) if outputs[-1].variadic else names
+        targets = names
+        if outputs[-1].variadic:
+            targets = (*names[:-1], graph.node("starred", "", names[-1:]))
         unpack = Assign(graph.node("tuple", "", targets), result)
         return (unpack,), names
     values = _one_each(spec, formula, result)
@@ -247,10 +249,6 @@ def _several(
         before += lines
         results.append(value)
     return tuple(before), tuple(results)
-
-
-def _starred_last(graph: Graph, names: tuple[Node, ...]) -> tuple[Node, ...]:
-    return (*names[:-1], graph.node("starred", "", names[-1:]))
 
 
 def _one_each(spec: OpSpec, formula: Formula, result: Node) -> tuple[Node, ...]:

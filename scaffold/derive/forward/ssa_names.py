@@ -163,7 +163,8 @@ def _begun(
             yield name, end
     for lines in several:
         lengths = {
-            item.target.label: _length(item) for item in lines if _is_plain(item)
+            item.target.label: len(f"{item.target.label} = {emit(item.value)}")
+            for item in filter(_is_plain, lines)
         }
         for item in filter(_is_plain, lines):
             end, first = item.target.label, _first_term(item.value).label
@@ -177,10 +178,6 @@ def _begun(
 
 def _is_plain(item: Statement) -> TypeGuard[Assign]:
     return isinstance(item, Assign) and item.target.kind == "name"
-
-
-def _length(item: Assign) -> int:
-    return len(f"{item.target.label} = {emit(item.value)}")
 
 
 def _added(statements: Lines) -> set[str]:

@@ -7,11 +7,11 @@ In: a call's expression. Out: the same with holes for its tensors. Invariant: Py
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from scaffold.derive.analysis.value_kinds import COMPLEX, INTEGERS, is_of_module
+from scaffold.derive.analysis.value_kinds import COMPLEX, INTEGERS
 from scaffold.derive.graph.op import Kind, Op, Program, Template
 from scaffold.derive.graph.shape_rules import made_shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
-from scaffold.formula import Graph, Node, keywords
+from scaffold.formula import Graph, Node, is_of_module, keywords
 from scaffold.primitives.calls import (
     changed_tensors,
     draws_random,

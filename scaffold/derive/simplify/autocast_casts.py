@@ -80,12 +80,9 @@ def _is_zeros(op: Op) -> bool:
 
 def _precision_of(op: Op) -> tuple[bool, bool, bool]:
     """Return a sort key for values: full precision first, zeros last."""
-    return _is_zeros(op), _is_lowered(op), op.facts.autocast != "float32"
-
-
-def _is_lowered(op: Op) -> bool:
-    """Return whether it is computed in low precision: in a sum of gradients each addend is rounded to its dtype."""
-    return op.facts.autocast == "lower"
+    # Of low precision, each addend of a sum is rounded to its dtype.
+    autocast = op.facts.autocast
+    return _is_zeros(op), autocast == "lower", autocast != "float32"
 
 
 def _may_be_of_another_dtype(op: Op, known: Collection[Op]) -> bool:

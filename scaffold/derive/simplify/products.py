@@ -139,7 +139,8 @@ class Products:
         for value in product.statics:
             factor = make.mul(factor, value)
         made: Op | None = None
-        for op, count in _counted(product.tensors):
+        for op in dict.fromkeys(product.tensors):
+            count = product.tensors.count(op)
             power = op if count == 1 else make("pow_exponent", op, const(count))
             made = power if made is None else make.mul(made, power)
         for op in product.below:
@@ -176,10 +177,6 @@ def taken_apart(
     return Product(
         found.number, tuple(statics), tuple(tensors), tuple(below), tuple(static_below)
     )
-
-
-def _counted(ops: tuple[Op, ...]) -> list[tuple[Op, int]]:
-    return [(op, ops.count(op)) for op in dict.fromkeys(ops)]
 
 
 class _Factors:
