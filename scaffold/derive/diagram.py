@@ -5,12 +5,19 @@ Invariant: the lines are those of the generated Function; a line no gradient nee
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from scaffold.derive.derivation import Derivation
 from scaffold.derive.explain import Explanation, Tensors, explain, total
-from scaffold.formula import Node, Statement, emit, emit_lines, written
-from scaffold.formula.graph import If
+from scaffold.formula import (
+    Node,
+    Statement,
+    emit,
+    emit_lines,
+    expressions,
+    written,
+)
 from scaffold.spec import OpSpec
 
 UNKNOWN = "?"  # an undeclared shape
@@ -132,7 +139,8 @@ class _Drawing:
                 )
 
     def _add_statement(self, part: Part, kind: Kind, statement: Statement) -> None:
-        lines = tuple(emit_lines([_bare(statement)]))
+        bare = replace(statement, comments=())  # for lack of room
+        lines = tuple(emit_lines([bare]))
         names = written(statement)
         shape = next((self.shapes[n] for n in sorted(names) if n in self.shapes), "")
         detail = (shape,) if part == "forward" else ()
@@ -141,7 +149,7 @@ class _Drawing:
             kind,
             lines,
             detail,
-            self._at(_names(_nodes(statement))),
+            self._at(_names(expressions(statement))),
             sorted(names),
         )
 
@@ -161,25 +169,6 @@ class _Drawing:
         said = tuple(line for line in detail if line not in ("", UNKNOWN))
         self.items.append(Item(part, kind, lines, said, tuple(sorted(set(reads)))))
         self.latest |= dict.fromkeys(writes, len(self.items) - 1)
-
-
-def _bare(statement: Statement) -> Statement:
-    """Return a statement without the user's comments, for lack of room."""
-    if isinstance(statement, If):
-        return If(statement.test, statement.body, statement.orelse)
-    return type(statement)(statement.target, statement.value, statement.operator)
-
-
-def _nodes(statement: Statement) -> Iterator[Node]:
-    """Yield the expressions read by a statement; for `x += y` also the target."""
-    if isinstance(statement, If):
-        yield statement.test
-        for inner in (*statement.body, *statement.orelse):
-            yield from _nodes(inner)
-        return
-    yield statement.value
-    if statement.operator or statement.target.kind == "subscript":
-        yield statement.target
 
 
 def _names(nodes: Iterable[Node]) -> Iterator[str]:

@@ -65,7 +65,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
-from scaffold.formula.names import fresh
+from scaffold.formula.names import fresh, take
 from scaffold.spec import OpSpec
 
 REAL, COMPLEX = PLAIN  # kinds of numbers with a tangent
@@ -466,11 +466,7 @@ def with_jvp(spec: OpSpec, maths: Maths, found: Derivation) -> Derivation:
 def _parameters(spec: OpSpec, maths: Maths) -> tuple[str, ...]:
     """Return a free name for the tangent of each input."""
     taken = set(outer_names(spec, maths.forward) | written(*maths.program))
-    found = []
-    for item in spec.inputs:
-        found.append(fresh(f"tangent_{item.name}", taken))
-        taken.add(found[-1])
-    return tuple(found)
+    return tuple(take(taken, f"tangent_{item.name}") for item in spec.inputs)
 
 
 def _pairs(spec: OpSpec, parameters: Iterable[str]) -> Iterable[tuple[str, str]]:

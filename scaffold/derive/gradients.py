@@ -59,7 +59,7 @@ from scaffold.derive.undefined_gradients import undefined_gradients, where_defin
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements, names_of_returned
 from scaffold.formula import Graph, Statement, free_reads, read_names
-from scaffold.formula.names import fresh
+from scaffold.formula.names import take
 from scaffold.spec import OpSpec
 
 SUMMED = frozenset({"summed_to", "fitted_to"})
@@ -317,8 +317,7 @@ def _over_returned(
     taken = {*question.taken, *plain.held.values(), *names.values()}
     handed: dict[Op, Op] = {}
     for op in filter(_takes_cotangent, wanted):
-        name = fresh(f"extra_grad_{names[op]}", taken)
-        taken.add(name)
+        name = take(taken, f"extra_grad_{names[op]}")
         handed[op] = walked.applier.program.op(
             "cotangent", (), Named(name), kind=op.kind, shape=op.shape
         )

@@ -39,7 +39,7 @@ from scaffold.formula import (
     rewritten,
     written,
 )
-from scaffold.formula.names import fresh
+from scaffold.formula.names import take
 from scaffold.primitives.calls import casts_like, rearranges
 from scaffold.primitives.python_values import METADATA
 from scaffold.spec import OpSpec, Output, TensorInput, leading
@@ -85,9 +85,7 @@ class ContextNames:
         )
 
     def _give(self, key: tuple[str, str], usual: str, other: str) -> str:
-        name = usual if usual not in self._taken else fresh(other, self._taken)
-        self._taken.add(name)
-        self._names[key] = name
+        name = self._names[key] = take(self._taken, usual, other)
         return name
 
 

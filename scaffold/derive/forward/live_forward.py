@@ -29,7 +29,7 @@ from scaffold.formula import (
     Node,
     written,
 )
-from scaffold.formula.names import fresh
+from scaffold.formula.names import take
 from scaffold.spec import OpSpec
 
 LEFT_OUT = "something to save where no branch assigns it"
@@ -79,12 +79,11 @@ def _choices_named(
     spec: OpSpec, graph: Graph, statements: Lines, results: tuple[Node, ...]
 ) -> tuple[Lines, tuple[Node, ...]]:
     """Assign each conditional result to a name first: `a if t else b` is easily misread within a tuple."""
-    taken = written(*statements) | {item.name for item in spec.inputs}
+    taken = {*written(*statements), *(item.name for item in spec.inputs)}
     lines, named = list(statements), list[Node]()
     for output, value in zip(spec.outputs, results, strict=True):
         if value.kind == "conditional":
-            name = graph.name(fresh(output.name, taken))
-            taken |= {name.label}
+            name = graph.name(take(taken, output.name))
             lines.append(Assign(name, value))
             value = name
         named.append(value)

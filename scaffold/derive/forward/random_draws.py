@@ -26,7 +26,7 @@ from scaffold.formula import (
     sharing,
     written,
 )
-from scaffold.formula.names import fresh
+from scaffold.formula.names import take
 from scaffold.primitives.calls import facts_of_call, may_be
 from scaffold.spec import OpSpec
 
@@ -208,8 +208,7 @@ class _Draws:
         return self.graph.node("binary", "*", (value, mask))
 
     def _named(self, lines: list[Assign], value: Node, stem: str) -> Node:
-        name = fresh(stem, self.taken)
-        self.taken.add(name)
+        name = take(self.taken, stem)
         lines.append(Assign(self.graph.name(name), value))
         return self.graph.name(name)
 
