@@ -40,6 +40,7 @@ PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INDICES = (torch.int32, torch.int64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
 @triton.jit
@@ -58,20 +59,21 @@ def forward_kernel(
     cols = tl.arange(0, BLOCK)
     mask = cols < V
     logits_row = logits_ptr + row * logits_stride
-    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
+    logits = tl.load(logits_row + cols, mask=mask, other=float("-inf")).to(DTYPE)
     target = tl.load(target_ptr + row)
 
-    row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=0)
+    row_max = tl.max(logits, axis=0)
     shifted = logits - row_max
     exp = tl.exp(shifted)
-    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    total = tl.sum(exp, axis=0)
     log_probs = shifted - tl.log(total)
     kept = target != ignore_index
     index = tl.where(kept, target, 0)
-    nll = -tl.sum(tl.where(mask & (cols == index), log_probs, 0.0), axis=0)
-    loss = (1 - smoothing) * nll - smoothing * (
-        tl.sum(tl.where(mask, log_probs, 0.0), axis=0) / V
-    )
+    in_range = (index >= 0) & (index < V)
+    total_2 = tl.sum(tl.where(cols == index, log_probs, 0.0), axis=0)
+    nll = -tl.where(in_range, total_2, float("nan"))
+    mean = tl.sum(tl.where(mask, log_probs, 0.0), axis=0) / V
+    loss = (1 - smoothing) * nll - smoothing * mean
     output = tl.where(kept, loss, 0.0)
     tl.store(output_ptr + row, output)
 
@@ -94,7 +96,7 @@ def backward_kernel(
     mask = cols < V
     grad_output = tl.load(grad_output_ptr + row).to(DTYPE)
     logits_row = logits_ptr + row * logits_stride
-    logits = tl.load(logits_row + cols, mask=mask, other=0.0).to(DTYPE)
+    logits = tl.load(logits_row + cols, mask=mask, other=float("-inf")).to(DTYPE)
     target = tl.load(target_ptr + row)
 
     kept = target != ignore_index
@@ -102,13 +104,14 @@ def backward_kernel(
     neg_grad_mean = tl.where(kept, smoothing * grad_output, 0)
     g = neg_grad_mean / V
     grad_nll = tl.where(kept, (1 - smoothing) * grad_output, 0)
-    onehot = tl.where(cols == index, 1, 0.0)
+    in_range = (index >= 0) & (index < V)
+    onehot = tl.where(in_range, tl.where(cols == index, 1, 0.0), float("nan"))
     neg_grad_log_probs = g + grad_nll * onehot
     summed_grad = tl.sum(tl.where(mask, neg_grad_log_probs, 0.0), axis=0)
-    row_max = tl.max(tl.where(mask, logits, float("-inf")), axis=0)
+    row_max = tl.max(logits, axis=0)
     shifted = logits - row_max
     exp = tl.exp(shifted)
-    total = tl.sum(tl.where(mask, exp, 0.0), axis=0)
+    total = tl.sum(exp, axis=0)
     grad_logits = exp / total * summed_grad - neg_grad_log_probs
     tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)
 
@@ -122,9 +125,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 def blocks(columns: int) -> dict[str, int]:
     """Hold a row in one block."""
+    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+
+
+def warps_of(columns: int) -> int:
+    """One warp for each 256 numbers of a short row, fewer for a long one."""
     block = triton.next_power_of_2(columns)
-    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-    return {"BLOCK": block, "num_warps": warps}
+    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
+    return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -231,7 +239,9 @@ def as_more_rows(
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
     outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_cross_entropy_forward.register_vmap(

@@ -4,16 +4,24 @@
 Forward, of each row::
 
     gate, value = x.chunk(2, dim=-1)
-    output = F.gelu(gate, approximate='tanh') * value
+    output = (
+        gate
+        * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3))
+        * value
+    )
 
 Backward, where what is not saved is computed again::
 
     gate, value = x.chunk(2, dim=-1)
-    grad_gelu = grad_output * value
-    tanh = torch.tanh(math.sqrt(2 / math.pi) * gate * (1 + 0.044715 * gate**2))
-    product = gate * (1 - tanh**2) * (1 + 0.134145 * gate**2)
-    grad_gate = 0.5 * grad_gelu * (1 + tanh + math.sqrt(2 / math.pi) * product)
-    grad_value = grad_output * F.gelu(gate, approximate='tanh')
+    total = gate + 0.044715 * gate**3
+    sigmoid = torch.sigmoid(2 * math.sqrt(2 / math.pi) * total)
+    grad_product = grad_output * value
+    grad_preactivation = grad_product * gate * sigmoid * (1 - sigmoid)
+    grad_total = 2 * math.sqrt(2 / math.pi) * grad_preactivation
+    g = grad_preactivation * gate**2
+    grad_gate_via_power = 0.26829 * math.sqrt(2 / math.pi) * g
+    grad_gate = grad_product * sigmoid + grad_total + grad_gate_via_power
+    grad_value = grad_output * gate * sigmoid
 """
 
 import os
@@ -32,6 +40,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
 @triton.jit
@@ -50,10 +59,9 @@ def forward_kernel(
     gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
     value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
 
-    # the sigmoid of 2 * u, which is (1 + tanh(u)) / 2
     output = (
         gate
-        * tl.sigmoid(1.5957691216057308 * gate * (1.0 + 0.044715 * gate * gate))
+        * tl.sigmoid(1.5957691216057308 * (gate + 0.044715 * (gate * gate * gate)))
         * value
     )
     tl.store(output_ptr + row * half + cols, output, mask=mask)
@@ -79,26 +87,15 @@ def backward_kernel(
     gate = tl.load(x_row + cols, mask=mask, other=0.0).to(DTYPE)
     value = tl.load(x_row + half + cols, mask=mask, other=0.0).to(DTYPE)
 
-    grad_gelu = grad_output * value
-    power = gate * gate
-    preactivation = 0.7978845608028654 * gate * (1 + 0.044715 * power)
-    # near 0 a series, since 1 - exp(-2x) cancels
-    far = tl.exp(-2.0 * tl.abs(preactivation))
-    near = preactivation * preactivation
-    series = 1.0 - near * (
-        1.0 / 3 - near * (2.0 / 15 - near * (17.0 / 315 - near * 62.0 / 2835))
-    )
-    tanh = tl.where(
-        near < 0.01,
-        preactivation * series,
-        tl.where(preactivation < 0, far - 1.0, 1.0 - far) / (1.0 + far),
-    )
-    product = gate * (1 - tanh * tanh) * (1 + 0.134145 * power)
-    grad_gate = 0.5 * grad_gelu * (1 + tanh + 0.7978845608028654 * product)
-    # the sigmoid of 2 * u, which is (1 + tanh(u)) / 2
-    grad_value = grad_output * (
-        gate * tl.sigmoid(1.5957691216057308 * gate * (1.0 + 0.044715 * gate * gate))
-    )
+    total = gate + 0.044715 * (gate * gate * gate)
+    sigmoid = tl.sigmoid(1.5957691216057308 * total)
+    grad_product = grad_output * value
+    grad_preactivation = grad_product * gate * sigmoid * (1 - sigmoid)
+    grad_total = 1.5957691216057308 * grad_preactivation
+    g = grad_preactivation * (gate * gate)
+    grad_gate_via_power = 0.21406444881780073 * g
+    grad_gate = grad_product * sigmoid + grad_total + grad_gate_via_power
+    grad_value = grad_output * gate * sigmoid
     tl.store(grad_x_ptr + row * (2 * half) + cols, grad_gate, mask=mask)
     tl.store(grad_x_ptr + row * (2 * half) + half + cols, grad_value, mask=mask)
 
@@ -112,9 +109,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 def blocks(columns: int) -> dict[str, int]:
     """Hold a row in one block."""
+    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+
+
+def warps_of(columns: int) -> int:
+    """One warp for each 256 numbers of a short row, fewer for a long one."""
     block = triton.next_power_of_2(columns)
-    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-    return {"BLOCK": block, "num_warps": warps}
+    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
+    return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -191,7 +193,9 @@ def as_more_rows(
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
     outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_geglu_forward.register_vmap(partial(as_more_rows, fused_geglu_forward, ()))
@@ -213,7 +217,7 @@ def why_not(x: Tensor) -> str:
 
 def takes(x: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
-    if x.numel() == 0:
+    if x.numel() == 0 or (x.device.type == "cpu" and torch.is_autocast_enabled("cpu")):
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
@@ -223,4 +227,6 @@ def takes(x: Tensor) -> bool:
 
 def forward(x: Tensor) -> Tensor:
     dtype = x.dtype
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.promote_types(dtype, torch.float32)
     return fused_geglu_forward(x, dtype)

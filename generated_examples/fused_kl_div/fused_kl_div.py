@@ -49,7 +49,11 @@ class FusedKlDivFunction(Function):
             log_q, p = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_log_q, grad_p = fused_kl_div_triton.fused_kl_div_backward(
-                    grad_output, log_q, p
+                    grad_output,
+                    log_q,
+                    p,
+                    ctx.needs_input_grad[0],
+                    ctx.needs_input_grad[1],
                 )
                 return (
                     grad_log_q if ctx.needs_input_grad[0] else None,

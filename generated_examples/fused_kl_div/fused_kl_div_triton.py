@@ -55,6 +55,8 @@ def backward_kernel(
     grad_log_q_ptr,
     grad_p_ptr,
     size,
+    NEEDS_GRAD_LOG_Q: tl.constexpr,
+    NEEDS_GRAD_P: tl.constexpr,
     DTYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -64,10 +66,12 @@ def backward_kernel(
     log_q = tl.load(log_q_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
     p = tl.load(p_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
 
-    grad_log_q = -grad_output * p
-    grad_p = grad_output * (tl.log(p) - log_q + 1)
-    tl.store(grad_log_q_ptr + offsets, grad_log_q, mask=mask)
-    tl.store(grad_p_ptr + offsets, grad_p, mask=mask)
+    if NEEDS_GRAD_LOG_Q:
+        grad_log_q = -grad_output * p
+        tl.store(grad_log_q_ptr + offsets, grad_log_q, mask=mask)
+    if NEEDS_GRAD_P:
+        grad_p = grad_output * (tl.log(p) - log_q + 1)
+        tl.store(grad_p_ptr + offsets, grad_p, mask=mask)
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
@@ -84,7 +88,7 @@ def blocks(size: int) -> dict[str, int]:
 @torch.library.custom_op("custom_ops::fused_kl_div_forward_triton", mutates_args=())
 def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
     programs = triton.cdiv(log_q.numel(), ELEMENTS)
-    output = log_q.new_empty((programs,), dtype=precision(log_q, p))
+    output = log_q.new_empty(programs, dtype=precision(log_q, p))
     with torch.cuda.device_of(log_q):
         forward_kernel[(programs,)](
             log_q.contiguous(),
@@ -104,10 +108,14 @@ def _(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
 
 @torch.library.custom_op("custom_ops::fused_kl_div_backward_triton", mutates_args=())
 def fused_kl_div_backward(
-    grad_output: Tensor, log_q: Tensor, p: Tensor
+    grad_output: Tensor,
+    log_q: Tensor,
+    p: Tensor,
+    needs_grad_log_q: bool,
+    needs_grad_p: bool,
 ) -> tuple[Tensor, Tensor]:
-    grad_log_q = log_q.new_empty(log_q.shape)
-    grad_p = p.new_empty(p.shape)
+    grad_log_q = log_q.new_empty(log_q.shape if needs_grad_log_q else 0)
+    grad_p = p.new_empty(p.shape if needs_grad_p else 0)
     grad_output_each = grad_output.to(precision(grad_output, log_q, p)) / log_q.shape[0]
     with torch.cuda.device_of(grad_output):
         backward_kernel[(triton.cdiv(log_q.numel(), ELEMENTS),)](
@@ -117,6 +125,8 @@ def fused_kl_div_backward(
             grad_log_q,
             grad_p,
             log_q.numel(),
+            NEEDS_GRAD_LOG_Q=needs_grad_log_q,
+            NEEDS_GRAD_P=needs_grad_p,
             DTYPE=PRECISION[precision(grad_output, log_q, p)],
             **blocks(log_q.numel()),
         )
@@ -124,8 +134,17 @@ def fused_kl_div_backward(
 
 
 @fused_kl_div_backward.register_fake
-def _(grad_output: Tensor, log_q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    return log_q.new_empty(log_q.shape), p.new_empty(p.shape)
+def _(
+    grad_output: Tensor,
+    log_q: Tensor,
+    p: Tensor,
+    needs_grad_log_q: bool,
+    needs_grad_p: bool,
+) -> tuple[Tensor, Tensor]:
+    return (
+        log_q.new_empty(log_q.shape if needs_grad_log_q else 0),
+        p.new_empty(p.shape if needs_grad_p else 0),
+    )
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:

@@ -58,7 +58,13 @@ class FusedLayerNormFunction(Function):
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_x, grad_weight, grad_bias = (
                     fused_layer_norm_triton.fused_layer_norm_backward(
-                        grad_output, x, weight, ctx.eps
+                        grad_output,
+                        x,
+                        weight,
+                        ctx.eps,
+                        ctx.needs_input_grad[0],
+                        ctx.needs_input_grad[1],
+                        ctx.needs_input_grad[2],
                     )
                 )
                 return (

@@ -3,21 +3,22 @@
 
 Forward, of each row::
 
-    output = (
-        torch.rsqrt(x.var(-1, correction=0, keepdim=True) + eps)
-        * (x - x.mean(-1, keepdim=True))
-        * weight
-        + bias
-    )
+    mean = x.mean(-1, keepdim=True)
+    var = x.var(-1, correction=0, keepdim=True)
+    rstd = torch.rsqrt(var + eps)
+    x_hat = (x - mean) * rstd
+    output = x_hat * weight + bias
 
 Backward, where what is not saved is computed again::
 
-    rstd = torch.rsqrt(torch.var(x, -1, correction=0, keepdim=True) + eps)
-    x_hat = rstd * (x - x.mean(-1, keepdim=True))
+    mean = x.mean(-1, keepdim=True)
+    var = x.var(-1, correction=0, keepdim=True)
+    rstd = torch.rsqrt(var + eps)
+    x_hat = (x - mean) * rstd
     grad_x_hat = grad_output * weight
-    mean_grad = grad_x_hat.mean(-1, keepdim=True)
     inner = (grad_x_hat * x_hat).mean(-1, keepdim=True)
-    grad_x = rstd * (grad_x_hat - mean_grad - inner * x_hat)
+    mean_grad = grad_x_hat.mean(-1, keepdim=True)
+    grad_x = rstd * (grad_x_hat - inner * x_hat - mean_grad)
     grad_weight = (grad_output * x_hat).sum_to_size(weight.shape)
     grad_bias = grad_output.sum_to_size(weight.shape)
 """
@@ -38,6 +39,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
 @triton.jit
@@ -61,12 +63,10 @@ def forward_kernel(
 
     mean = tl.sum(x, axis=0) / D
     centred = x - mean
-    output = (
-        tl.rsqrt(tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D + eps)
-        * centred
-        * weight
-        + bias
-    )
+    var = tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D
+    rstd = tl.rsqrt(var + eps)
+    x_hat = centred * rstd
+    output = x_hat * weight + bias
     tl.store(output_ptr + row * D + cols, output, mask=mask)
 
 
@@ -83,6 +83,9 @@ def backward_kernel(
     rows,
     D,
     eps: tl.constexpr,
+    NEEDS_GRAD_X: tl.constexpr,
+    NEEDS_GRAD_WEIGHT: tl.constexpr,
+    NEEDS_GRAD_BIAS: tl.constexpr,
     DTYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -99,19 +102,23 @@ def backward_kernel(
 
         mean = tl.sum(x, axis=0) / D
         centred = x - mean
-        rstd = tl.rsqrt(
-            tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D + eps
-        )
-        x_hat = rstd * centred
-        grad_x_hat = grad_output * weight
-        mean_grad = tl.sum(grad_x_hat, axis=0) / D
-        inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D
-        grad_x = rstd * (grad_x_hat - mean_grad - inner * x_hat)
-        tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
-        grad_weight += grad_output * x_hat
-        grad_bias += grad_output
-    tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=mask)
-    tl.store(grad_bias_ptr + program * D + cols, grad_bias, mask=mask)
+        var = tl.sum(tl.where(mask, centred * centred, 0.0), axis=0) / D
+        rstd = tl.rsqrt(var + eps)
+        x_hat = centred * rstd
+        if NEEDS_GRAD_X:
+            grad_x_hat = grad_output * weight
+            inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D
+            mean_grad = tl.sum(grad_x_hat, axis=0) / D
+            grad_x = rstd * (grad_x_hat - inner * x_hat - mean_grad)
+            tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
+        if NEEDS_GRAD_WEIGHT:
+            grad_weight += grad_output * x_hat
+        if NEEDS_GRAD_BIAS:
+            grad_bias += grad_output
+    if NEEDS_GRAD_WEIGHT:
+        tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=mask)
+    if NEEDS_GRAD_BIAS:
+        tl.store(grad_bias_ptr + program * D + cols, grad_bias, mask=mask)
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
@@ -123,9 +130,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 def blocks(columns: int) -> dict[str, int]:
     """Hold a row in one block."""
+    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+
+
+def warps_of(columns: int) -> int:
+    """One warp for each 256 numbers of a short row, fewer for a long one."""
     block = triton.next_power_of_2(columns)
-    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-    return {"BLOCK": block, "num_warps": warps}
+    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
+    return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -134,11 +146,12 @@ def as_rows(tensor: Tensor) -> Tensor:
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
-def programs_of(rows: int, device: torch.device) -> int:
-    """One program for each multiprocessor; each sums its rows."""
+def programs_of(rows: int, columns: int, device: torch.device) -> int:
+    """Eight warps for each multiprocessor, or one program; each program sums its rows."""
     if device.type != "cuda":
         return min(rows, 4)
-    return min(rows, torch.cuda.get_device_properties(device).multi_processor_count)
+    count = torch.cuda.get_device_properties(device).multi_processor_count
+    return min(rows, count * max(8 // warps_of(columns), 1))
 
 
 @torch.library.custom_op("custom_ops::fused_layer_norm_forward_triton", mutates_args=())
@@ -175,17 +188,25 @@ def _(
     "custom_ops::fused_layer_norm_backward_triton", mutates_args=()
 )
 def fused_layer_norm_backward(
-    grad_output: Tensor, x: Tensor, weight: Tensor, eps: float
+    grad_output: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    needs_grad_x: bool,
+    needs_grad_weight: bool,
+    needs_grad_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     D = grad_output.shape[-1]
     rows = grad_output.numel() // D
-    programs = programs_of(rows, grad_output.device)
-    grad_x = x.new_empty(x.shape)
+    programs = programs_of(rows, D, grad_output.device)
+    grad_x = x.new_empty(x.shape if needs_grad_x else 0)
     grad_weight = grad_output.new_empty(
-        (programs, D), dtype=precision(grad_output, x, weight)
+        (programs, D) if needs_grad_weight else (0, 0),
+        dtype=precision(grad_output, x, weight),
     )
     grad_bias = grad_output.new_empty(
-        (programs, D), dtype=precision(grad_output, x, weight)
+        (programs, D) if needs_grad_bias else (0, 0),
+        dtype=precision(grad_output, x, weight),
     )
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
@@ -202,6 +223,9 @@ def fused_layer_norm_backward(
             rows,
             D,
             eps,
+            NEEDS_GRAD_X=needs_grad_x,
+            NEEDS_GRAD_WEIGHT=needs_grad_weight,
+            NEEDS_GRAD_BIAS=needs_grad_bias,
             DTYPE=PRECISION[precision(grad_output, x, weight)],
             **blocks(D),
         )
@@ -214,12 +238,18 @@ def fused_layer_norm_backward(
 
 @fused_layer_norm_backward.register_fake
 def _(
-    grad_output: Tensor, x: Tensor, weight: Tensor, eps: float
+    grad_output: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    needs_grad_x: bool,
+    needs_grad_weight: bool,
+    needs_grad_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
-        x.new_empty(x.shape),
-        weight.new_empty(weight.shape),
-        grad_output.new_empty((grad_output.shape[-1],)),
+        x.new_empty(x.shape if needs_grad_x else 0),
+        weight.new_empty(weight.shape if needs_grad_weight else 0),
+        grad_output.new_empty((grad_output.shape[-1],) if needs_grad_bias else 0),
     )
 
 
@@ -255,7 +285,9 @@ def as_more_rows(
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
     outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_layer_norm_forward.register_vmap(

@@ -23,11 +23,21 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
 @triton.jit
-def nan_max(one, two):
+def _nan_max(one, two):
     return tl.maximum(one, two, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _round(x):
+    # a half goes to the even number
+    floored = tl.floor(x)
+    rest = x - floored
+    odd = floored - 2.0 * tl.floor(0.5 * floored)
+    return floored + tl.where((rest > 0.5) | (rest == 0.5) & (odd == 1.0), 1.0, 0.0)
 
 
 @triton.jit
@@ -45,21 +55,11 @@ def forward_kernel(
     mask = cols < D
     x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
 
-    scale = tl.maximum(
-        tl.reduce(tl.where(mask, tl.abs(x), float("-inf")), 0, nan_max),
-        1e-08,
-        propagate_nan=tl.PropagateNan.ALL,
-    ) / (2 ** (bits - 1) - 1)
-    value = x / scale
-    # a half goes to the even number
-    floored = tl.floor(value)
-    rest = value - floored
-    odd = floored - 2.0 * tl.floor(0.5 * floored)
-    output = x + (
-        (floored + tl.where((rest > 0.5) | (rest == 0.5) & (odd == 1.0), 1.0, 0.0))
-        * scale
-        - x
+    row_max = tl.reduce(tl.abs(x), 0, _nan_max)
+    scale = tl.maximum(row_max, 1e-08, propagate_nan=tl.PropagateNan.ALL) / (
+        2 ** (bits - 1) - 1
     )
+    output = _round(x / scale) * scale
     tl.store(output_ptr + row * D + cols, output, mask=mask)
 
 
@@ -72,9 +72,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 def blocks(columns: int) -> dict[str, int]:
     """Hold a row in one block."""
+    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+
+
+def warps_of(columns: int) -> int:
+    """One warp for each 256 numbers of a short row, fewer for a long one."""
     block = triton.next_power_of_2(columns)
-    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-    return {"BLOCK": block, "num_warps": warps}
+    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
+    return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -124,7 +129,9 @@ def as_more_rows(
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
     outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_quantize_forward.register_vmap(partial(as_more_rows, fused_quantize_forward, ()))

@@ -52,7 +52,12 @@ class FusedRMSNormFunction(Function):
             x, weight = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_x, grad_weight = fused_rms_norm_triton.fused_rms_norm_backward(
-                    grad_output, x, weight, ctx.eps
+                    grad_output,
+                    x,
+                    weight,
+                    ctx.eps,
+                    ctx.needs_input_grad[0],
+                    ctx.needs_input_grad[1],
                 )
                 return (
                     grad_x if ctx.needs_input_grad[0] else None,

@@ -32,6 +32,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
 @triton.jit
@@ -68,6 +69,8 @@ def backward_kernel(
     rows,
     D,
     eps: tl.constexpr,
+    NEEDS_GRAD_X: tl.constexpr,
+    NEEDS_GRAD_WEIGHT: tl.constexpr,
     DTYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -83,12 +86,15 @@ def backward_kernel(
 
         rstd = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
         x_hat = x * rstd
-        grad_x_hat = grad_output * weight
-        inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D
-        grad_x = rstd * (grad_x_hat - inner * x_hat)
-        tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
-        grad_weight += grad_output * x_hat
-    tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=mask)
+        if NEEDS_GRAD_X:
+            grad_x_hat = grad_output * weight
+            inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D
+            grad_x = rstd * (grad_x_hat - inner * x_hat)
+            tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)
+        if NEEDS_GRAD_WEIGHT:
+            grad_weight += grad_output * x_hat
+    if NEEDS_GRAD_WEIGHT:
+        tl.store(grad_weight_ptr + program * D + cols, grad_weight, mask=mask)
 
 
 def precision(*tensors: Tensor) -> torch.dtype:
@@ -100,9 +106,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 def blocks(columns: int) -> dict[str, int]:
     """Hold a row in one block."""
+    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+
+
+def warps_of(columns: int) -> int:
+    """One warp for each 256 numbers of a short row, fewer for a long one."""
     block = triton.next_power_of_2(columns)
-    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-    return {"BLOCK": block, "num_warps": warps}
+    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
+    return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
@@ -111,11 +122,12 @@ def as_rows(tensor: Tensor) -> Tensor:
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
-def programs_of(rows: int, device: torch.device) -> int:
-    """One program for each multiprocessor; each sums its rows."""
+def programs_of(rows: int, columns: int, device: torch.device) -> int:
+    """Eight warps for each multiprocessor, or one program; each program sums its rows."""
     if device.type != "cuda":
         return min(rows, 4)
-    return min(rows, torch.cuda.get_device_properties(device).multi_processor_count)
+    count = torch.cuda.get_device_properties(device).multi_processor_count
+    return min(rows, count * max(8 // warps_of(columns), 1))
 
 
 @torch.library.custom_op("custom_ops::fused_rms_norm_forward_triton", mutates_args=())
@@ -147,14 +159,20 @@ def _(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
 
 @torch.library.custom_op("custom_ops::fused_rms_norm_backward_triton", mutates_args=())
 def fused_rms_norm_backward(
-    grad_output: Tensor, x: Tensor, weight: Tensor, eps: float
+    grad_output: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    needs_grad_x: bool,
+    needs_grad_weight: bool,
 ) -> tuple[Tensor, Tensor]:
     D = grad_output.shape[-1]
     rows = grad_output.numel() // D
-    programs = programs_of(rows, grad_output.device)
-    grad_x = x.new_empty(x.shape)
+    programs = programs_of(rows, D, grad_output.device)
+    grad_x = x.new_empty(x.shape if needs_grad_x else 0)
     grad_weight = grad_output.new_empty(
-        (programs, D), dtype=precision(grad_output, x, weight)
+        (programs, D) if needs_grad_weight else (0, 0),
+        dtype=precision(grad_output, x, weight),
     )
     grad_output_rows = as_rows(grad_output)
     x_rows = as_rows(x)
@@ -170,6 +188,8 @@ def fused_rms_norm_backward(
             rows,
             D,
             eps,
+            NEEDS_GRAD_X=needs_grad_x,
+            NEEDS_GRAD_WEIGHT=needs_grad_weight,
             DTYPE=PRECISION[precision(grad_output, x, weight)],
             **blocks(D),
         )
@@ -178,9 +198,17 @@ def fused_rms_norm_backward(
 
 @fused_rms_norm_backward.register_fake
 def _(
-    grad_output: Tensor, x: Tensor, weight: Tensor, eps: float
+    grad_output: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    needs_grad_x: bool,
+    needs_grad_weight: bool,
 ) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), weight.new_empty(weight.shape)
+    return (
+        x.new_empty(x.shape if needs_grad_x else 0),
+        weight.new_empty(weight.shape if needs_grad_weight else 0),
+    )
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
@@ -215,7 +243,9 @@ def as_more_rows(
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
     outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_rms_norm_forward.register_vmap(partial(as_more_rows, fused_rms_norm_forward, {1}))

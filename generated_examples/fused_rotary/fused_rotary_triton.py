@@ -38,6 +38,7 @@ DEVICES = ("cuda", "cpu") if INTERPRETED else ("cuda",)
 PRECISION = {torch.float32: tl.float32, torch.float64: tl.float64}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_COLUMNS = 65536  # of a row, which is one block
+MOST_WARPS = 16 if torch.version.hip else 32  # those of ROCm have 64 threads
 
 
 @triton.jit
@@ -117,9 +118,14 @@ def precision(*tensors: Tensor) -> torch.dtype:
 
 def blocks(columns: int) -> dict[str, int]:
     """Hold a row in one block."""
+    return {"BLOCK": triton.next_power_of_2(columns), "num_warps": warps_of(columns)}
+
+
+def warps_of(columns: int) -> int:
+    """One warp for each 256 numbers of a short row, fewer for a long one."""
     block = triton.next_power_of_2(columns)
-    warps = 4 if block < 2048 else 8 if block < 8192 else 16 if block < 32768 else 32
-    return {"BLOCK": block, "num_warps": warps}
+    warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
+    return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:

@@ -131,7 +131,9 @@ def as_more_rows(
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
     outputs = op(*given)
-    return outputs, 0 if isinstance(outputs, Tensor) else (0,) * len(outputs)
+    if isinstance(outputs, Tensor):
+        return outputs, 0
+    return outputs, tuple(0 if len(output) else None for output in outputs)
 
 
 fused_swish_forward.register_vmap(partial(as_more_rows, fused_swish_forward, ()))

@@ -26,6 +26,7 @@ from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.rules.table import Table
+from scaffold.derive.write.value_names import spread_role
 from scaffold.formula import UNKNOWN, Node, emit, evaluated
 from scaffold.formula.names import fresh
 from scaffold.kernels.row_program import (
@@ -44,6 +45,7 @@ from scaffold.kernels.row_program import (
     Space,
     Value,
     Word,
+    inner,
 )
 from scaffold.spec import Dim
 
@@ -139,10 +141,13 @@ class Lowering:
 
     def applied(self, op: Op, args: Mapping[str, Op]) -> Value:
         """Return a primitive of an op's arguments, element by element."""
-        given = tuple((name, self._argument(arg)) for name, arg in args.items())
-        values = [item for _, item in given if not isinstance(item, Word)]
+        given = {name: self._argument(arg) for name, arg in args.items()}
+        values = [item for item in given.values() if not isinstance(item, Word)]
         space = self.joined(item.space for item in values)
-        return Apply(op.rule, given, space, KINDS[op.kind])
+        for name, item in given.items():
+            if space.has_columns and not isinstance(item, Word) and _is_reduced(item):
+                given[name] = self.named(item, _word(args[name]))
+        return Apply(op.rule, (*given.items(),), space, KINDS[op.kind])
 
     def _known(self, value: Value) -> Value:
         """Return a value by its name if it has one."""
@@ -307,7 +312,18 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def _word(op: Op) -> str:
-    return next((word for word in op.facts.words if "{" not in word), op.rule)
+    """Return a name for a value, as the derivation chooses them."""
+    words = (word for word in op.facts.words if "{" not in word)
+    if op.rule == "item":
+        return f"row_{op.args[0].rule.partition('_')[0]}"
+    return spread_role(op) or next(words, op.rule)
+
+
+def _is_reduced(value: Value) -> bool:
+    """Return whether it is a number of each row that is computed from a row there and then."""
+    if value.space.has_columns:
+        return False
+    return isinstance(value, Reduce) or any(map(_is_reduced, inner(value)))
 
 
 UNNAMED = {"call": "a call without a rule", "cond": "a choice"}
@@ -443,6 +459,16 @@ def _only(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     return _over(value, Space(rows=True))
 
 
+@meaning("add")
+def _added(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+    """Return a sum; of `x + (y - x).detach()` only `y`, without the rounding of a difference."""
+    x, rest = op.args[:2]
+    change = rest.args[0] if rest.rule == "detach" else rest
+    if change is not rest and change.facts.operator == "-" and change.args[1:] == (x,):
+        return self.value(change.args[0])
+    return self.applied(op, args)
+
+
 @meaning("expand_as")
 def _expanded(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return a number of each row in all columns."""
@@ -499,36 +525,26 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 @meaning("gather")
 def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the number of each row at an index."""
-    row, index = self.named(self.value(args["x"]), "row"), self.value(args["index"])
+    row = self.named(self.value(args["x"]), _word(args["x"]))
+    index = self.value(args["index"])
     if not self.over_row(args["x"], args["dim"]) or index.space != Space(True, ONE):
         raise UnsupportedError("gather of other than one number of each row")
     at = self.apply("eq", Column(row.space), index, kind="bool")
     chosen = self.apply("where", at, row, Number("0.0"))
-    return Reduce("sum", chosen, index.space)
+    return _in_range(self, index, Reduce("sum", chosen, index.space))
 
 
-@meaning("cross_entropy", "nll_loss")
-def _class_loss(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    """Return the loss of each row, 0 for an ignored target."""
-    row, target = args["input"], self.value(args["target"])
-    plain = literal(args["reduction"]) == "none" and target.space == Space(rows=True)
-    weighted = "weight" in args and literal(args["weight"]) is not None
-    if row.shape.rank != 2 or not plain or weighted:
-        raise UnsupportedError(f"{op.rule} of other than rows, without a reduction")
-    value = self.value(row)
-    if op.rule == "cross_entropy":
-        value, total = _shifted(self, value)
-    at = self.apply(
-        "eq", Column(value.space), _over(target, Space(True, ONE)), kind="bool"
-    )
-    chosen = self.apply("where", at, value, Number("0.0"))
-    loss: Value = self.apply("neg", Reduce("sum", chosen, Space(rows=True)))
-    if op.rule == "cross_entropy":
-        log_total = _over(self.apply("log", total), Space(rows=True))
-        loss = self.apply("sub", log_total, Reduce("sum", chosen, Space(rows=True)))
-    ignored = self.number(args["ignore_index"])
-    kept = self.apply("ne", target, ignored, kind="bool")
-    return self.apply("where", kept, loss, Number("0.0"))
+def _in_range(self: Lowering, index: Value, value: Value) -> Value:
+    """Return a value, or NaN where the index is of no column: a kernel raises no error."""
+    known = {line.name: line.value for line in self.lines}
+    found = known.get(index.text) if isinstance(index, Name) else index
+    if isinstance(found, Reduce):  # the column of an extremum
+        return value
+    index = self.named(index, "index")
+    low = self.apply("ge", index, Number("0"), kind="bool")
+    high = self.apply("lt", index, Number(self.shapes.width), kind="bool")
+    both = self.named(self.apply("bitwise_and", low, high, kind="bool"), "in_range")
+    return self.apply("where", both, value, Number('float("nan")'))
 
 
 @meaning("logsumexp")
@@ -586,7 +602,8 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
         raise UnsupportedError("scatter of other than one number of each row")
     width = Space(True, self.shapes.width)
     at = self.apply("eq", Column(width), index, kind="bool")
-    return self.apply("where", at, self.value(args["src"]), Number("0.0"))
+    found = self.apply("where", at, self.value(args["src"]), Number("0.0"))
+    return _in_range(self, index, found)
 
 
 # --- What is summed over all rows: only as a result.

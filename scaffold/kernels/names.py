@@ -52,7 +52,15 @@ OTHER = Own(
 FIXED = frozenset({"os", "tl", "torch", "triton", "warnings", "Tensor"})
 FIXED |= {"range", "float", "any", "as_rows", "programs_of"}
 FIXED |= {"takes", "why_not", "forward_kernel", "backward_kernel"}
-FIXED |= {"INTERPRETED", "DEVICES", "PRECISION", "DTYPES", "INDICES"}
+FIXED |= {
+    "MOST_WARPS",
+    "warps_of",
+    "INTERPRETED",
+    "DEVICES",
+    "PRECISION",
+    "DTYPES",
+    "INDICES",
+}
 FIXED |= {"ELEMENTS", "MOST_COLUMNS"}
 FIXED |= {"num_warps", "num_stages", "num_ctas", "grid", "warmup"}
 OWN = FIXED | {*Own()}

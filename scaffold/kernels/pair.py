@@ -578,7 +578,7 @@ def _off_ctx(
 
 def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, str]]:
     """Return the inputs with a shape or dtype kept on ctx, by its name there."""
-    facets = ("shape", "dtype")
+    facets = ("shape", "dtype", "device")
     every = {f"{x.name}.{y}": (x.name, y) for x in spec.tensors for y in facets}
     found = {item.name: every.get(item.expression) for item in derivation.kept}
     return {name: source for name, source in found.items() if source is not None}

@@ -4,7 +4,7 @@ In: an `OpSpec`. Out: the op with `F.layer_norm(x, ...)` as its formula, and wit
 both compute the same; a call with arguments that no formula stands for is left as it is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,12 +15,15 @@ from scaffold.formula import (
     Graph,
     Node,
     Scope,
+    Statement,
     Text,
     arguments_of,
     emit,
     parse,
     rewritten,
+    written,
 )
+from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec, is_leading
 
 # The arguments of a call as text, without those that are None.
@@ -34,6 +37,8 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "F.normalize": ("input", "p", "dim", "eps"),
     "F.cosine_similarity": ("x1", "x2", "dim", "eps"),
     "F.softmin": ("input", "dim"),
+    "F.silu": ("input",),
+    "F.gelu": ("input", "approximate"),
     "F.cross_entropy": (
         *("input", "target", "weight", "size_average", "ignore_index", "reduce"),
         *("reduction", "label_smoothing"),
@@ -58,6 +63,7 @@ IN_TORCH = {
     "torch.rms_norm": "F.rms_norm",
     "torch.cosine_similarity": "F.cosine_similarity",
 }
+GELU = "(2 * math.sqrt(2 / math.pi))"
 SINGULAR = ("weight", "pos_weight", "size_average", "reduce")  # of losses: left alone
 
 
@@ -80,24 +86,52 @@ def bound(graph: Graph, node: Node) -> tuple[str, dict[str, str]] | None:
     return name, {key: text for key, text in texts.items() if text != "None"}
 
 
+class Steps:
+    """The lines that come before a line with a call that is written out."""
+
+    def __init__(self, spec: OpSpec, taken: set[str]) -> None:
+        self.spec, self.taken = spec, taken
+        self.lines: list[Assign] = []
+
+    def __call__(self, word: str, text: str) -> str:
+        """Add a line, and return its name."""
+        graph, name = _graph(self.spec), fresh(word, self.taken)
+        value = _parsed(self.spec, text, self.taken)
+        self.taken.add(name)
+        self.lines.append(Assign(graph.name(name), value))
+        return name
+
+
 def written_out(spec: OpSpec) -> OpSpec:
     """Return the op with formulas in place of some calls."""
-    formula = spec.forward
+    formula, graph = spec.forward, _graph(spec)
     assert formula is not None
-    graph = formula.graph
+    taken = {item.name for item in spec.inputs} | {*formula.names()}
+    taken |= written(*formula.statements)
+    steps = Steps(spec, taken)
 
     def change(node: Node) -> Node | None:
         found = bound(graph, node)
-        text = found and _formula(spec, *found)
+        text = found and _formula(spec, *found, steps)
         if not text:
             return None
-        return rewritten_node(graph, _parsed(spec, graph, text), change)
+        return rewritten_node(graph, _parsed(spec, text, taken), change)
 
-    lines = rewritten(graph, formula.statements, change)
-    result = formula.result
-    if result is not None:
-        result = graph.rewrite(result, change)
-    return replace(spec, forward=replace(formula, statements=lines, result=result))
+    lines: list[Statement] = []
+    for line in formula.statements:
+        changed = rewritten(graph, (line,), change)
+        if steps.lines and not isinstance(line, Assign):
+            raise UnsupportedError("a call that is written out, in a branch")
+        lines += [*steps.lines, *changed]
+        steps.lines = []
+    result = formula.result and graph.rewrite(formula.result, change)
+    lines += steps.lines
+    return replace(spec, forward=replace(formula, statements=(*lines,), result=result))
+
+
+def _graph(spec: OpSpec) -> Graph:
+    assert spec.forward is not None  # or else it was refused
+    return spec.forward.graph
 
 
 def rewritten_node(
@@ -107,17 +141,15 @@ def rewritten_node(
     return graph.rewrite(node, lambda item: None if item is node else change(item))
 
 
-def _parsed(spec: OpSpec, graph: Graph, text: str) -> Node:
-    assert spec.forward is not None
-    names = {item.name for item in spec.inputs} | {*spec.forward.names()}
-    names -= {"torch", "F", "math"}
-    node = parse(Text(text, Location("formula")), Scope(frozenset(names)), graph).result
+def _parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
+    known = frozenset(names) - {"torch", "F", "math"}
+    node = parse(Text(text, Location("formula")), Scope(known), _graph(spec)).result
     assert node is not None
     return node
 
 
-def _formula(spec: OpSpec, name: str, given: Given) -> str | None:
-    """Return the formula of a call; None if it has none."""
+def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
+    """Return the formula of a call, after some steps; None if it has none."""
     x = f"({given.get('input', '')})"
     match name:
         case "F.layer_norm" | "F.rms_norm":
@@ -128,11 +160,14 @@ def _formula(spec: OpSpec, name: str, given: Given) -> str | None:
                 if "eps" not in given:
                     raise UnsupportedError("rms_norm without eps")
                 mean = f"{x}.square().mean(-1, keepdim=True)"
-                return f"{x} * torch.rsqrt({mean} + {given['eps']}){weight}"
+                rstd = steps("rstd", f"torch.rsqrt({mean} + {given['eps']})")
+                return f"{x} * {rstd}{weight}"
             bias = f" + ({given['bias']})" if "bias" in given else ""
-            var = f"{x}.var(-1, correction=0, keepdim=True)"
-            rstd = f"torch.rsqrt({var} + {given.get('eps', '1e-05')})"
-            return f"{rstd} * ({x} - {x}.mean(-1, keepdim=True)){weight}{bias}"
+            mean = steps("mean", f"{x}.mean(-1, keepdim=True)")
+            var = steps("var", f"{x}.var(-1, correction=0, keepdim=True)")
+            rstd = steps("rstd", f"torch.rsqrt({var} + {given.get('eps', '1e-05')})")
+            x_hat = steps("x_hat", f"({x} - {mean}) * {rstd}")
+            return f"{x_hat}{weight}{bias}"
         case "F.normalize" if given.get("p", "2") in ("2", "2.0"):
             if _is_last_dim(spec, given, given["input"]):
                 return f"{x} / {_length(x, given.get('eps', '1e-12'))}"
@@ -140,10 +175,16 @@ def _formula(spec: OpSpec, name: str, given: Given) -> str | None:
             one, two, eps = f"({given['x1']})", f"({given['x2']})", given.get("eps")
             first, second = (_length(item, eps or "1e-08") for item in (one, two))
             return f"(({one} / {first}) * ({two} / {second})).sum(-1)"
+        case "F.gelu" if given.get("approximate") == "'tanh'":  # (1 + tanh(u)) / 2
+            return f"{x} * torch.sigmoid({GELU} * ({x} + 0.044715 * {x} ** 3))"
+        case "F.gelu" if given.get("approximate", "'none'") == "'none'":
+            return f"0.5 * {x} * (1 + torch.erf({x} / math.sqrt(2)))"
+        case "F.silu":
+            return f"{x} * torch.sigmoid({x})"
         case "F.softmin":
             return f"torch.softmax(-{x}, {given.get('dim', '')})"
     if name in LOSSES and given.get("reduction") == "'none'":
-        return _loss(name, given, x)
+        return _loss(spec, name, given, steps)
     return None
 
 
@@ -172,11 +213,12 @@ def _length(x: str, eps: str) -> str:
     return f"{x}.norm(dim=-1, keepdim=True).clamp(min={eps})"
 
 
-def _loss(name: str, given: Given, x: str) -> str | None:
+def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     """Return the formula of a loss without a reduction."""
     if any(item in given for item in SINGULAR):
         return None
-    diff = f"({x} - ({given.get('target', '')}))"
+    x = f"({given['input']})"
+    diff = f"({x} - ({given['target']}))"
     match name:
         case "F.mse_loss":
             return f"{diff} ** 2"
@@ -191,14 +233,26 @@ def _loss(name: str, given: Given, x: str) -> str | None:
             beta = f"({given.get('beta', '1.0')})"
             near = f"0.5 * {diff} ** 2 / {beta}"
             return f"torch.where({size} < {beta}, {near}, {size} - 0.5 * {beta})"
-        case "F.cross_entropy" if given.get("label_smoothing", "0.0") != "0.0":
-            smoothing = f"({given['label_smoothing']})"
-            target, ignored = given["target"], given.get("ignore_index", "-100")
-            loss = f"F.cross_entropy({x}, {target}, ignore_index={ignored}, reduction='none')"
-            mean = f"torch.log_softmax({x}, -1).mean(-1)"
-            spread = f"torch.where(({target}) != {ignored}, {mean}, 0)"
-            return f"(1 - {smoothing}) * {loss} - {smoothing} * {spread}"
+        case "F.cross_entropy" | "F.nll_loss":
+            return _class_loss(spec, name, given, steps)
     return None
+
+
+def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
+    """Return the formula of the loss of each row of a matrix, 0 for an ignored target."""
+    x, target = f"({given['input']})", f"({given['target']})"
+    rows = [spec.dims(item.name) for item in spec.tensors if item.name in x]
+    if any(dims is None or len(dims) != 2 or is_leading(dims[0]) for dims in rows):
+        return None
+    kept = steps("kept", f"{target} != {given.get('ignore_index', '-100')}")
+    index = steps("index", f"torch.where({kept}, {target}, 0).unsqueeze(-1)")
+    if name == "F.cross_entropy":
+        x = steps("log_probs", f"torch.log_softmax({x}, -1)")
+    loss = steps("nll", f"-{x}.gather(-1, {index}).squeeze(-1)")
+    if (smoothing := given.get("label_smoothing", "0.0")) != "0.0":
+        text = f"(1 - ({smoothing})) * {loss} - ({smoothing}) * {x}.mean(-1)"
+        loss = steps("smoothed", text)
+    return f"torch.where({kept}, {loss}, 0.0)"
 
 
 # --- Reductions of everything.
@@ -271,7 +325,10 @@ def _reduced_loss(
         return None
     rest = {key: text for key, text in given.items() if key != "reduction"}
     words = [f"{key}={text}" for key, text in rest.items()]
-    node = _parsed(spec, graph, f"{name}({', '.join(words)}, reduction='none')")
+    names = {item.name for item in spec.inputs} | {
+        x for y in _lines(spec) for x in y.target.names()
+    }
+    node = _parsed(spec, f"{name}({', '.join(words)}, reduction='none')", names)
     if kind == "sum":
         return node, Total()
     if kind == "batchmean":

@@ -112,9 +112,13 @@ def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
     found = fused(spec)
     if found is None or found.triton.backward is None:
         return
-    kept = {item.name for item in derivation.kept}
+    kept = {item.name: f"ctx.{item.name}" for item in derivation.kept}
+    asked = {
+        f"needs_grad_{item.name}": f"ctx.needs_input_grad[{spec.index(item.name)}]"
+        for item in spec.differentiable
+    }
     read = found.triton.backward.arguments.split(", ")
-    given = [f"ctx.{name}" if name in kept else name for name in read]
+    given = [(kept | asked).get(name, name) for name in read]
     grads = [f"grad_{item.name}" for item in spec.differentiable]
     kernel = f"{module_of(spec)}.{found.triton.backward.name}"
     values = [

@@ -15,7 +15,8 @@ from scaffold.spec import Import, OpSpec
 from scaffold.spec.other_tools import LINE_LENGTH
 
 if TYPE_CHECKING:  # most ops have no kernels
-    from scaffold.kernels.triton import Kernel, TritonView
+    from scaffold.kernels.launch import Kernel
+    from scaffold.kernels.triton import TritonView
 
 WIDTH = LINE_LENGTH - 4  # of code in the docstring
 KNOWN = (

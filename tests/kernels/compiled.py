@@ -22,6 +22,7 @@ tl: Any = importlib.import_module("triton.language")
 ATTRIBUTES = {"eps": 1e-6, "temperature": 0.7, "smoothing": 0.1, "bits": 8}
 ATTRIBUTES |= {"why": 2.0, "dtype": 2.0, "gamma": 1.5}
 TYPES = {"int": "*i64", "bool": "*i1"}
+FLAG = "NEEDS_"  # of a gradient
 COLUMNS = {80: 4096, 90: 8192}  # by the GPU
 
 
@@ -38,17 +39,30 @@ def main() -> None:
         }
         for direction in ("forward", "backward"):
             kernel = vars(module).get(f"{direction}_kernel")
-            for capability in COLUMNS if kernel is not None else ():
-                told = compiled(module, kernel, kinds, capability)
-                print(json.dumps({"name": name, "direction": direction, **told}))
+            flags = (
+                [x for x in kernel.arg_names if x.startswith(FLAG)] if kernel else []
+            )
+            wanted = [(flags, capability) for capability in COLUMNS]
+            wanted += [([flag], 90) for flag in flags]
+            for needed, capability in wanted if kernel is not None else ():
+                given = {flag: flag in needed for flag in flags}
+                told = compiled(module, kernel, kinds, capability, given)
+                alone = needed[0] if len(needed) < len(flags) else ""
+                words = {"name": name, "direction": direction, "alone": alone}
+                print(json.dumps(words | told))
 
 
 def compiled(
-    module: ModuleType, kernel: Any, kinds: dict[str, str], capability: int
+    module: ModuleType,
+    kernel: Any,
+    kinds: dict[str, str],
+    capability: int,
+    given_flags: dict[str, bool],
 ) -> dict[str, Any]:
     """What comes out for rows of bfloat16."""
     columns = getattr(module, "ELEMENTS", COLUMNS[capability])
     constants: dict[str, Any] = {"BLOCK": columns, "DTYPE": tl.float32}
+    constants |= given_flags
     constants |= {key: ATTRIBUTES[key] for key in kernel.arg_names if key in ATTRIBUTES}
     signature = {
         name: (

@@ -33,6 +33,36 @@ def main() -> None:
             told["calls"] += 1
             told["wrong"] += filter(None, [words])
         print(json.dumps(told), flush=True)
+    print(json.dumps({"name": "beside", "wrong": [*out_of_range(), *unwanted()]}))
+
+
+def out_of_range() -> Iterator[str]:
+    """What is wrong of targets that are no class: NaN stands for the error that PyTorch raises, in their rows alone."""
+    for name in {"cross_entropy", "smoothed"} & OPS.keys():
+        module = importlib.import_module(name)
+        function, reference = vars(module)[name], plain(OPS[name])
+        logits = torch.randn(4, 17, dtype=torch.float64, requires_grad=True)
+        rest = [0.1] * (name == "smoothed")
+        right, bad = torch.tensor([0, 16, 5, 8]), torch.tensor([0, 17, -5, 8])
+        outputs = function(logits, bad, *rest), reference(logits, right, *rest)
+        grads = [torch.autograd.grad(x.sum(), logits)[0] for x in outputs]
+        for ours, true in (outputs, grads):
+            if not ours[1:3].isnan().all():
+                yield f"{name}: {ours[1:3]} of no class"
+            if not torch.allclose(ours[[0, 3]], true[[0, 3]]):
+                yield f"{name}: the rows beside are wrong"
+
+
+def unwanted() -> Iterator[str]:
+    """What is allocated for a gradient that nobody wants."""
+    for name in {"rms_norm"} & OPS.keys():
+        module = importlib.import_module(name)
+        backward = vars(vars(module)[f"{name}_triton"])[f"{name}_backward"]
+        x, weight = torch.randn(3, 17), torch.randn(17)
+        for wanted in ((True, False), (False, True)):
+            found = backward(x, x, weight, 1e-6, *wanted)
+            if tuple(grad.numel() > 0 for grad in found) != wanted:
+                yield f"{name}: {[grad.shape for grad in found]} for {wanted}"
 
 
 def asked(name: str, op: FusedOp) -> Iterator[str]:

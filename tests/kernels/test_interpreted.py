@@ -27,3 +27,9 @@ def test_kernels_compute_what_autograd_does(
 ) -> None:
     assert told[name]["wrong"] == []
     assert told[name]["calls"]
+
+
+def test_a_target_of_no_class_gives_nan_and_an_unwanted_gradient_is_not_allocated(
+    told: dict[str, dict[str, Any]],
+) -> None:
+    assert told["beside"]["wrong"] == []

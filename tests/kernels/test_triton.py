@@ -19,8 +19,9 @@ def lines_of(name: str, direction: str = "forward") -> list[str]:
 
 
 def test_a_norm_reads_as_its_formula() -> None:
-    assert lines_of("rms_norm")[-2:] == [
-        "output = x * tl.rsqrt(tl.sum(x * x, axis=0) / D + eps) * weight",
+    assert lines_of("rms_norm")[-3:] == [
+        "inv_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)",
+        "output = x * inv_rms * weight",
         "tl.store(output_ptr + row * D + cols, output, mask=mask)",
     ]
 
@@ -28,10 +29,40 @@ def test_a_norm_reads_as_its_formula() -> None:
 def test_a_gradient_of_all_rows_is_summed_by_each_program() -> None:
     lines = lines_of("rms_norm", "backward")
     assert "for row in range(program, rows, tl.num_programs(0)):" in lines
-    assert "grad_weight += grad_output * product" in lines or any(
-        line.startswith("grad_weight += ") for line in lines
-    )
+    at = lines.index("grad_weight += grad_output * x_hat")
+    assert lines[at - 1] == "if NEEDS_GRAD_WEIGHT:"
+    assert lines[-2] == "if NEEDS_GRAD_WEIGHT:"
     assert lines[-1].startswith("tl.store(grad_weight_ptr + program * D + cols")
+
+
+def test_what_only_one_gradient_needs_stands_under_its_test() -> None:
+    lines = lines_of("rms_norm", "backward")
+    start = lines.index("if NEEDS_GRAD_X:")
+    assert lines[start + 1 : start + 5] == [
+        "grad_x_hat = grad_output * weight",
+        "inner = tl.sum(tl.where(mask, grad_x_hat * x_hat, 0.0), axis=0) / D",
+        "grad_x = inv_rms * (grad_x_hat - inner * x_hat)",
+        "tl.store(grad_x_ptr + row * D + cols, grad_x, mask=mask)",
+    ]
+
+
+def test_a_primitive_of_several_steps_is_a_function_of_the_file() -> None:
+    _, view = triton_kernels(OPS["first_maximum"].spec("op"), Location("op"))
+    assert [item.name for item in view.helpers] == ["_nan_max", "_power"]
+    assert any(
+        "_power(total, gamma)" in x for x in lines_of("first_maximum", "backward")
+    )
+
+
+def test_a_class_loss_reads_as_its_formula() -> None:
+    assert lines_of("cross_entropy", "backward")[-2:] == [
+        "grad_logits = grad_nll * (exp / total - onehot)",
+        "tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)",
+    ]
+
+
+def test_a_change_that_is_detached_is_not_rounded() -> None:
+    assert "output = _round(x / scale) * scale" in lines_of("quantize")
 
 
 def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
@@ -41,6 +72,9 @@ def test_what_lies_behind_a_row_has_no_part_in_a_sum() -> None:
     assert any(
         "tl.where(mask, scores, float('-inf'))" in x for x in lines_of("softmax")
     )
+    lines = lines_of("cross_entropy")  # where it is -inf
+    assert "row_max = tl.max(logits, axis=0)" in lines
+    assert "total = tl.sum(exp, axis=0)" in lines
 
 
 def test_names_of_the_user_stay_and_the_kernels_own_are_others() -> None:

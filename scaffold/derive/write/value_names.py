@@ -357,7 +357,7 @@ class Namer:
             if normalized.facts.operator == "-":  # `x - mean`
                 normalized = normalized.args[0]
             return [*self._with_name("{}_hat", normalized), "normalized"]
-        if (spread := _spread(op)) is not None:
+        if (spread := spread_role(op)) is not None:
             return [spread]
         if (part := self._part_played(op)) is not None:
             return [part]
@@ -529,7 +529,7 @@ def _roles_of(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in words if "{" not in word)
 
 
-def _spread(op: Op) -> str | None:
+def spread_role(op: Op) -> str | None:
     """Return `std` for the root of a variance, `rms` for that of a mean square, epsilon or not; else None."""
     if not op.facts.spread:
         return None

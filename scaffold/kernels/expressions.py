@@ -1,0 +1,387 @@
+"""Values of a row program as expressions of Triton, and the lines that name them.
+
+In: a `RowProgram`, and the spellings of the rule table. Out: lines of a kernel, and the functions that it calls. Invariant: what lies
+behind the end of a row has no part in what the row comes to.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.rules.table import Table
+from scaffold.formula.names import fresh
+from scaffold.kernels.names import Own
+from scaffold.kernels.row_program import (
+    NUMBER,
+    Apply,
+    Column,
+    Name,
+    Number,
+    Reduce,
+    RowProgram,
+    Value,
+    Word,
+    inner,
+)
+
+LONGEST = 80  # of a line that is not broken
+WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
+PLAIN = ("neg", "square", "abs", "add", "sub")  # 0 of zeros, finite of what is finite
+NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+
+
+class Helper(NamedTuple):
+    """A function of the file that kernels call."""
+
+    name: str
+    parameters: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+class Helpers:
+    """The functions of the file for primitives of several steps, and for extrema that NaN passes through."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = {*taken}
+        self.found: list[Helper] = []
+
+    def of_fold(self, fold: str) -> str:
+        """Return the name of the function for an extremum of two numbers."""
+        both = f"tl.{fold}imum(one, two, propagate_nan=tl.PropagateNan.ALL)"
+        return self._named(f"_nan_{fold}", ("one", "two"), (f"return {both}",))
+
+    def of_primitive(
+        self,
+        word: str,
+        parameters: tuple[str, ...],
+        steps: Mapping[str, ast.expr],
+        end: ast.expr,
+        comment: str,
+    ) -> str:
+        """Return the name of the function for a primitive."""
+        lines = [f"# {comment}"] if comment else []
+        lines += [f"{name} = {ast.unparse(node)}" for name, node in steps.items()]
+        lines += [f"return {ast.unparse(end)}"]
+        return self._named(f"_{word}", parameters, tuple(lines))
+
+    def _named(
+        self, word: str, parameters: tuple[str, ...], lines: tuple[str, ...]
+    ) -> str:
+        for known in self.found:
+            if known[1:] == (parameters, lines):
+                return known.name
+        name = fresh(word, self.taken)
+        self.taken.add(name)
+        self.found.append(Helper(name, parameters, lines))
+        return name
+
+
+class Printer:
+    """Writes the lines of one program."""
+
+    def __init__(
+        self,
+        table: Table,
+        program: RowProgram,
+        taken: Iterable[str],
+        own: Own,
+        helpers: Helpers,
+    ) -> None:
+        self.table, self.program, self.own = table, program, own
+        self.helpers = helpers
+        self.taken = {*taken, *(line.name for line in program.lines)}
+        self.taken |= {load.name for load in program.loads}
+        self.values = {line.name: line.value for line in program.lines}
+        self.loaded = {load.name: load for load in program.loads}
+        self.lines: list[str] = []
+        self.named: dict[Value, str] = {}  # what has a line
+        self.low: frozenset[str] = frozenset()  # loads that are -inf past the end
+        for load in program.loads:
+            if load.kind == "real" and load.space.has_columns and not load.single:
+                self._lower(load.name)
+
+    def text(self, value: Value) -> str:
+        """Return a value as an expression; its steps are written before it."""
+        return ast.unparse(self.node(value))
+
+    def node(self, value: Value) -> ast.expr:
+        if (known := self.named.get(_key(value))) is not None:
+            return _parsed(known)
+        match value:
+            case Name(text) | Number(text):
+                return _parsed(text)
+            case Column():
+                return _parsed(self.own.cols)
+            case Reduce():
+                return self._reduction(value)
+            case Apply():
+                return self._applied(value)
+
+    def assign(self, name: str, value: Value) -> None:
+        """Write a line to name a value; if it is long, its reductions have lines of their own."""
+        before = len(self.lines)
+        text = self.text(value)
+        if len(f"{name} = {text}") > LONGEST:
+            del self.lines[before:]
+            for word, item in _reductions(value):
+                given = self._named(word, self.node(item)).id
+                self.named.setdefault(_key(item), given)
+            text = self.text(value)
+        self.lines.append(f"{name} = {text}")
+        if not isinstance(value, Name | Number):
+            self.named.setdefault(_key(value), name)
+
+    def _applied(self, value: Apply) -> ast.expr:
+        steps, end, comment = _spelling(self.table, value)
+        known = {
+            name: self.node(item)
+            for name, item in value.args
+            if not isinstance(item, Word)
+        }
+        if steps:
+            rule = self.table.rule(value.primitive)
+            word = next(iter(rule.facts.words), rule.name)
+            read = set().union(*map(_names, (*steps.values(), end)))
+            given = {name: node for name, node in known.items() if name in read}
+            function = self.helpers.of_primitive(word, (*given,), steps, end, comment)
+            return ast.Call(_parsed(function), [*given.values()], [])
+        counts = [node.id for node in ast.walk(end) if isinstance(node, ast.Name)]
+        for name, item in value.args:
+            if counts.count(name) > 1 and not isinstance(item, Name | Number | Word):
+                known[name] = self._named(self._word(value), known[name])
+        return _filled(end, known)
+
+    def _word(self, value: Apply) -> str:
+        rule = self.table.rule(value.primitive)
+        return rule.facts.argument or "value"
+
+    def _named(self, word: str, node: ast.expr) -> ast.Name:
+        if isinstance(node, ast.Name):
+            return node
+        name = fresh(word, self.taken)
+        self.taken.add(name)
+        self.lines.append(f"{name} = {ast.unparse(node)}")
+        return ast.Name(name)
+
+    def _reduction(self, value: Reduce) -> ast.expr:
+        item = self._within(value)
+        if value.nan and value.kind == "real":
+            return _call("reduce", item, "0", self.helpers.of_fold(value.fold))
+        found = _call(value.fold, item)
+        found.keywords.append(ast.keyword("axis", _parsed("0")))
+        return found
+
+    def _within(self, value: Reduce) -> ast.expr:
+        """Return the reduced value, with a neutral element past the end of the row."""
+        inside = value.value
+        match inside:
+            case Apply(
+                "where", ((_, Apply() as test), (_, chosen), (_, Number("0.0")))
+            ):
+                if value.fold == "sum" and test.space.has_columns:
+                    if isinstance(dict(test.args).get("x"), Column):  # in the row
+                        return self.node(inside)
+                    both = _parsed(f"{self.own.mask} & ({self.text(test)})")
+                    assert not isinstance(chosen, Word)
+                    return _call("where", both, self.node(chosen), "0.0")
+        if inside.kind == "bool":
+            test_inside = f"{self.own.mask} & ({self.text(inside)})"
+            return _call("where", test_inside, "1.0", "0.0")
+        if self._is_neutral(value):
+            return self.node(inside)
+        neutral = NEUTRAL[value.fold]
+        if value.kind == "int" and value.fold == "min":  # of the number of a column
+            neutral = self.program.width
+        return _call("where", self.own.mask, self.node(inside), neutral)
+
+    def _lower(self, load: str) -> None:
+        """Let an input be -inf past the end if fewer reductions need a mask then."""
+        every = [*self.values.values()]
+        every += [value for item in self.program.results for _, value in item.pieces]
+        folds = [item for value in every for item in _folds(value)]
+        before, low = sum(map(self._is_neutral, folds)), self.low
+        self.low |= {load}
+        if sum(map(self._is_neutral, folds)) <= before:
+            self.low = low
+
+    def _is_neutral(self, value: Reduce) -> bool:
+        """Return whether what lies past the end surely has no part in a reduction."""
+        inside = value.value
+        if inside.kind != "real" or value.fold == "min":
+            return False
+        if value.fold == "sum":
+            return self._ends_in_zeros(inside)
+        if isinstance(inside, Apply) and self._ends_in_zeros(inside):
+            return self.table.rule(inside.primitive).facts.sign == "nonnegative"
+        return self._ends_low(inside)
+
+    def _ends_low(self, value: Value) -> bool:
+        """Return whether it is surely -inf past the end of a row, or NaN in all of it."""
+        match value:
+            case Name(text) if text in self.values:
+                return self._ends_low(self.values[text])
+            case Name(text):
+                return text in self.low
+            case Number(text):
+                return text.replace("'", '"') == NEUTRAL["max"]
+            case Apply("sub"):
+                row, shift = inner(value)
+                return self._ends_low(row) and self._is_maximum(shift, row)
+            case Apply("where" | "masked_fill"):
+                branches = [item for item in inner(value) if item.kind == "real"]
+                return all(map(self._ends_low, branches))
+        return False
+
+    def _is_maximum(self, value: Value, row: Value) -> bool:
+        """Return whether it is the maximum of a row, or 0 where that is infinite."""
+        match value:
+            case Name(text) if text in self.values:
+                return self._is_maximum(self.values[text], row)
+            case Reduce("max", of):
+                return of == row
+            case Apply("where", (_, (_, Name() as item), (_, Number("0.0")))):
+                return self._is_maximum(item, row)
+        return False
+
+    def _ends_in_zeros(self, value: Value) -> bool:
+        """Return whether it is surely 0 past the end of a row, as inputs are."""
+        match value:
+            case Name(text):
+                load, line = self.loaded.get(text), self.values.get(text)
+                if load is not None:
+                    whole = load.space.has_columns and not load.single
+                    return whole and text not in self.low
+                return line is not None and self._ends_in_zeros(line)
+            case Apply("exp", ((_, item),)) if not isinstance(item, Word):
+                return self._ends_low(item)
+            case Apply("mul"):
+                one, two = inner(value)
+                return any(
+                    self._ends_in_zeros(a) and self._ends_finite(b)
+                    for a, b in ((one, two), (two, one))
+                )
+            case Apply(primitive) if primitive in PLAIN:
+                return all(map(self._ends_in_zeros, inner(value)))
+        return False
+
+    def _ends_finite(self, value: Value) -> bool:
+        """Return whether it is surely finite there: 0 times infinity is NaN."""
+        match value:
+            case Number():
+                return True
+            case Name(text) if text in self.values:
+                return self._ends_finite(self.values[text])
+            case Apply(primitive) if primitive in (*PLAIN, "mul"):
+                return all(map(self._ends_finite, inner(value)))
+        return self._ends_in_zeros(value)
+
+
+def _key(value: Value) -> Value:
+    """Return what a value is known by: a reduction by its numbers, whatever dims they have."""
+    if isinstance(value, Reduce) or isinstance(value, Apply) and _is_mean(value):
+        return replace(value, space=NUMBER)
+    return value
+
+
+def _is_mean(value: Value) -> bool:
+    match value:
+        case Apply("div", ((_, Reduce()), (_, Number()))):
+            return True
+    return False
+
+
+def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
+    """Yield the reductions in a value that are not all of it, with a word for each."""
+    for item in inner(value):
+        yield from _reductions(item)
+        if _is_mean(item):
+            yield "mean", item
+        elif isinstance(item, Reduce) and not _is_mean(value):
+            yield WORDS[item.fold], item
+
+
+def _folds(value: Value) -> Iterator[Reduce]:
+    """Yield the reductions in a value, itself too."""
+    if isinstance(value, Reduce):
+        yield value
+    for item in inner(value):
+        yield from _folds(item)
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _call(function: str, *args: ast.expr | str) -> ast.Call:
+    given = [_parsed(item) if isinstance(item, str) else item for item in args]
+    return ast.Call(_parsed(f"tl.{function}"), given, [])
+
+
+def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
+    """Return the expression of a spelling with its names replaced."""
+
+    class Filling(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return known.get(node.id, node)
+
+    copy = _parsed(ast.unparse(node))
+    found: ast.expr = Filling().visit(copy)
+    return found
+
+
+def _spelling(table: Table, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
+    """Return the steps, the value and the comment of a primitive's spelling, for the literals of the call."""
+    rule = table.rule(value.primitive)
+    code, _, comment = rule.triton.strip().partition("  # ")
+    *lines, last = ast.parse(code).body
+    assert isinstance(last, ast.Expr)
+    end = _chosen(last.value, value)
+    if isinstance(end, ast.Constant) and end.value is None:
+        raise UnsupportedError(f"{rule.name} with these arguments has no spelling")
+    steps: dict[str, ast.expr] = {}
+    read = _names(end)
+    for line in reversed(lines):
+        assert isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name)
+        name = line.targets[0].id
+        if name in read:
+            steps[name] = _chosen(line.value, value)
+            read |= _names(steps[name])
+    found = dict(reversed(steps.items()))
+    plain = {name: node for name, node in found.items() if isinstance(node, ast.Name)}
+    found = {k: _filled(v, plain) for k, v in found.items() if k not in plain}
+    return found, _filled(end, plain), comment
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+
+
+def _chosen(node: ast.expr, value: Apply) -> ast.expr:
+    """Return the branch of a choice by the literals of a call."""
+    while isinstance(node, ast.IfExp):
+        node = node.body if _holds(node.test, value) else node.orelse
+    return node
+
+
+def _holds(test: ast.expr, value: Apply) -> bool:
+    """Return whether `exponent == 2` or `exponent % 2 != 0` surely holds for the literals of the call."""
+    assert isinstance(test, ast.Compare)
+    left, divisor = test.left, None
+    if isinstance(test.left, ast.BinOp):
+        left, divisor = test.left.left, ast.literal_eval(test.left.right)
+    assert isinstance(left, ast.Name)
+    wanted = ast.literal_eval(test.comparators[0])
+    match dict(value.args)[left.id]:
+        case Word(known):
+            pass
+        case Number(text):
+            try:
+                known = ast.literal_eval(text)
+            except ValueError:
+                return False
+        case _:
+            return False
+    rest = known % divisor if divisor and isinstance(known, int | float) else known
+    return bool(rest == wanted) is isinstance(test.ops[0], ast.Eq)

@@ -1,0 +1,316 @@
+"""The kernel of a row program in Triton: its parameters, and the lines between `def` and the end.
+
+In: a `RowProgram`, and the names of an op. Out: text. Invariant: each input is read once and each result written once in a walk over a
+row; what only one of several gradients needs is computed if that one is asked for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.rules.team_tables import table_of
+from scaffold.formula.names import fresh
+from scaffold.kernels.expressions import LONGEST, NEUTRAL, Helpers, Printer
+from scaffold.kernels.names import FIXED
+from scaffold.kernels.pair import PLAIN, Pair
+from scaffold.kernels.row_program import (
+    Line,
+    Load,
+    Name,
+    Part,
+    Repeat,
+    Result,
+    RowProgram,
+    Value,
+    inner,
+)
+from scaffold.spec import OpSpec
+
+BLANK = ""
+
+
+class KernelBody:
+    """One program as a kernel."""
+
+    def __init__(
+        self,
+        spec: OpSpec,
+        program: RowProgram,
+        direction: str,
+        tensors: Iterable[str],
+        pair: Pair,
+        helpers: Helpers,
+    ) -> None:
+        self.own, self.width, self.direction = pair.own, program.width, direction
+        self.tensors = tensors = tuple(tensors)  # those that it may read
+        loads = sorted(program.loads, key=lambda x: tensors.index(x.source))
+        self.program = program = program._replace(loads=tuple(loads))
+        self.read = [name for name in tensors if self.loads(name)]
+        self.attributes = [x for x in spec.attributes if x.name in program.numbers]
+        self.summed = any(item.summed for item in program.results)
+        self.flags = _flags(program) if direction == "backward" else {}
+        self.begun: list[str] = []  # names of the places where rows begin
+        named = {*tensors, *(item.name for item in spec.inputs), self.width}
+        taken = FIXED | {*self.own} | named
+        self.printer = Printer(table_of(spec), program, taken, self.own, helpers)
+        packed = [x for x in loads if x.part is not None and x.source in tensors]
+        whole = (x for x in [*packed, *loads] if self._is_whole(x))
+        self.lead = next(whole, None)
+        self._refuse()
+
+    def _is_whole(self, load: Load) -> bool:
+        """Return whether it tells how many rows there are."""
+        space = load.space
+        known = space.rows and (space.has_columns or not self.width)
+        return known and load.repeat is None and not load.single
+
+    def _refuse(self) -> None:
+        """Refuse a program without rows, or with attributes that an op cannot take."""
+        if self.lead is None or not self.program.results:
+            raise UnsupportedError("it reads no row")
+        for item in self.program.results:
+            if not (item.space.rows or item.summed):
+                raise UnsupportedError(f"{item.name} is no row")
+        for attribute in self.attributes:
+            if attribute.annotation not in PLAIN:
+                raise UnsupportedError(f"'{attribute.name}' is {attribute.annotation}")
+
+    # What it is called with.
+
+    def loads(self, source: str) -> list[Load]:
+        """Return the reads of a tensor."""
+        return [load for load in self.program.loads if load.source == source]
+
+    def is_strided(self, source: str) -> bool:
+        """Return whether it reads rows of a tensor."""
+        return any(x.space.is_row and not x.single for x in self.loads(source))
+
+    def is_single(self, source: str) -> bool:
+        """Return whether a tensor is one number for all rows."""
+        return any(load.single for load in self.loads(source))
+
+    def is_shared(self, source: str) -> bool:
+        """Return whether all rows, or several, have the same numbers of a tensor."""
+        loads = self.loads(source)
+        return not any(x.space.rows and not (x.repeat or x.single) for x in loads)
+
+    @property
+    def sizes(self) -> list[str]:
+        """Return the sizes of leading dims that it asks for."""
+        repeats = [load.repeat for load in self.program.loads if load.repeat]
+        every = (size for item in repeats for size in _asked(item))
+        return [size for size in dict.fromkeys(every) if size.isidentifier()]
+
+    @property
+    def counts(self) -> list[str]:
+        """Return the names of how much there is to compute."""
+        if not self.width:
+            return [self.own.size]
+        return [*([self.own.rows] if self.summed else []), self.width, *self.sizes]
+
+    def parameters(self) -> Iterator[str]:
+        """Yield the parameters of the kernel."""
+        for name in self.read:
+            yield f"{name}_ptr"
+            if self.is_strided(name):
+                yield f"{name}_stride"
+        yield from (f"{item.name}_ptr" for item in self.program.results)
+        yield from self.counts
+        fixed = [item.name for item in self.attributes]
+        for name in (*fixed, *self.flags.values(), self.own.DTYPE, self.own.BLOCK):
+            yield f"{name}: tl.constexpr"
+
+    # Its lines.
+
+    def lines(self) -> list[str]:
+        """Return the lines of the kernel."""
+        own = self.own
+        block = f"tl.arange(0, {own.BLOCK})"
+        if not self.width:
+            at = f"tl.program_id(0).to(tl.int64) * {own.BLOCK} + {block}"
+            inside = f"{own.mask} = {own.offsets} < {own.size}"
+            return [f"{own.offsets} = {at}", inside, *self._row(lambda rows: True)]
+        columns = [f"{own.cols} = {block}", f"{own.mask} = {own.cols} < {self.width}"]
+        if not self.summed:
+            row = f"{own.row} = tl.program_id(0).to(tl.int64)"
+            return [row, *columns, *self._row(lambda rows: True)]
+        before = self._read(lambda rows: not rows)
+        sums = [item for item in self.program.results if item.summed]
+        zeros = f"tl.zeros(({own.BLOCK},), dtype={own.DTYPE})"
+        walk = f"range({own.program}, {own.rows}, tl.num_programs(0))"
+        return [
+            f"{own.program} = tl.program_id(0).to(tl.int64)",
+            *columns,
+            *before,
+            *(f"{item.name} = {zeros}" for item in sums),
+            f"for {own.row} in {walk}:",
+            *_indented(self._row(lambda rows: rows)),
+            *(line for x in sums for line in self._asked_for(x, [self._store_sum(x)])),
+        ]
+
+    def _read(self, wanted: Callable[[bool], bool]) -> list[str]:
+        """Return the lines to read the values over rows, or the others, and to compute what all results need."""
+        every = self.program.loads
+        read = [x for x in every if wanted(x.space.rows and not x.single)]
+        loads = [line for x in read for line in self._load(x)]
+        lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
+        if wanted(True):
+            lines = [x for x in lines if self._only(x) is None]
+        computed = self._assigned(lines)
+        apart = loads and (computed or wanted(True))
+        return [*loads, *([BLANK] if apart else []), *computed]
+
+    def _row(self, wanted: Callable[[bool], bool]) -> list[str]:
+        """Return the lines to read and compute values, and to write the results."""
+        lines = self._read(wanted)
+        for item in self.program.results:
+            known = {**self.printer.named}
+            own = [x for x in self.program.lines if self._only(x) == item.name]
+            own = [x for x in own if wanted(x.value.space.rows)]
+            lines += self._asked_for(item, [*self._assigned(own), *self._stored(item)])
+            self.printer.named = (
+                known  # what is computed under a test is not there later
+            )
+        return lines
+
+    def _assigned(self, lines: Iterable[Line]) -> list[str]:
+        self.printer.lines = []
+        for line in lines:
+            self.printer.assign(line.name, line.value)
+        return self.printer.lines
+
+    def _only(self, line: Line) -> str | None:
+        """Return the one result that needs a line; None if several do, or all are computed."""
+        if not self.flags:
+            return None
+        needed = [
+            item.name
+            for item in self.program.results
+            if any(line.name in self._reached(value) for _, value in item.pieces)
+        ]
+        return needed[0] if len(needed) == 1 else None
+
+    def _reached(self, value: Value) -> set[str]:
+        """Return the names that a value is computed of."""
+        if isinstance(value, Name):
+            line = self.printer.values.get(value.text)
+            return {value.text} | (self._reached(line) if line is not None else set())
+        return {name for item in inner(value) for name in self._reached(item)}
+
+    def _asked_for(self, item: Result, lines: list[str]) -> list[str]:
+        """Return lines under the test of whether a result is wanted, if there is one."""
+        flag = self.flags.get(item.name)
+        return [f"if {flag}:", *_indented(lines)] if flag else lines
+
+    def _load(self, load: Load) -> Iterator[str]:
+        """Yield the line to read an input; if it is long, its row's start has a line of its own."""
+        space, pointer = load.space, f"{load.source}_ptr"
+        cast = f".to({self.own.DTYPE})" if load.kind == "real" else ""
+        other = {"real": "0.0", "int": "0", "bool": "False"}[load.kind]
+        if load.name in self.printer.low:
+            other = NEUTRAL["max"]
+        masked = f", mask={self.own.mask}, other={other}"
+        if load.single:
+            yield f"{load.name} = tl.load({pointer}){cast}"
+        elif not self.width and space.rows:
+            yield f"{load.name} = tl.load({pointer} + {self.own.offsets}{masked}){cast}"
+        elif not space.has_columns:
+            at = f"{pointer} + {self._row_of(load)}" if space.rows else pointer
+            yield f"{load.name} = tl.load({at}){cast}"
+        else:
+            row = f"{self._row_of(load)} * {load.source}_stride"
+            start = f"{pointer} + {row}" if space.rows else pointer
+            columns = self._columns(load.part)
+            line = f"{load.name} = tl.load({start} + {columns}{masked}){cast}"
+            several = len(self.loads(load.source)) > 1
+            long = len(line) > LONGEST + 4 - 4 * self.summed
+            if space.rows and (long or several):
+                begin = self._begin(load.source)
+                if begin not in self.begun:
+                    self.begun.append(begin)
+                    yield f"{begin} = {start}"
+                line = f"{load.name} = tl.load({begin} + {columns}{masked}){cast}"
+            yield line
+
+    def _row_of(self, load: Load) -> str:
+        """Return which row of an input is read."""
+        row, repeat = self.own.row, load.repeat
+        if repeat is None:
+            return row
+        times, count = (" * ".join(x) for x in (repeat.times, repeat.every))
+        if repeat.times:
+            row += f" // ({times})" if len(repeat.times) > 1 else f" // {times}"
+        if repeat.again:
+            row += f" % ({count})" if len(repeat.every) > 1 else f" % {count}"
+        return f"({row})"
+
+    def _begin(self, source: str) -> str:
+        """Return the name for the start of an input's row."""
+        taken = self.printer.taken - {*self.begun}
+        return fresh(f"{source}_row", taken)
+
+    def _columns(self, part: Part | None) -> str:
+        cols = self.own.cols
+        if part is None:
+            return cols
+        if part.interleaved:
+            return f"{part.of} * {cols}" + (f" + {part.at}" if part.at else "")
+        times = f"{part.at} * " if part.at > 1 else ""
+        return f"{times}{self.width} + {cols}" if part.at else cols
+
+    def _stored(self, item: Result) -> list[str]:
+        """Return the lines to write a result, or to add it to a sum."""
+        self.printer.lines = lines = []
+        for part, value in item.pieces:
+            text = self.printer.text(value)
+            if item.summed:
+                lines.append(self._added(item, value, text))
+            else:
+                lines.append(self._store(item, part, text))
+        return lines
+
+    def _store_sum(self, item: Result) -> str:
+        own = self.own
+        if not item.space.has_columns:
+            total = f"tl.sum(tl.where({own.mask}, {item.name}, 0.0), axis=0)"
+            return f"tl.store({item.name}_ptr + {own.program}, {total})"
+        at = f"{item.name}_ptr + {own.program} * {self.width} + {own.cols}"
+        return f"tl.store({at}, {item.name}, mask={own.mask})"
+
+    def _added(self, item: Result, value: Value, text: str) -> str:
+        """Return the line to add a row to a sum over rows."""
+        own = self.own
+        if not self.width:
+            total = f"tl.sum(tl.where({own.mask}, {text}, 0.0), axis=0)"
+            return f"tl.store({item.name}_ptr + tl.program_id(0), {total})"
+        if not value.space.has_columns:  # once, not for each column
+            text = f"tl.where({own.cols} == 0, {text}, 0.0)"
+        return f"{item.name} += {text}"
+
+    def _store(self, item: Result, part: Part | None, text: str) -> str:
+        name, own = f"{item.name}_ptr", self.own
+        masked = f"{text}, mask={own.mask}"
+        if not self.width:
+            return f"tl.store({name} + {own.offsets}, {masked})"
+        if not item.space.has_columns:
+            return f"tl.store({name} + {own.row}, {text})"
+        of = len(item.pieces)
+        length = f"({of} * {self.width})" if of > 1 else self.width
+        start = f"{name} + {own.row} * {length}"
+        return f"tl.store({start} + {self._columns(part)}, {masked})"
+
+
+def _flags(program: RowProgram) -> dict[str, str]:
+    """Return the name of the test for each of several results."""
+    names = [item.name for item in program.results]
+    words = [name.upper() for name in names]
+    words = words if len({*words}) == len(words) else names
+    flags = (f"NEEDS_{word}" for word in words)
+    return dict(zip(names, flags, strict=True)) if len(names) > 1 else {}
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" if line else line for line in lines]
+
+
+def _asked(repeat: Repeat) -> tuple[str, ...]:
+    return (*repeat.times, *(repeat.every if repeat.again else ()))

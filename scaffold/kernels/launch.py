@@ -1,0 +1,273 @@
+"""The launch of a kernel: the op of PyTorch's that makes its outputs, and calls it.
+
+In: a `KernelBody`. Out: a `Kernel`, which the template shows. Invariant: nothing is allocated for a gradient that is not asked for.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaffold.formula.names import fresh
+from scaffold.kernels.kernel_body import KernelBody
+from scaffold.kernels.pair import Pair
+from scaffold.kernels.row_program import NUMBER, ONE, Result
+from scaffold.spec import OpSpec
+
+
+class Kernel(NamedTuple):
+    """A kernel, and the op to launch it."""
+
+    name: str  # of the op
+    kernel: str
+    parameters: tuple[str, ...]  # of the kernel
+    lines: tuple[str, ...]
+    signature: str  # of the op, with types
+    arguments: str
+    returns: str
+    outputs: tuple[str, ...]  # lines that make the tensors which the kernel fills
+    grid: str
+    launch: tuple[str, ...]  # what the kernel is called with
+    result: str
+    fake: str
+    shared: str  # the positions of inputs that all rows share
+    partial: bool  # as many programs as run at once sum their rows
+    by_sample: (
+        bool  # a batch is no more rows: it sums over rows, or reads rows that repeat
+    )
+
+
+class Launch:
+    """The op of one kernel."""
+
+    def __init__(self, spec: OpSpec, body: KernelBody, pair: Pair) -> None:
+        self.spec, self.body, self.own = spec, body, pair.own
+        self.width, self.summed, self.read = body.width, body.summed, body.read
+        self.direction, self.results = body.direction, body.program.results
+        self.total = pair.total
+        self.columns = pair.columns  # whether each number of a row is a loss
+        self.parted = pair.rows
+        self.lead_dims = [str(dim) for dim in pair.shapes.lead]
+        assert body.lead is not None
+        self.first, part = body.lead.source, body.lead.part
+        self.parts = part.of if part else 1
+
+    def kernel(self) -> Kernel:
+        """Return the kernel and its op."""
+        body, own = self.body, self.own
+        given = [f"{name}: Tensor" for name in self.read]
+        given += [f"{item.name}: {item.annotation}" for item in body.attributes]
+        given += [f"{needed(name)}: bool" for name in body.flags]
+        if self.direction == "forward":
+            given.append(f"{own.dtype}: torch.dtype")
+        lines = body.lines()
+        count = len(self.results)
+        shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
+        return Kernel(
+            name=f"{self.spec.name}_{self.direction}",
+            kernel=f"{self.direction}_kernel",
+            parameters=tuple(body.parameters()),
+            lines=tuple(lines),
+            signature=", ".join(given),
+            arguments=", ".join(item.partition(":")[0] for item in given),
+            returns=(
+                "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+            ),
+            outputs=tuple(self._outputs()),
+            grid=self._grid(),
+            launch=tuple(self._launch()),
+            result=", ".join(map(self._result, self.results)),
+            fake=", ".join(map(self._fake, self.results)),
+            shared=f"{{{', '.join(shared)}}}" if shared else "()",
+            by_sample=self.summed
+            or self.total is not None
+            or any(x.repeat for x in body.program.loads),
+            partial=self.summed and bool(self.width),
+        )
+
+    # What the kernel is called with.
+
+    def _launch(self) -> Iterator[str]:
+        body = self.body
+        for name in self.read:
+            if body.is_single(name):
+                yield self._each_of(name)
+            elif body.is_strided(name):
+                yield self._rows_of(name)
+                yield f"{self._rows_of(name)}.stride(0)"
+            else:
+                yield f"{name}.contiguous()"
+        yield from (item.name for item in self.results)
+        yield from body.counts if self.width else [f"{self.first}.numel()"]
+        yield from (item.name for item in body.attributes)
+        yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
+        yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
+        size = self.width or f"{self.first}.numel()"
+        yield f"**{self.own.blocks}({size})"
+
+    def _each_of(self, source: str) -> str:
+        """Return the name for the gradient of each loss."""
+        return fresh(f"{source}_each", {*self.body.tensors, *self.own, self.width})
+
+    def _count(self) -> str | None:
+        """Return the divisor of the total as code; None of a sum."""
+        total = self.total
+        if total is None or total.over is None:
+            return None
+        if total.over.isidentifier() or not total.over:
+            if not self.width:
+                return f"{self.first}.numel()"
+            return (
+                f"({self.own.rows} * {self.width})" if self.columns else self.own.rows
+            )
+        if total.over.endswith(".shape[0]"):
+            return f"{self.first}.shape[0]"
+        return total.over
+
+    def _precision(self) -> str:
+        """Return the dtype the kernel computes in."""
+        return f"{self.own.precision}({', '.join(self._real())})"
+
+    def _rows_of(self, source: str) -> str:
+        """Return the name for an input as rows."""
+        return fresh(f"{source}_rows", {*self.body.tensors, *self.own, self.width})
+
+    def _real(self) -> list[str]:
+        return [x for x in self.read if self.body.loads(x)[0].kind == "real"]
+
+    def _grid(self) -> str:
+        if not self.width and not self.summed:
+            return f"(triton.cdiv({self.first}.numel(), ELEMENTS),)"
+        return f"({self.own.programs if self.summed else self.own.rows},)"
+
+    # What the op makes.
+
+    def _outputs(self) -> Iterator[str]:
+        first, own, body = self.first, self.own, self.body
+        if self.width:
+            by = f" // {self.parts}" if self.parts > 1 else ""
+            yield f"{self.width} = {first}.shape[-1]{by}"
+            whole = f"{first}.shape[-1]" if by else self.width
+            yield f"{own.rows} = {first}.numel() // {whole}"
+        for size in body.sizes:
+            at = self.lead_dims.index(size) - len(self.lead_dims) - 1
+            yield f"{size} = {first}.shape[{at}]"
+        if self.summed:
+            made = f"programs_of({own.rows}, {self.width}, {first}.device)"
+            if not self.width:
+                made = f"triton.cdiv({first}.numel(), ELEMENTS)"
+            yield f"{own.programs} = {made}"
+        for item in self.results:
+            yield f"{item.name} = {self._made(item)}"
+        for name in self.read:
+            if body.is_strided(name):
+                yield f"{self._rows_of(name)} = as_rows({name})"
+            elif body.is_single(name):
+                count = self._count()
+                by = f" / {count}" if count else ""
+                yield f"{self._each_of(name)} = {name}.to({self._precision()}){by}"
+
+    def _fake(self, item: Result) -> str:
+        """Return an empty tensor like a result of the op."""
+        first = self.first
+        if self.direction == "forward" and self.total is not None:
+            return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
+        if self.direction == "forward":
+            return self._made(item)
+        source = item.dtypes[0]
+        if source in self.read:
+            shape = f"{source}.shape"
+        elif item.repeat is not None:
+            shape = self._declared(source)
+        elif item.space == NUMBER:
+            shape = str(self.spec.dims(source) or ())
+        elif item.summed:
+            shape = f"({first}.shape[-1],)"
+        else:
+            shape = self._shape(item)
+        if item.space != NUMBER:  # an unwanted number is there: it is a sum
+            shape = self._wanted(item, shape)
+        return f"{source if source in self.read else first}.new_empty({shape})"
+
+    def _made(self, item: Result) -> str:
+        """Return an empty tensor for what the kernel computes."""
+        first, own = self.first, self.own
+        if self.direction == "forward" and self.total is not None:
+            count = own.rows if self.width else own.programs
+            return f"{first}.new_empty({count}, dtype={self._precision()})"
+        if self.direction == "forward":
+            given = f"dtype={own.dtype}, device={first}.device"
+            return f"torch.empty({self._shape(item)}, {given})"
+        source = item.dtypes[0]
+        if item.summed:
+            columns = item.space.has_columns
+            shape = (
+                f"({own.programs}, {self.width})" if columns else f"({own.programs},)"
+            )
+            shape = self._wanted(item, shape, "(0, 0)" if columns else "(0,)")
+            return f"{first}.new_empty({shape}, dtype={self._precision()})"
+        if item.repeat is not None:
+            shape = self._wanted(item, self._shape(item))
+            return f"{first}.new_empty({shape}, dtype={self._precision()})"
+        if source in self.read:
+            return f"{source}.new_empty({self._wanted(item, f'{source}.shape')})"
+        return f"{first}.new_empty({self._wanted(item, self._shape(item))})"
+
+    def _wanted(self, item: Result, shape: str, none: str = "0") -> str:
+        """Return the shape of a result, or that of nothing if it may be unwanted."""
+        if item.name not in self.body.flags:
+            return shape
+        return f"{shape} if {needed(item.name)} else {none}"
+
+    def _shape(self, item: Result) -> str:
+        """Return the shape of a result with rows."""
+        first = self.first
+        if not self.width:
+            return f"{first}.shape"
+        if not item.space.has_columns:
+            last = ", 1" if item.space.width else ""
+            return f"(*{first}.shape[:-1]{last})" if last else f"{first}.shape[:-1]"
+        of = len(item.pieces)
+        if of == self.parts:
+            return f"{first}.shape"
+        times = f"{of} * " if of > 1 else ""
+        by = f" // {self.parts}" if self.parts > 1 else ""
+        return f"(*{first}.shape[:-1], {times}{first}.shape[-1]{by})"
+
+    def _result(self, item: Result) -> str:
+        if self.direction == "forward" and self.total is not None:
+            count = self._count()
+            found = f"{item.name}.sum()" + (f" / {count}" if count else "")
+            found = f"({found})" if count else found
+            return f"{found}.to({self.own.dtype})"
+        source = item.dtypes[0] if item.dtypes else ""
+        like = source if source in self.read else self.first
+        if item.repeat is not None and self.direction == "backward":
+            shape = self._wanted(item, self._declared(source))
+            return f"{item.name}.sum_to_size({shape}).to({like}.dtype)"
+        if not item.summed:
+            return item.name
+        only = ", keepdim=True" if self.spec.dims(source) == (1,) else ""
+        return f"{item.name}.sum(0{only}).to({like}.dtype)"
+
+    def _declared(self, source: str) -> str:
+        """Return the declared shape of an input that lacks leading dims, as code."""
+        parts = 1 if source in self.parted else self.parts
+        return declared_shape(self.spec, source, self.first, self.lead_dims, parts)
+
+
+def needed(result: str) -> str:
+    """Return the parameter of an op that tells whether a gradient is wanted."""
+    return f"needs_{result}"
+
+
+def declared_shape(
+    spec: OpSpec, name: str, first: str, lead: list[str], parts: int
+) -> str:
+    """Return the shape of an input with few of the leading dims, as code."""
+    *dims, last = map(str, spec.dims(name) or ())
+    sizes = [
+        f"{first}.shape[{lead.index(dim) - len(lead) - 1}]" if dim in lead else dim
+        for dim in dims
+    ]
+    by = f" // {parts}" if parts > 1 else ""
+    sizes.append(last if last == ONE else f"{first}.shape[-1]{by}")
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
