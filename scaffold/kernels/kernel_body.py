@@ -154,7 +154,7 @@ class KernelBody:
         loads = [line for x in read for line in self._load(x)]
         lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
         if wanted(True):
-            lines = [x for x in lines if self._only(x) is None]
+            lines = [x for x in lines if self._sole_result(x) is None]
         computed = self._assigned(lines)
         apart = loads and (computed or wanted(True))
         return [*loads, *([BLANK] if apart else []), *computed]
@@ -164,7 +164,7 @@ class KernelBody:
         lines = self._read(wanted)
         for item in self.program.results:
             known = {**self.printer.named}
-            own = [x for x in self.program.lines if self._only(x) == item.name]
+            own = [x for x in self.program.lines if self._sole_result(x) == item.name]
             own = [x for x in own if wanted(x.value.space.rows)]
             lines += self._asked_for(item, [*self._assigned(own), *self._stored(item)])
             self.printer.named = (
@@ -178,7 +178,7 @@ class KernelBody:
             self.printer.assign(line.name, line.value)
         return self.printer.lines
 
-    def _only(self, line: Line) -> str | None:
+    def _sole_result(self, line: Line) -> str | None:
         """Return the one result that needs a line; None if several do, or all are computed."""
         if not self.flags:
             return None

@@ -156,7 +156,7 @@ class Launch:
                 made = f"triton.cdiv({first}.numel(), ELEMENTS)"
             yield f"{own.programs} = {made}"
         for item in self.results:
-            yield f"{item.name} = {self._made(item)}"
+            yield f"{item.name} = {self._allocated(item)}"
         for name in self.read:
             if body.is_strided(name):
                 yield f"{self._rows_of(name)} = as_rows({name})"
@@ -171,7 +171,7 @@ class Launch:
         if self.direction == "forward" and self.total is not None:
             return f"torch.empty((), dtype={self.own.dtype}, device={first}.device)"
         if self.direction == "forward":
-            return self._made(item)
+            return self._allocated(item)
         source = item.dtypes[0]
         if source in self.read:
             shape = f"{source}.shape"
@@ -187,7 +187,7 @@ class Launch:
             shape = self._wanted(item, shape)
         return f"{source if source in self.read else first}.new_empty({shape})"
 
-    def _made(self, item: Result) -> str:
+    def _allocated(self, item: Result) -> str:
         """Return an empty tensor for what the kernel computes."""
         first, own = self.first, self.own
         if self.direction == "forward" and self.total is not None:

@@ -115,10 +115,10 @@ class Lowering:
     def value(self, op: Op) -> Value:
         """Return the value of an op; it gets a line if it has a name or is read again."""
         if op not in self.values:
-            self.values[op] = self._made(op)
+            self.values[op] = self._evaluated(op)
         return self.values[op]
 
-    def _made(self, op: Op) -> Value:
+    def _evaluated(self, op: Op) -> Value:
         if op.kind == "complex":
             raise UnsupportedError("a kernel computes no complex numbers")
         if not op.is_tensor:
@@ -450,7 +450,7 @@ def _one_more(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 @meaning("select")
-def _only(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
+def _without_last_dim(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return a number of each row without its last dim of size 1."""
     value, index = self.value(op.args[0]), literal(op.args[2])
     last = self.over_row(op.args[0], op.args[1])

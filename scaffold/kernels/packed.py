@@ -69,7 +69,7 @@ def unpacked(spec: OpSpec) -> Packed:
         replace(found, forward=formula, outputs=given, require=()),
         taken.parts,
         outputs,
-        tuple(taken.said),
+        tuple(taken.removed),
     )
 
 
@@ -101,7 +101,7 @@ class Taken:
             if isinstance(item, Assign) and emit(item.value).endswith(MIDDLES)
         }
         self.parts: Parts = {}
-        self.said: list[str] = []
+        self.removed: list[str] = []
         kept = [item for item in formula.statements if not self._is_chunk(item)]
         kept = [
             item
@@ -147,7 +147,7 @@ class Taken:
             raise UnsupportedError(f"{word} along another dim than the last one")
         for at, name in enumerate(names):
             self.parts[name] = (row, Part(at, len(names)))
-        self.said += emit_lines((item,))
+        self.removed += emit_lines((item,))
         return True
 
     def _known(self, node: Node) -> Node:
@@ -162,7 +162,7 @@ class Taken:
             known = fresh(f"{row}_{word}", self.names)
             self.names.add(known)
             self.parts[known] = (row, part)
-            self.said.append(f"{known} = {text}")
+            self.removed.append(f"{known} = {text}")
         return self.graph.name(known)
 
     def _gated(self, node: Node) -> Node | None:

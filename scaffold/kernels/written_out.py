@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
+from scaffold.derive.rules.table import Table
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.errors import Location
 from scaffold.formula import (
     Assign,
@@ -30,41 +32,9 @@ from scaffold.spec import OpSpec, is_leading
 Given = Mapping[str, str]
 Written = Callable[[Given], str | None]
 FUNCTIONAL = "torch.nn.functional."
-OF_LOSSES = ("input", "target", "size_average", "reduce", "reduction")
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "F.layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
-    "F.rms_norm": ("input", "normalized_shape", "weight", "eps"),
-    "F.normalize": ("input", "p", "dim", "eps"),
-    "F.cosine_similarity": ("x1", "x2", "dim", "eps"),
-    "F.softmin": ("input", "dim"),
-    "F.silu": ("input",),
-    "F.gelu": ("input", "approximate"),
-    "F.cross_entropy": (
-        *("input", "target", "weight", "size_average", "ignore_index", "reduce"),
-        *("reduction", "label_smoothing"),
-    ),
-    "F.nll_loss": (
-        *("input", "target", "weight", "size_average", "ignore_index", "reduce"),
-        "reduction",
-    ),
-    "F.kl_div": (*OF_LOSSES, "log_target"),
-    "F.mse_loss": OF_LOSSES,
-    "F.l1_loss": OF_LOSSES,
-    "F.smooth_l1_loss": (*OF_LOSSES, "beta"),
-    "F.huber_loss": ("input", "target", "reduction", "delta"),
-    "F.binary_cross_entropy_with_logits": (
-        *("input", "target", "weight", "size_average", "reduce", "reduction"),
-        "pos_weight",
-    ),
-}
-LOSSES = tuple(name for name, item in PARAMETERS.items() if "reduction" in item)
-IN_TORCH = {
-    "torch.layer_norm": "F.layer_norm",
-    "torch.rms_norm": "F.rms_norm",
-    "torch.cosine_similarity": "F.cosine_similarity",
-}
 GELU = "(2 * math.sqrt(2 / math.pi))"
-SINGULAR = ("weight", "pos_weight", "size_average", "reduce")  # of losses: left alone
+SINGULAR = ("weight", "pos_weight")  # of losses: left alone
+CLASSES = ("F.cross_entropy", "F.nll_loss")
 
 
 class Total(NamedTuple):
@@ -73,17 +43,28 @@ class Total(NamedTuple):
     over: str | None = None  # of a mean: "" of all losses; else code
 
 
-def bound(graph: Graph, node: Node) -> tuple[str, dict[str, str]] | None:
-    """Return the function of a known call, and its arguments."""
+def bound(table: Table, node: Node) -> tuple[str, dict[str, str]] | None:
+    """Return the function of a known call, as the table prints it, and its arguments."""
     if node.kind != "call":
         return None
     name = (dotted(node.args[0]) or "").replace(FUNCTIONAL, "F.")
-    name = IN_TORCH.get(name, name)
-    if name not in PARAMETERS:
+    several = [item.rule for item in table.find("function", name)]
+    if not several:
         return None
-    given = arguments_of(node, PARAMETERS[name])
+    rule = max(several, key=lambda item: len(item.parameters))
+    parameters = {item.name: item for item in rule.parameters}
+    positional = [item.name for item in rule.parameters if not item.keyword]
+    count = len(node.args) - 1 - len(node.keywords)
+    given = arguments_of(node, positional)
+    if count > len(positional) or given.keys() - parameters.keys() - {"input"}:
+        return None
     texts = {key: emit(value) for key, value in given.items()}
-    return name, {key: text for key, text in texts.items() if text != "None"}
+    if "reduction" in parameters:
+        texts.setdefault("reduction", "'mean'")
+    if "x" in texts:
+        texts["input"] = texts.pop("x")
+    known = {key: text for key, text in texts.items() if text != "None"}
+    return table.head(rule.name).partition("(")[0], known
 
 
 class Steps:
@@ -108,10 +89,10 @@ def written_out(spec: OpSpec) -> OpSpec:
     assert formula is not None
     taken = {item.name for item in spec.inputs} | {*formula.names()}
     taken |= written(*formula.statements)
-    steps = Steps(spec, taken)
+    steps, table = Steps(spec, taken), table_of(spec)
 
     def change(node: Node) -> Node | None:
-        found = bound(graph, node)
+        found = bound(table, node)
         text = found and _formula(spec, *found, steps)
         if not text:
             return None
@@ -183,7 +164,7 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
             return f"{x} * torch.sigmoid({x})"
         case "F.softmin":
             return f"torch.softmax(-{x}, {given.get('dim', '')})"
-    if name in LOSSES and given.get("reduction") == "'none'":
+    if given.get("reduction") == "'none'":
         return _loss(spec, name, given, steps)
     return None
 
@@ -298,8 +279,8 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
     if node.kind != "call":
         return None
     callee, *args = node.args
-    known = bound(graph, node)
-    if known is not None and known[0] in LOSSES:
+    known = bound(table_of(spec), node)
+    if known is not None and "reduction" in known[1]:
         return _reduced_loss(spec, graph, *known)
     if callee.kind == "attribute" and callee.label in ("mean", "sum"):
         item = None
@@ -320,7 +301,7 @@ def _lines(spec: OpSpec) -> list[Assign]:
 def _reduced_loss(
     spec: OpSpec, graph: Graph, name: str, given: Given
 ) -> tuple[Node, Total] | None:
-    kind = given.get("reduction", "'mean'").strip("'")
+    kind = given["reduction"].strip("'")
     if kind == "none" or any(item in given for item in SINGULAR):
         return None
     rest = {key: text for key, text in given.items() if key != "reduction"}
@@ -335,7 +316,7 @@ def _reduced_loss(
         return node, Total(f"{given['input']}.shape[0]")
     if kind != "mean":
         return None
-    if name not in ("F.cross_entropy", "F.nll_loss"):
+    if name not in CLASSES:
         return node, Total("")
     target, ignored = given["target"], given.get("ignore_index", "-100")
     if not target.isidentifier():
