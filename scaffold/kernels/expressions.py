@@ -88,9 +88,10 @@ class Printer:
         taken: Iterable[str],
         own: Own,
         helpers: Helpers,
+        absent: Mapping[str, str],
     ) -> None:
         self.table, self.program, self.own = table, program, own
-        self.helpers = helpers
+        self.helpers, self.absent = helpers, absent
         self.taken = {*taken, *(line.name for line in program.lines)}
         self.taken |= {load.name for load in program.loads}
         self.values = {line.name: line.value for line in program.lines}
@@ -99,7 +100,8 @@ class Printer:
         self.named: dict[Value, str] = {}  # what has a line
         self.low: frozenset[str] = frozenset()  # loads that are -inf past the end
         for load in program.loads:
-            if load.kind == "real" and load.space.has_columns and not load.single:
+            columns = load.space.has_columns and not load.single
+            if columns and load.kind == "real" and load.source not in absent:
                 self._lower(load.name)
 
     def text(self, value: Value) -> str:
@@ -252,7 +254,8 @@ class Printer:
                 load, line = self.loaded.get(text), self.values.get(text)
                 if load is not None:
                     whole = load.space.has_columns and not load.single
-                    return whole and text not in self.low
+                    zeros = self.absent.get(load.source, "0.0") == "0.0"
+                    return whole and zeros and text not in self.low
                 return line is not None and self._ends_in_zeros(line)
             case Apply("exp", ((_, item),)) if not isinstance(item, Word):
                 return self._ends_low(item)

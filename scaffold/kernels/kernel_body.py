@@ -51,7 +51,10 @@ class KernelBody:
         self.begun: list[str] = []  # names of the places where rows begin
         named = {*tensors, *(item.name for item in spec.inputs), self.width}
         taken = FIXED | {*self.own} | named
-        self.printer = Printer(table_of(spec), program, taken, self.own, helpers)
+        self.absent = absent = pair.absent
+        self.printer = Printer(
+            table_of(spec), program, taken, self.own, helpers, absent
+        )
         packed = [x for x in loads if x.part is not None and x.source in tensors]
         whole = (x for x in [*packed, *loads] if self._is_whole(x))
         self.lead = next(whole, None)
@@ -61,7 +64,8 @@ class KernelBody:
         """Return whether it tells how many rows there are."""
         space = load.space
         known = space.rows and (space.has_columns or not self.width)
-        return known and load.repeat is None and not load.single
+        optional = load.source in self.absent
+        return known and load.repeat is None and not (load.single or optional)
 
     def _refuse(self) -> None:
         """Refuse a program without rows, or with attributes that an op cannot take."""
@@ -151,7 +155,7 @@ class KernelBody:
         """Return the lines to read the values over rows, or the others, and to compute what all results need."""
         every = self.program.loads
         read = [x for x in every if wanted(x.space.rows and not x.single)]
-        loads = [line for x in read for line in self._load(x)]
+        loads = [line for x in read for line in self._load_if_there(x)]
         lines = [x for x in self.program.lines if wanted(x.value.space.rows)]
         if wanted(True):
             lines = [x for x in lines if self._sole_result(x) is None]
@@ -200,6 +204,19 @@ class KernelBody:
         """Return lines under the test of whether a result is wanted, if there is one."""
         flag = self.flags.get(item.name)
         return [f"if {flag}:", *_indented(lines)] if flag else lines
+
+    def _load_if_there(self, load: Load) -> Iterator[str]:
+        """Yield the lines to read an input, or to put a number in the place of one that is absent."""
+        lines = [*self._load(load)]
+        number = self.absent.get(load.source)
+        if number is None:
+            yield from lines
+            return
+        if load.space.has_columns or not self.width and load.space.rows:
+            number = f"tl.full(({self.own.BLOCK},), {number}, {self.own.DTYPE})"
+        yield f"if {load.source}_ptr is not None:"
+        yield from _indented(lines)
+        yield from ("else:", f"    {load.name} = {number}")
 
     def _load(self, load: Load) -> Iterator[str]:
         """Yield the line to read an input; if it is long, its row's start has a line of its own."""

@@ -53,7 +53,7 @@ class Launch:
     def kernel(self) -> Kernel:
         """Return the kernel and its op."""
         body, own = self.body, self.own
-        given = [f"{name}: Tensor" for name in self.read]
+        given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
         given += [f"{needed(name)}: bool" for name in body.flags]
         if self.direction == "forward":
@@ -92,9 +92,9 @@ class Launch:
                 yield self._each_of(name)
             elif body.is_strided(name):
                 yield self._rows_of(name)
-                yield f"{self._rows_of(name)}.stride(0)"
+                yield self._if_there(name, f"{self._rows_of(name)}.stride(0)", "0")
             else:
-                yield f"{name}.contiguous()"
+                yield self._if_there(name, f"{name}.contiguous()")
         yield from (item.name for item in self.results)
         yield from body.counts if self.width else [f"{self.first}.numel()"]
         yield from (item.name for item in body.attributes)
@@ -159,7 +159,8 @@ class Launch:
             yield f"{item.name} = {self._allocated(item)}"
         for name in self.read:
             if body.is_strided(name):
-                yield f"{self._rows_of(name)} = as_rows({name})"
+                rows = self._if_there(name, f"as_rows({name})")
+                yield f"{self._rows_of(name)} = {rows}"
             elif body.is_single(name):
                 count = self._count()
                 by = f" / {count}" if count else ""
@@ -173,7 +174,7 @@ class Launch:
         if self.direction == "forward":
             return self._allocated(item)
         source = item.dtypes[0]
-        if source in self.read:
+        if self._is_there(source):
             shape = f"{source}.shape"
         elif item.repeat is not None:
             shape = self._declared(source)
@@ -185,7 +186,7 @@ class Launch:
             shape = self._shape(item)
         if item.space != NUMBER:  # an unwanted number is there: it is a sum
             shape = self._wanted(item, shape)
-        return f"{source if source in self.read else first}.new_empty({shape})"
+        return f"{self._like(source)}.new_empty({shape})"
 
     def _allocated(self, item: Result) -> str:
         """Return an empty tensor for what the kernel computes."""
@@ -207,9 +208,25 @@ class Launch:
         if item.repeat is not None:
             shape = self._wanted(item, self._shape(item))
             return f"{first}.new_empty({shape}, dtype={self._precision()})"
-        if source in self.read:
-            return f"{source}.new_empty({self._wanted(item, f'{source}.shape')})"
-        return f"{first}.new_empty({self._wanted(item, self._shape(item))})"
+        there = self._is_there(source)
+        shape = f"{source}.shape" if there else self._shape(item)
+        return f"{self._like(source)}.new_empty({self._wanted(item, shape)})"
+
+    def _is_there(self, source: str) -> bool:
+        """Return whether an input is surely an argument of the op."""
+        return source in self.read and source not in self.body.absent
+
+    def _like(self, source: str) -> str:
+        """Return the tensor whose dtype the gradient of an input has."""
+        if self._is_there(source) or source not in self.read:
+            return source if source in self.read else self.first
+        return f"({self._if_there(source, source, self.first)})"
+
+    def _if_there(self, source: str, text: str, other: str = "None") -> str:
+        """Return code for an input, with another value if it is absent."""
+        if source not in self.body.absent:
+            return text
+        return f"{other} if {source} is None else {text}"
 
     def _wanted(self, item: Result, shape: str, none: str = "0") -> str:
         """Return the shape of a result, or that of nothing if it may be unwanted."""
@@ -239,7 +256,7 @@ class Launch:
             found = f"({found})" if count else found
             return f"{found}.to({self.own.dtype})"
         source = item.dtypes[0] if item.dtypes else ""
-        like = source if source in self.read else self.first
+        like = self._like(source)
         if item.repeat is not None and self.direction == "backward":
             shape = self._wanted(item, self._declared(source))
             return f"{item.name}.sum_to_size({shape}).to({like}.dtype)"
@@ -252,6 +269,12 @@ class Launch:
         """Return the declared shape of an input that lacks leading dims, as code."""
         parts = 1 if source in self.parted else self.parts
         return declared_shape(self.spec, source, self.first, self.lead_dims, parts)
+
+
+def typed(spec: OpSpec, name: str) -> str:
+    """Return the type of a tensor parameter."""
+    optional = any(item.name == name and item.optional for item in spec.tensors)
+    return "Tensor | None" if optional else "Tensor"
 
 
 def needed(result: str) -> str:

@@ -31,6 +31,7 @@ from scaffold.formula import (
 )
 from scaffold.kernels.lowering import Lowering, Shapes, finished, refuse_foreign
 from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, Own, own_names
+from scaffold.kernels.optional_inputs import with_all
 from scaffold.kernels.packed import Packed, Parts, unpacked
 from scaffold.kernels.row_program import (
     NUMBER,
@@ -42,7 +43,7 @@ from scaffold.kernels.row_program import (
     RowProgram,
     Space,
 )
-from scaffold.kernels.written_out import Total, without_total, written_out
+from scaffold.kernels.written_out import Total, without_total
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
 ROWS = "*rows"
@@ -65,13 +66,19 @@ class Pair(NamedTuple):
     total: Total | None = None  # what is done with the results of the forward
     columns: bool = False  # each number of a row is such a result
     rows: frozenset[str] = frozenset()  # inputs that are read in parts
+    absent: Mapping[str, str] = {}  # the number that stands for an optional input
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
     """Return the row programs of an op, elementwise if possible; UnsupportedError names the reason if there are none."""
     _refuse(spec)
     spec, total = without_total(spec)
-    spec = written_out(spec)
+    spec, absent = with_all(spec)
+    return _whole_pair(spec, total)._replace(absent=absent)
+
+
+def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
+    """Return the row programs of an op of required inputs."""
     packed = unpacked(spec)
     _refuse_primitives(packed.spec if packed.inputs else spec)
     own = own_names(_names(spec) | _names(packed.spec) | _locals(spec))
@@ -89,9 +96,10 @@ def kernel_pair(spec: OpSpec) -> Pair:
 def _refuse(spec: OpSpec) -> None:
     """Refuse inputs unknown to kernels."""
     for item in spec.tensors:
-        if item.optional or item.variadic:
-            kind = "is optional" if item.optional else "is any number of tensors"
-            raise UnsupportedError(f"'{item.name}' {kind}")
+        if item.variadic:
+            raise UnsupportedError(f"'{item.name}' is any number of tensors")
+        if item.optional and item.dtype != "float":
+            raise UnsupportedError(f"'{item.name}' is optional, and not of numbers")
         if item.dtype == "complex":
             raise UnsupportedError(f"'{item.name}' is complex")
     if spec.dirty:

@@ -12,10 +12,10 @@ from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.errors import Location, ScaffoldError
 from scaffold.kernels.expressions import Helper, Helpers
 from scaffold.kernels.kernel_body import KernelBody
-from scaffold.kernels.launch import Kernel, Launch, declared_shape
+from scaffold.kernels.launch import Kernel, Launch, declared_shape, typed
 from scaffold.kernels.names import Own
 from scaffold.kernels.pair import Pair, kernel_pair
-from scaffold.kernels.row_program import NUMBER, RowProgram
+from scaffold.kernels.row_program import NUMBER
 from scaffold.spec import OpSpec
 
 # The dtypes that an input of a kind may have; others hold integers.
@@ -37,7 +37,9 @@ class TritonView(NamedTuple):
     names: str
     first: str  # the one that says how many rows there are
     several: bool  # tensors
-    dtypes: tuple[tuple[str, str], ...]  # a tensor, and those that it may have
+    # A tensor, those that it may have, and whether it may be None.
+    dtypes: tuple[tuple[str, str, bool], ...]
+    optional: bool  # a tensor may be None
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
     dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
     helpers: tuple[Helper, ...]
@@ -77,15 +79,17 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         backward=backward,
         formula=pair.formula,
         gradient=pair.gradient,
-        inputs=", ".join(f"{name}: Tensor" for name in every),
+        inputs=", ".join(f"{name}: {typed(spec, name)}" for name in every),
         names=", ".join(every),
         several=len(every) > 1,
         dtypes=tuple(
-            (item.name, ALLOWED.get(item.dtype, "INDICES")) for item in spec.tensors
+            (item.name, ALLOWED.get(item.dtype, "INDICES"), item.optional)
+            for item in spec.tensors
         ),
+        optional=bool(pair.absent),
         first=first,
         refused=tuple(_refused(spec, pair, first)),
-        dtype=tuple(_dtype(pair.forward, first, pair.own.dtype)),
+        dtype=tuple(_dtype(pair, first)),
         helpers=tuple(helpers.found),
         own=pair.own,
     )
@@ -130,17 +134,24 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
         elif space.rows and not space.has_columns and width:
             ending = ", 1)" if space.width else ""
             shape = f"(*{first}.shape[:-1]{ending}" if ending else f"{first}.shape[:-1]"
-        yield f"{name}.shape != {shape}", f"{name} is broadcast"
+        there = f"{name} is not None and " if name in pair.absent else ""
+        yield f"{there}{name}.shape != {shape}", f"{name} is broadcast"
 
 
-def _dtype(program: RowProgram, first: str, name: str) -> Iterator[str]:
+def _dtype(pair: Pair, first: str) -> Iterator[str]:
     """Yield the lines to compute the dtype of the outputs."""
-    read = list(dict.fromkeys(x for item in program.results for x in item.dtypes))
+    name, results = pair.own.dtype, pair.forward.results
+    read = list(dict.fromkeys(x for item in results for x in item.dtypes))
     given = [x if x.startswith("torch.") else f"{x}.dtype" for x in read or [first]]
-    text = given[0]
-    for other in given[1:]:
+    sure = [x for x in given if x.removesuffix(".dtype") not in pair.absent]
+    text = sure[0]
+    for other in sure[1:]:
         text = f"torch.promote_types({text}, {other})"
     yield f"{name} = {text}"
-    if any(item.float32 for item in program.results):
+    for other in read:
+        if other in pair.absent:
+            yield f"if {other} is not None:"
+            yield f"    {name} = torch.promote_types({name}, {other}.dtype)"
+    if any(item.float32 for item in results):
         yield f"if torch.is_autocast_enabled({first}.device.type):"
         yield f"    {name} = torch.promote_types({name}, torch.float32)"

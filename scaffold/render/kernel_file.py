@@ -69,7 +69,7 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         triton=triton,
         kernels=kernels,
         partial=any(item.partial for item in kernels),
-        indexed=any(allowed == "INDICES" for _, allowed in triton.dtypes),
+        indexed=any(allowed == "INDICES" for _, allowed, _ in triton.dtypes),
         by_rows=any(not item.by_sample for item in kernels),
         by_sample=any(item.by_sample or item.shared != "()" for item in kernels),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},

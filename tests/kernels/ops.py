@@ -29,6 +29,11 @@ def rows(*counts: int) -> Callable[[Lead, int], tuple[Tensor, ...]]:
     return lambda lead, size: tuple(torch.randn(*lead, n * size) for n in counts)
 
 
+def absent_for(size: int, value: Tensor | None) -> Tensor | None:
+    """Make an optional input that is absent for a number of columns."""
+    return None if value is None or value.shape[-1] == size else value
+
+
 def masked(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
     """Make rows, and a mask that leaves a number of each."""
     mask = torch.rand(*lead, size) > 0.5
@@ -77,6 +82,24 @@ OPS = {
             torch.randn(*lead, size),
             *torch.randn(2, size),
             1e-5,
+        ),
+    ),
+    "optional_norm": FusedOp(
+        "x[..., D], weight[D]?, bias[D]?, eps: float = 1e-5",
+        "F.layer_norm(x, x.shape[-1:], weight, bias, eps)",
+        lambda lead, size: (
+            torch.randn(*lead, size),
+            absent_for(17, torch.randn(size)),
+            absent_for(17, absent_for(64, torch.randn(size))),
+            1e-5,
+        ),
+    ),
+    "optional_residual": FusedOp(
+        "x[..., D], residual[..., D]?",
+        "h = torch.softmax(x, -1)\nif residual is not None:\n    h = h + residual\nreturn h * h",
+        lambda lead, size: (
+            torch.randn(*lead, size),
+            absent_for(17, torch.randn(*lead, size)),
         ),
     ),
     "softmax": FusedOp(

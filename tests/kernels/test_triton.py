@@ -89,7 +89,10 @@ def test_kernels_take_the_dtypes_that_they_compute() -> None:
     """PyTorch computes integers in place of real numbers otherwise, and refuses a target of real numbers."""
     spec = OPS["cross_entropy"].spec("loss")
     _, view = triton_kernels(spec, Location("ops.toml"))
-    assert view.dtypes == (("logits", "DTYPES"), ("target", "INDICES"))
+    assert view.dtypes == (
+        ("logits", "DTYPES", False),
+        ("target", "INDICES", False),
+    )
     text = kernel_draft(view)
     assert "if logits.dtype not in DTYPES:" in text
     assert "if target.dtype not in INDICES:" in text

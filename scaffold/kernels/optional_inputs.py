@@ -1,0 +1,139 @@
+"""Optional inputs: the op with all of them, and the number that stands for each one that is absent.
+
+In: an `OpSpec`. Out: the op of required inputs, and 0 for a bias, 1 for a weight. Invariant: with that number in its place the op
+computes what it does without the input, whichever of them are absent.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import product
+
+from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.formula import Assign, Formula, Graph, If, Lines, Node, emit, rewritten
+from scaffold.kernels.written_out import written_out
+from scaffold.spec import OpSpec, TensorInput
+
+NUMBERS = ("0.0", "1.0")
+NEUTRAL = {"+": 0, "-": 0, "*": 1, "/": 1}  # what changes nothing on the right
+
+
+def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
+    """Return the op with all its inputs and calls written out, and the number for each optional one."""
+    names = [item.name for item in spec.tensors if item.optional]
+    if not names:
+        return written_out(spec), {}
+    found = {name: _number(spec, names, name) for name in names}
+    for absent in product((False, True), repeat=len(names)):
+        given = {
+            name: found[name] for name, gone in zip(names, absent, strict=True) if gone
+        }
+        if not _agree(spec, names, given):
+            raise UnsupportedError(f"no number stands for {' and '.join(given)}")
+    inputs = tuple(
+        item._replace(optional=False) if isinstance(item, TensorInput) else item
+        for item in spec.inputs
+    )
+    return replace(_without(spec, names, ()), inputs=inputs), found
+
+
+def _number(spec: OpSpec, names: list[str], name: str) -> str:
+    """Return the number that stands for one absent input."""
+    for number in NUMBERS:
+        if _agree(spec, names, {name: number}):
+            return number
+    raise UnsupportedError(f"'{name}' is optional, and neither 0 nor 1 stands for it")
+
+
+def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
+    """Return whether the op without some inputs is the one with numbers in their places."""
+    whole, without = _without(spec, names, ()), _without(spec, names, given)
+    assert whole.forward is not None and without.forward is not None
+    graph = whole.forward.graph
+
+    def filled(node: Node) -> Node | None:
+        if node.kind == "name" and node.label in given:
+            return graph.constant(given[node.label])
+        return None
+
+    pair = (_changed(whole.forward, filled), without.forward)
+    one, two = (
+        _plain(_changed(item, lambda node: _simpler(graph, node))) for item in pair
+    )
+    return one == two
+
+
+def _plain(formula: Formula) -> tuple[list[str], str]:
+    """Return a formula as text, without lines that assign a name to itself."""
+    lines = [
+        f"{emit(item.target)} = {emit(item.value)}"
+        for item in formula.statements
+        if isinstance(item, Assign) and item.target != item.value
+    ]
+    return lines, emit(formula.result) if formula.result else ""
+
+
+def _changed(formula: Formula, change: Callable[[Node], Node | None]) -> Formula:
+    lines = rewritten(formula.graph, formula.statements, change)
+    result = formula.result and formula.graph.rewrite(formula.result, change)
+    return replace(formula, statements=lines, result=result)
+
+
+def _simpler(graph: Graph, node: Node) -> Node | None:
+    """Return `x` for `x + 0.0` and `1.0 * x`, with what stands in it simpler, too."""
+    if node.kind != "binary" or node.label not in NEUTRAL:
+        return None
+    one, two = (graph.rewrite(item, lambda x: _simpler(graph, x)) for item in node.args)
+    if _is_number(two, NEUTRAL[node.label]):
+        return one
+    if node.label in "+*" and _is_number(one, NEUTRAL[node.label]):
+        return two
+    return graph.node("binary", node.label, (one, two))
+
+
+def _is_number(node: Node, number: int) -> bool:
+    return node.kind == "constant" and node.label in (str(number), f"{number}.0")
+
+
+def _without(
+    spec: OpSpec, names: list[str], absent: Mapping[str, str] | tuple[()]
+) -> OpSpec:
+    """Return the op where some optional inputs are None, and the others are there."""
+    formula = spec.forward
+    assert formula is not None
+    graph = formula.graph
+
+    def settle(node: Node) -> Node | None:
+        if node.kind == "name" and node.label in absent:
+            return graph.constant("None")
+        if (
+            node.kind == "conditional"
+            and (known := _known(node.args[0], names, absent)) is not None
+        ):
+            return graph.rewrite(node.args[1 if known else 2], settle)
+        return None
+
+    def settled(lines: Lines) -> Lines:
+        found: list[object] = []
+        for line in lines:
+            known = _known(line.test, names, absent) if isinstance(line, If) else None
+            if isinstance(line, If) and known is not None:
+                found += settled(line.body if known else line.orelse)
+            else:
+                found += rewritten(graph, (line,), settle)
+        return (*found,)  # type: ignore[arg-type]
+
+    result = formula.result and graph.rewrite(formula.result, settle)
+    formula = replace(formula, statements=settled(formula.statements), result=result)
+    return written_out(replace(spec, forward=formula))
+
+
+def _known(
+    test: Node, names: list[str], absent: Mapping[str, str] | tuple[()]
+) -> bool | None:
+    """Return whether `bias is not None` holds; None of another test."""
+    if test.kind != "compare" or test.label not in ("is", "is not"):
+        return None
+    name, none = test.args
+    if name.label not in names or emit(none) != "None":
+        return None
+    return (name.label in absent) is (test.label == "is")
