@@ -10,7 +10,7 @@ from scaffold.formula.names import fresh
 from scaffold.kernels.kernel_body import KernelBody
 from scaffold.kernels.pair import Pair
 from scaffold.kernels.row_program import NUMBER, ONE, Result
-from scaffold.spec import OpSpec
+from scaffold.spec import Dim, OpSpec
 
 
 class Kernel(NamedTuple):
@@ -44,7 +44,7 @@ class Launch:
         self.direction, self.results = body.direction, body.program.results
         self.total = pair.total
         self.columns = pair.columns  # whether each number of a row is a loss
-        self.parted = pair.rows
+        self.parted, self.views = pair.rows, pair.views
         self.lead_dims = [str(dim) for dim in pair.shapes.lead]
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
@@ -258,17 +258,21 @@ class Launch:
         source = item.dtypes[0] if item.dtypes else ""
         like = self._like(source)
         if item.repeat is not None and self.direction == "backward":
+            viewed = self._wanted(item, self._declared(source, viewed=True))
             shape = self._wanted(item, self._declared(source))
-            return f"{item.name}.sum_to_size({shape}).to({like}.dtype)"
+            view = f".view({shape})" if shape != viewed else ""
+            return f"{item.name}.sum_to_size({viewed}){view}.to({like}.dtype)"
         if not item.summed:
             return item.name
         only = ", keepdim=True" if self.spec.dims(source) == (1,) else ""
         return f"{item.name}.sum(0{only}).to({like}.dtype)"
 
-    def _declared(self, source: str) -> str:
-        """Return the declared shape of an input that lacks leading dims, as code."""
+    def _declared(self, source: str, viewed: bool = False) -> str:
+        """Return the shape of an input that lacks leading dims, or that which it is read with, as code."""
         parts = 1 if source in self.parted else self.parts
-        return declared_shape(self.spec, source, self.first, self.lead_dims, parts)
+        dims = self.spec.dims(source) or ()
+        dims = self.views.get(source, dims) if viewed else dims
+        return declared_shape(dims, self.first, self.lead_dims, parts)
 
 
 def typed(spec: OpSpec, name: str) -> str:
@@ -283,10 +287,10 @@ def needed(result: str) -> str:
 
 
 def declared_shape(
-    spec: OpSpec, name: str, first: str, lead: list[str], parts: int
+    given: tuple[Dim, ...], first: str, lead: list[str], parts: int
 ) -> str:
     """Return the shape of an input with few of the leading dims, as code."""
-    *dims, last = map(str, spec.dims(name) or ())
+    *dims, last = map(str, given)
     sizes = [
         f"{first}.shape[{lead.index(dim) - len(lead) - 1}]" if dim in lead else dim
         for dim in dims

@@ -17,7 +17,7 @@ from scaffold.formula import (
     arguments_of,
     emit,
     emit_lines,
-    literal_value,
+    evaluated,
     rewritten,
     written,
 )
@@ -143,7 +143,7 @@ class Taken:
         equal = {f"{row}.shape[-1] // {of}", f"{row}.size(-1) // {of}"}
         if emit(self._known(size)) not in (equal if word == "split" else {str(of)}):
             return False
-        if "dim" not in bound or literal_value(emit(bound["dim"])) != -1:
+        if "dim" not in bound or evaluated(bound["dim"]) != -1:
             raise UnsupportedError(f"{word} along another dim than the last one")
         for at, name in enumerate(names):
             self.parts[name] = (row, Part(at, len(names)))
@@ -210,8 +210,8 @@ class Taken:
         if step.kind == "absent":
             absent = start.kind == "absent" and end.kind == "absent"
             return None if absent else self._half(node, row, start, end)
-        count = literal_value(emit(step))
-        at = 0 if start.kind == "absent" else literal_value(emit(start))
+        count = evaluated(step)
+        at = 0 if start.kind == "absent" else evaluated(start)
         if end.kind != "absent" or not isinstance(at, int):
             return None
         if not isinstance(count, int) or not 0 <= at < count or count < 2:
@@ -321,7 +321,7 @@ def _joined(node: Node, function: str = "torch.cat") -> tuple[Node, ...]:
     if node.kind != "call" or dotted(node.args[0]) != function:
         return ()
     bound = arguments_of(node, ("tensors", "dim"))
-    last = "dim" in bound and literal_value(emit(bound["dim"])) == -1
+    last = "dim" in bound and evaluated(bound["dim"]) == -1
     parts = bound["tensors"].args if last and "tensors" in bound else ()
     return parts if len(parts) > 1 else ()
 

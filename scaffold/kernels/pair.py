@@ -43,6 +43,7 @@ from scaffold.kernels.row_program import (
     RowProgram,
     Space,
 )
+from scaffold.kernels.unsqueezed import unsqueezed
 from scaffold.kernels.written_out import Total, without_total
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
@@ -67,6 +68,7 @@ class Pair(NamedTuple):
     columns: bool = False  # each number of a row is such a result
     rows: frozenset[str] = frozenset()  # inputs that are read in parts
     absent: Mapping[str, str] = {}  # the number that stands for an optional input
+    views: Mapping[str, tuple[Dim, ...]] = {}  # dims that an input is read with
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
@@ -74,7 +76,8 @@ def kernel_pair(spec: OpSpec) -> Pair:
     _refuse(spec)
     spec, total = without_total(spec)
     spec, absent = with_all(spec)
-    return _whole_pair(spec, total)._replace(absent=absent)
+    spec, views = unsqueezed(spec)
+    return _whole_pair(spec, total)._replace(absent=absent, views=views)
 
 
 def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:

@@ -122,7 +122,8 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
         shape = f"{first}.shape"
         if name in pair.shapes.repeats:
             parts = of if space.is_row and spaces[first] != space else 1
-            shape = declared_shape(spec, name, first, [*map(str, lead)], parts)
+            dims = spec.dims(name) or ()
+            shape = declared_shape(dims, first, [*map(str, lead)], parts)
         elif space == NUMBER:
             shape = "()" if spec.dims(name) == () else "(1,)"
             if not width and shape == "(1,)":

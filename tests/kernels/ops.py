@@ -150,6 +150,15 @@ OPS = {
             *torch.randn(2, math.prod(lead), 1, size),
         ),
     ),
+    "rotary_usual": FusedOp(
+        "x[B, T, H, D], cos[T, D], sin[T, D]",
+        "c = cos[:, None, :]\ns = sin.unsqueeze(1)\na, b = x.chunk(2, -1)\n"
+        "return x * c + torch.cat([-b, a], -1) * s",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), 3, 2 * size),
+            *torch.randn(2, math.prod(lead), 2 * size),
+        ),
+    ),
     "smoothed_mean": FusedOp(
         "logits[N, V], target[N; int], smoothing: float = 0.1",
         "F.cross_entropy(logits, target, label_smoothing=smoothing)",

@@ -9,9 +9,9 @@ from tests.derive.building import spec_of
 REFUSED = {
     "matmul": ("x[..., D], w[D, K]", "x @ w"),
     "sum over another dim": ("x[N, D]", "x - x.sum(0)"),
-    "'bias' is optional": (
-        "x[..., D], bias[D]?",
-        "x + bias if bias is not None else x",
+    "'keep' is optional": (
+        "x[..., D], keep[..., D; bool]?",
+        "torch.where(keep, x, 0) if keep is not None else x",
     ),
     "declare the shapes": ("x", "x / x.sum(-1, keepdim=True)"),
     "broadcasts a number of each row": ("x[N, D], y[N]", "x.sum(-1) * x + y"),

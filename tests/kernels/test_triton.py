@@ -5,10 +5,10 @@ import ast
 import pytest
 
 from scaffold.derive.rules.table import built_in
-from scaffold.errors import Location
+from scaffold.errors import Location, ScaffoldError
 from scaffold.kernels.triton import triton_kernels
 from scaffold.render.kernel_file import kernel_draft
-from tests.kernels.ops import OPS
+from tests.kernels.ops import OPS, FusedOp
 
 
 def lines_of(name: str, direction: str = "forward") -> list[str]:
@@ -59,6 +59,33 @@ def test_a_class_loss_reads_as_its_formula() -> None:
         "grad_logits = grad_nll * (exp / total - onehot)",
         "tl.store(grad_logits_ptr + row * V + cols, grad_logits, mask=mask)",
     ]
+
+
+def test_an_optional_input_is_read_if_it_is_there() -> None:
+    lines = lines_of("optional_norm")
+    at = lines.index("if weight_ptr is not None:")
+    assert lines[at + 1].startswith("weight = tl.load(weight_ptr + cols")
+    assert lines[at + 3] == "weight = tl.full((BLOCK,), 1.0, DTYPE)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        ("x + bias if bias is not None else x * 2", "neither 0 nor 1 stands for it"),
+        ("torch.exp(x) * (bias if bias is not None else x)", "stands for it"),
+    ],
+)
+def test_an_optional_input_that_no_number_stands_for_is_refused(
+    forward: str, reason: str
+) -> None:
+    op = FusedOp("x[..., D], bias[D]?", forward, OPS["swish"].make)
+    with pytest.raises(ScaffoldError, match=reason):
+        triton_kernels(op.spec("op"), Location("op"))
+
+
+def test_an_input_that_is_read_with_more_dims_has_rows_of_its_own() -> None:
+    lines = lines_of("rotary_usual")
+    assert "cos_row = cos_ptr + (row // H % T) * cos_stride" in lines
 
 
 def test_a_change_that_is_detached_is_not_rounded() -> None:

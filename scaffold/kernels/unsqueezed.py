@@ -1,0 +1,94 @@
+"""Inputs that are read with more dims: the op with `cos[:, None, :]` as an input of those dims.
+
+In: an `OpSpec`. Out: the op, and the inputs whose dims changed. Invariant: the numbers lie in memory as before; an input that is also read
+as it is declared stays as it is.
+"""
+
+from dataclasses import replace
+
+from scaffold.formula import Assign, Lines, Node, emit, evaluated, rewritten
+from scaffold.spec import Dim, OpSpec, TensorInput, is_leading
+
+Dims = tuple[Dim, ...]
+
+
+def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
+    """Return the op with inputs of the dims that it reads them with, and those dims."""
+    formula = spec.forward
+    assert formula is not None and formula.result is not None
+    graph = formula.graph
+    declared = {
+        item.name: item.dims
+        for item in spec.tensors
+        if item.dims and not any(is_leading(dim) for dim in item.dims)
+    }
+    views: dict[str, set[Dims]] = {}
+
+    def gather(node: Node) -> Node | None:
+        found = _view(node, declared)
+        if found is None:
+            return None
+        views.setdefault(found[0], set()).add(found[1])
+        return graph.constant("None")
+
+    lines = (*formula.statements, Assign(graph.name("_"), formula.result))
+    rest = _names(rewritten(graph, lines, gather))
+    known = {
+        k: next(iter(v)) for k, v in views.items() if len(v) == 1 and k not in rest
+    }
+
+    def change(node: Node) -> Node | None:
+        found = _view(node, declared)
+        return graph.name(found[0]) if found and found[0] in known else None
+
+    inputs = tuple(
+        (
+            item._replace(dims=known.get(item.name, item.dims))
+            if isinstance(item, TensorInput)
+            else item
+        )
+        for item in spec.inputs
+    )
+    lines = rewritten(graph, formula.statements, change)
+    result = graph.rewrite(formula.result, change)
+    formula = replace(formula, statements=lines, result=result)
+    return replace(spec, inputs=inputs, forward=formula), known
+
+
+def _names(lines: Lines) -> set[str]:
+    """Return the names that are read."""
+    return {
+        name
+        for line in lines
+        for node in ([line.value] if isinstance(line, Assign) else [])
+        for name in node.names()
+    }
+
+
+def _view(node: Node, declared: dict[str, Dims]) -> tuple[str, Dims] | None:
+    """Return the input and the dims of `cos[:, None]` or `cos.unsqueeze(1)`."""
+    if node.kind == "call" and node.args[0].kind == "attribute":
+        callee, *args = node.args
+        name = callee.args[0].label
+        if callee.label != "unsqueeze" or name not in declared or len(args) != 1:
+            return None
+        at, dims = evaluated(args[0]), [*declared[name]]
+        if not isinstance(at, int):
+            return None
+        dims.insert(at % (len(dims) + 1), 1)
+        return name, (*dims,)
+    if node.kind != "subscript" or node.args[0].label not in declared:
+        return None
+    name, index = node.args[0].label, node.args[1]
+    rest = [*declared[name]]
+    dims = []
+    for item in index.args if index.kind == "tuple" else (index,):
+        if emit(item) == "None":
+            dims.append(1)
+        elif (
+            item.kind == "slice" and all(x.kind == "absent" for x in item.args) and rest
+        ):
+            dims.append(rest.pop(0))
+        else:
+            return None
+    return (name, (*dims, *rest)) if 1 in dims else None
