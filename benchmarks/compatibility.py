@@ -32,6 +32,7 @@ STYLES: dict[str, tuple[str, ...]] = {
     "combined": ("--style", "combined"),
     "library": ("--style", "library"),
     "forward-ad": ("--style", "setup-context", "--forward-ad"),
+    "kernels": ("--style", "setup-context", "--kernels", "triton"),
 }
 UNSAID: dict[str, Any] = {
     "supports_gradcheck": True,
