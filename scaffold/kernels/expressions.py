@@ -1,4 +1,4 @@
-"""Values of a row program as expressions of Triton, and the lines that name them.
+"""Values of a row program as expressions of Triton, and the lines to name them.
 
 In: a `RowProgram`, and the spellings of the rule table. Out: lines of a kernel, and the functions that it calls. Invariant: what lies
 behind the end of a row has no part in what the row comes to.
@@ -33,7 +33,7 @@ NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 
 
 class Helper(NamedTuple):
-    """A function of the file that kernels call."""
+    """A function of the file, called by kernels."""
 
     name: str
     parameters: tuple[str, ...]
@@ -41,7 +41,7 @@ class Helper(NamedTuple):
 
 
 class Helpers:
-    """The functions of the file for primitives of several steps, and for extrema that NaN passes through."""
+    """The functions of the file for primitives of several steps, and for extrema with NaN."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*taken}
@@ -209,7 +209,7 @@ class Printer:
             self.low = low
 
     def _is_neutral(self, value: Reduce) -> bool:
-        """Return whether what lies past the end surely has no part in a reduction."""
+        """Return whether numbers past the end surely have no part in a reduction."""
         inside = value.value
         if inside.kind != "real" or value.fold == "min":
             return False
@@ -237,7 +237,7 @@ class Printer:
         return False
 
     def _is_maximum(self, value: Value, row: Value) -> bool:
-        """Return whether it is the maximum of a row, or 0 where that is infinite."""
+        """Return whether it is the maximum of a row, or 0 for an infinite one."""
         match value:
             case Name(text) if text in self.values:
                 return self._is_maximum(self.values[text], row)
@@ -282,7 +282,7 @@ class Printer:
 
 
 def _key(value: Value) -> Value:
-    """Return what a value is known by: a reduction by its numbers, whatever dims they have."""
+    """Return the key of a value: of a reduction its numbers, with any dims."""
     if isinstance(value, Reduce) or isinstance(value, Apply) and _is_mean(value):
         return replace(value, space=NUMBER)
     return value
@@ -296,7 +296,7 @@ def _is_mean(value: Value) -> bool:
 
 
 def _reductions(value: Value) -> Iterator[tuple[str, Value]]:
-    """Yield the reductions in a value that are not all of it, with a word for each."""
+    """Yield the reductions inside of a value, with a word for each."""
     for item in inner(value):
         yield from _reductions(item)
         if _is_mean(item):

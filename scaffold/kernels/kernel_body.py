@@ -68,7 +68,7 @@ class KernelBody:
         return known and load.repeat is None and not (load.single or optional)
 
     def _refuse(self) -> None:
-        """Refuse a program without rows, or with attributes that an op cannot take."""
+        """Refuse a program without rows, or with attributes unknown to registered ops."""
         if self.lead is None or not self.program.results:
             raise UnsupportedError("it reads no row")
         for item in self.program.results:
@@ -99,7 +99,7 @@ class KernelBody:
 
     @property
     def sizes(self) -> list[str]:
-        """Return the sizes of leading dims that it asks for."""
+        """Return the sizes of leading dims among its parameters."""
         repeats = [load.repeat for load in self.program.loads if load.repeat]
         every = (size for item in repeats for size in _asked(item))
         return [size for size in dict.fromkeys(every) if size.isidentifier()]
@@ -152,7 +152,7 @@ class KernelBody:
         ]
 
     def _read(self, wanted: Callable[[bool], bool]) -> list[str]:
-        """Return the lines to read the values over rows, or the others, and to compute what all results need."""
+        """Return the lines to read the values over rows, or the others, and to compute the values for several results."""
         every = self.program.loads
         read = [x for x in every if wanted(x.space.rows and not x.single)]
         loads = [line for x in read for line in self._load_if_there(x)]
@@ -183,7 +183,7 @@ class KernelBody:
         return self.printer.lines
 
     def _sole_result(self, line: Line) -> str | None:
-        """Return the one result that needs a line; None if several do, or all are computed."""
+        """Return the one result with a need for a line; None if several do, or all are computed."""
         if not self.flags:
             return None
         needed = [
@@ -194,7 +194,7 @@ class KernelBody:
         return needed[0] if len(needed) == 1 else None
 
     def _reached(self, value: Value) -> set[str]:
-        """Return the names that a value is computed of."""
+        """Return all names in the computation of a value."""
         if isinstance(value, Name):
             line = self.printer.values.get(value.text)
             return {value.text} | (self._reached(line) if line is not None else set())
@@ -206,7 +206,7 @@ class KernelBody:
         return [f"if {flag}:", *_indented(lines)] if flag else lines
 
     def _load_if_there(self, load: Load) -> Iterator[str]:
-        """Yield the lines to read an input, or to put a number in the place of one that is absent."""
+        """Yield the lines to read an input, or to put a number in the place of an absent one."""
         lines = [*self._load(load)]
         number = self.absent.get(load.source)
         if number is None:
@@ -249,7 +249,7 @@ class KernelBody:
             yield line
 
     def _row_of(self, load: Load) -> str:
-        """Return which row of an input is read."""
+        """Return the number of the row to read of an input."""
         row, repeat = self.own.row, load.repeat
         if repeat is None:
             return row

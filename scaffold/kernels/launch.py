@@ -1,4 +1,4 @@
-"""The launch of a kernel: the op of PyTorch's that makes its outputs, and calls it.
+"""The launch of a kernel: a registered op, to make its outputs and call it.
 
 In: a `KernelBody`. Out: a `Kernel`, which the template shows. Invariant: nothing is allocated for a gradient that is not asked for.
 """
@@ -189,7 +189,7 @@ class Launch:
         return f"{self._like(source)}.new_empty({shape})"
 
     def _allocated(self, item: Result) -> str:
-        """Return an empty tensor for what the kernel computes."""
+        """Return an empty tensor for the kernel to fill."""
         first, own = self.first, self.own
         if self.direction == "forward" and self.total is not None:
             count = own.rows if self.width else own.programs
@@ -217,7 +217,7 @@ class Launch:
         return source in self.read and source not in self.body.absent
 
     def _like(self, source: str) -> str:
-        """Return the tensor whose dtype the gradient of an input has."""
+        """Return the tensor with the dtype of an input's gradient."""
         if self._is_there(source) or source not in self.read:
             return source if source in self.read else self.first
         return f"({self._if_there(source, source, self.first)})"
@@ -229,7 +229,7 @@ class Launch:
         return f"{other} if {source} is None else {text}"
 
     def _wanted(self, item: Result, shape: str, none: str = "0") -> str:
-        """Return the shape of a result, or that of nothing if it may be unwanted."""
+        """Return the shape of a result, or of nothing if it may be unwanted."""
         if item.name not in self.body.flags:
             return shape
         return f"{shape} if {needed(item.name)} else {none}"
@@ -268,7 +268,7 @@ class Launch:
         return f"{item.name}.sum(0{only}).to({like}.dtype)"
 
     def _declared(self, source: str, viewed: bool = False) -> str:
-        """Return the shape of an input that lacks leading dims, or that which it is read with, as code."""
+        """Return the shape of an input without some leading dims, as declared or as read, in code."""
         parts = 1 if source in self.parted else self.parts
         dims = self.spec.dims(source) or ()
         dims = self.views.get(source, dims) if viewed else dims
@@ -282,7 +282,7 @@ def typed(spec: OpSpec, name: str) -> str:
 
 
 def needed(result: str) -> str:
-    """Return the parameter of an op that tells whether a gradient is wanted."""
+    """Return the parameter of an op to ask for a gradient."""
     return f"needs_{result}"
 
 

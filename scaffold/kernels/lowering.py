@@ -320,7 +320,7 @@ def _word(op: Op) -> str:
 
 
 def _is_reduced(value: Value) -> bool:
-    """Return whether it is a number of each row that is computed from a row there and then."""
+    """Return whether it is a number of each row, computed from a row there and then."""
     if value.space.has_columns:
         return False
     return isinstance(value, Reduce) or any(map(_is_reduced, inner(value)))
@@ -535,7 +535,7 @@ def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def _in_range(self: Lowering, index: Value, value: Value) -> Value:
-    """Return a value, or NaN where the index is of no column: a kernel raises no error."""
+    """Return a value, or NaN for an index of no column: a kernel raises no error."""
     known = {line.name: line.value for line in self.lines}
     found = known.get(index.text) if isinstance(index, Name) else index
     if isinstance(found, Reduce):  # the column of an extremum

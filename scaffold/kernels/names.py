@@ -1,4 +1,4 @@
-"""Names the file of the kernels gives to its own things, and others where the op has such a name.
+"""Names the file of the kernels gives to its own things, and others if the op has such a name.
 
 In: the names of an op. Out: an `Own`. Invariant: a user's name is never shadowed, and stays as it is.
 """
@@ -10,7 +10,7 @@ from scaffold.formula.names import take
 
 
 class Own(NamedTuple):
-    """The names of the file's own that can be others."""
+    """The changeable names of the file's own."""
 
     row: str = "row"
     cols: str = "cols"

@@ -1,4 +1,4 @@
-"""Optional inputs: the op with all of them, and the number that stands for each one that is absent.
+"""Optional inputs: the op with all of them, and a number in the place of each absent one.
 
 In: an `OpSpec`. Out: the op of required inputs, and 0 for a bias, 1 for a weight. Invariant: with that number in its place the op
 computes what it does without the input, whichever of them are absent.
@@ -37,7 +37,7 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
 
 
 def _number(spec: OpSpec, names: list[str], name: str) -> str:
-    """Return the number that stands for one absent input."""
+    """Return the number for one absent input."""
     for number in NUMBERS:
         if _agree(spec, names, {name: number}):
             return number
@@ -63,7 +63,7 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
 
 
 def _plain(formula: Formula) -> tuple[list[str], str]:
-    """Return a formula as text, without lines that assign a name to itself."""
+    """Return a formula as text, without lines like `h = h`."""
     lines = [
         f"{emit(item.target)} = {emit(item.value)}"
         for item in formula.statements
@@ -79,7 +79,7 @@ def _changed(formula: Formula, change: Callable[[Node], Node | None]) -> Formula
 
 
 def _simpler(graph: Graph, node: Node) -> Node | None:
-    """Return `x` for `x + 0.0` and `1.0 * x`, with what stands in it simpler, too."""
+    """Return `x` for `x + 0.0` and `1.0 * x`, with its operands simpler, too."""
     if node.kind != "binary" or node.label not in NEUTRAL:
         return None
     one, two = (graph.rewrite(item, lambda x: _simpler(graph, x)) for item in node.args)
@@ -97,7 +97,7 @@ def _is_number(node: Node, number: int) -> bool:
 def _without(
     spec: OpSpec, names: list[str], absent: Mapping[str, str] | tuple[()]
 ) -> OpSpec:
-    """Return the op where some optional inputs are None, and the others are there."""
+    """Return the op without some optional inputs, and with the others."""
     formula = spec.forward
     assert formula is not None
     graph = formula.graph

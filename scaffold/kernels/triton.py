@@ -1,4 +1,4 @@
-"""The file of an op's Triton kernels: the kernels, their launches, and the inputs that they take.
+"""The file of an op's Triton kernels: the kernels, their launches, and the inputs for them.
 
 In: a `Pair`. Out: `TritonView`, whose lines the template of the file shows. Invariant: inputs that the kernels would compute wrongly are
 refused with a reason.

@@ -1,4 +1,4 @@
-"""Inputs that are read with more dims: the op with `cos[:, None, :]` as an input of those dims.
+"""Inputs read with more dims: the op with `cos[:, None, :]` as an input of those dims.
 
 In: an `OpSpec`. Out: the op, and the inputs whose dims changed. Invariant: the numbers lie in memory as before; an input that is also read
 as it is declared stays as it is.
@@ -13,7 +13,7 @@ Dims = tuple[Dim, ...]
 
 
 def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
-    """Return the op with inputs of the dims that it reads them with, and those dims."""
+    """Return the op with inputs of the dims in its formula, and these dims."""
     formula = spec.forward
     assert formula is not None and formula.result is not None
     graph = formula.graph
@@ -56,7 +56,7 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
 
 
 def _names(lines: Lines) -> set[str]:
-    """Return the names that are read."""
+    """Return all names read by some lines."""
     return {
         name
         for line in lines

@@ -1,4 +1,4 @@
-"""Calls of PyTorch's that stand for a formula of a row, and means and sums over everything.
+"""Calls of PyTorch's with a formula for a row, and means and sums over everything.
 
 In: an `OpSpec`. Out: the op with `F.layer_norm(x, ...)` as its formula, and without the reduction of its result, a `Total`. Invariant:
 both compute the same; a call with arguments that no formula stands for is left as it is.
@@ -68,7 +68,7 @@ def bound(table: Table, node: Node) -> tuple[str, dict[str, str]] | None:
 
 
 class Steps:
-    """The lines that come before a line with a call that is written out."""
+    """The lines to come before a line with a call."""
 
     def __init__(self, spec: OpSpec, taken: set[str]) -> None:
         self.spec, self.taken = spec, taken
@@ -118,7 +118,7 @@ def _graph(spec: OpSpec) -> Graph:
 def rewritten_node(
     graph: Graph, node: Node, change: Callable[[Node], Node | None]
 ) -> Node:
-    """Return an expression with what stands in it changed, too."""
+    """Return an expression with its parts changed, too."""
     return graph.rewrite(node, lambda item: None if item is node else change(item))
 
 
