@@ -34,6 +34,7 @@ STYLES: dict[str, tuple[str, ...]] = {
     "forward-ad": ("--style", "setup-context", "--forward-ad"),
     "kernels": ("--style", "setup-context", "--kernels", "triton"),
 }
+INTERPRETED = "kernels"  # run with TRITON_INTERPRET=1, and only if asked for
 UNSAID: dict[str, Any] = {
     "supports_gradcheck": True,
     "supports_double_backward": True,
@@ -668,7 +669,7 @@ def main() -> None:
     asked = parser.parse_args()
     for name in [name for name in CHECKS if asked.check not in name]:
         del CHECKS[name]
-    styles = asked.style or list(STYLES)
+    styles = asked.style or [style for style in STYLES if style != INTERPRETED]
     refused: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as directory:
         table = rows(asked.names, styles, Path(directory), refused)

@@ -57,9 +57,15 @@ class Kernels:
         return 2 * x * w
 
     def norm_backward(
-        self, grad: torch.Tensor, x: torch.Tensor, w: torch.Tensor, eps: float
+        self,
+        grad: torch.Tensor,
+        x: torch.Tensor,
+        w: torch.Tensor,
+        eps: float,
+        *needed: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         self.calls.append("backward")
+        self.needed = needed
         return 2 * grad * w, (2 * grad * x).sum(0)
 
 
@@ -78,7 +84,8 @@ def test_kernels_are_called_unless_the_backward_is_recorded(
 
 
 def test_a_gradient_that_is_not_needed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = loaded(monkeypatch, Kernels(taking=True))
+    kernels = Kernels(taking=True)
+    module = loaded(monkeypatch, kernels)
     x, w = inputs()
     seen: list[tuple[object, ...]] = []
     own = module.NormFunction.backward
@@ -90,6 +97,7 @@ def test_a_gradient_that_is_not_needed_is_none(monkeypatch: pytest.MonkeyPatch) 
     module.NormFunction.backward = staticmethod(backward)
     module.norm(x, w.detach()).sum().backward()
     assert [item is None for item in seen[0]] == [False, True, True]
+    assert kernels.needed == (True, False)  # nor does the kernel compute it
 
 
 def test_inputs_that_kernels_do_not_take_run_the_formula(
