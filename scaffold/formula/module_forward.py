@@ -427,7 +427,7 @@ def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
         match item:
             case ast.Expr(
                 ast.Call(ast.Attribute(ast.Name("self"), name), [], [])
-            ) if name in methods and not _stored(methods[name]):
+            ) if name in methods and not stores([methods[name]]):
                 body += methods[name].body
             case _:
                 body.append(item)
@@ -1070,7 +1070,7 @@ class _Sizes:
                 case ast.Assign([ast.Name(name)], value) if counts[name] == 1:
                     self.locals[name] = value
         if init:
-            self.locals |= dict(_rebound(init, stored, self.last))
+            self.locals |= dict(_rebound(init, counts, self.last))
 
     def over_arguments(self, value: ast.expr) -> ast.expr | None:
         """Return a value as arithmetic over the parameters of `__init__`; None for anything else.
@@ -1137,7 +1137,7 @@ class _Sizes:
 
 
 def _rebound(
-    init: ast.FunctionDef, stored: Counter[str], last: Mapping[str, tuple[int, int]]
+    init: ast.FunctionDef, counts: Counter[str], last: Mapping[str, tuple[int, int]]
 ) -> Iterator[tuple[str, ast.expr]]:
     """Yield the value of a name assigned twice, if only the second assignment reads the first.
 
@@ -1152,7 +1152,7 @@ def _rebound(
             case ast.Assign([ast.Name(name)], value) if name in first:
                 yield name, _Filling({name: first[name]}).visit(copy.deepcopy(value))
             case ast.Assign([ast.Name(name)], value) if (
-                stored[name] == 2 and name not in early
+                counts[name] == 2 and name not in early
             ):
                 first[name] = value
 
