@@ -28,7 +28,7 @@ from scaffold.project.update import Outcome, weigh, with_state
 from scaffold.project.writing import Settled
 from scaffold.workspace import apply, plan, recover
 from scaffold.workspace.reconcile import standing
-from scaffold.workspace.records import Record, record_path
+from scaffold.workspace.records import Record, state_paths
 
 OPS = Annotated[
     list[str],
@@ -90,7 +90,7 @@ def remove_ops(names: tuple[str, ...], *, force: bool, write: bool) -> Outcome:
     planned = plan(changed, project.root, ours=changed.keys(), reads=project.reads)
     records = [project.records[name] for name in names if name in project.records]
     state = {**shared.state}
-    state |= {record_path(record.op): None for record in records}
+    state |= {path: None for record in records for path in state_paths(record)}
     if write:
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     verbs = dict.fromkeys(names, "remove")

@@ -39,7 +39,7 @@ from scaffold.workspace.records import (
     Record,
     function_digest,
     kept_file,
-    record_path,
+    state_paths,
     written_record,
 )
 
@@ -121,7 +121,7 @@ def rename_op(op: str, new: str, *, write: bool, console: Console) -> Outcome:
         proof = record and record.proof and _proof(record.proof, files, renaming)
         state = _state(later, survey(later, [name])[0], moved, rendering, proof)
         if record is not None:
-            state[record_path(record.op)] = None
+            state |= dict.fromkeys(state_paths(record))
         state |= shared.state
         apply(with_state(planned, plan(state, project.root, ours=state.keys())))
     uses = _uses(project, renaming, [file.path for file in files.values()])

@@ -21,7 +21,7 @@ from scaffold.project.project import Project, new_manifest, open_project
 from scaffold.project.rendering import Generated, maths_digest, rendering_of
 from scaffold.project.specification import FORMULAS, Specified, from_manifest
 from scaffold.project.survey import survey
-from scaffold.project.update import Asked, carry_out
+from scaffold.project.update import carry_out
 from scaffold.project.writing import Settled, undisturbed
 from scaffold.spec.manifest import list_ops
 from scaffold.spec.toml import op_table, toml_text
@@ -63,8 +63,11 @@ def _add_op(
     outcome = carry_out(
         project,
         (op,),
-        Asked(policy, write, run=run),
-        console,
+        policy,
+        write=write,
+        prune=True,
+        run=run,
+        console=console,
         manifests={**manifests, **unwritten},
         rendered={} if rendering is None else {op.listed.name: rendering},
         adding=True,

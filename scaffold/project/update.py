@@ -89,7 +89,16 @@ def bring_up_to_date(
         project = _project(asked, manifests)
     found = survey(project, ops)
     unsafe = _uncommitted(project, found) if asked.prune else ()
-    outcome = carry_out(project, found, asked, console)
+    outcome = carry_out(
+        project,
+        found,
+        asked.policy,
+        write=asked.write,
+        prune=asked.prune,
+        run=asked.run,
+        console=console,
+        leave=asked.leave,
+    )
     notes = [*unsafe, *outcome.notes]
     if not ops:
         notes += [
@@ -151,8 +160,8 @@ def weigh(
 
 
 def _is_open(project: Project, op: Op, run: Run | None) -> bool:
-    """Return whether an op has to be rendered: it is not settled, or it is to be proven."""
-    if not op.settled:
+    """Return whether an op has to be rendered: it is not settled, its record is of an earlier version, or it is to be proven."""
+    if not op.settled or op.record is not None and op.record.former:
         return True
     every = run is not None and run.every
     return every and op.proven(project.root).status == "unproven"
@@ -161,31 +170,33 @@ def _is_open(project: Project, op: Op, run: Run | None) -> bool:
 def carry_out(
     project: Project,
     ops: tuple[Op, ...],
-    asked: Asked,
-    console: Console,
+    policy: Policy,
     *,
+    write: bool,
+    prune: bool,
+    run: Run | None,
+    console: Console,
+    leave: bool = False,
     manifests: Mapping[str, str] = NOTHING,
     rendered: Mapping[str, "Rendering"] = MADE,
     adding: bool = False,
 ) -> Outcome:
-    """Update the files of the ops and the shared test module.
+    """Update the files of the ops and the shared test module; `prune` removes files no longer part of an op.
 
-    A changed Function is proven first, if a run is asked for. With `asked.leave`, all files of an op that was edited and is
-    out of date stay as they are; when `adding` an op, an edited shared module does. `manifests` are written in the same step.
+    A changed Function is proven first, unless `run` is None. With `leave`, all files of an op that was edited and is out of
+    date stay as they are; when `adding` an op, an edited shared module does. `manifests` are written in the same step.
     """
-    prune, run = asked.prune, asked.run
     of_ops = weigh(project, ops, run, console, rendered)
     shared = shared_works(project, leave_edited=adding)
     works, every = (*of_ops, *shared.works), (*ops, *shared.ops)
-    left = _left(project.root, works, every) if asked.leave else {}
+    left = _left(project.root, works, every) if leave else {}
     if left:
         works = tuple(work for work in works if work.op.listed.name not in left)
-    if not asked.leave:
-        skips = asked.policy == "skip" and not prune
-        _check_markers(project.root, works, () if skips else every)
+    if not leave:
+        _check_markers(project.root, works, every if prune or policy != "skip" else ())
     others = {**manifests, **_exports(project, works, left)}
-    planned = _planned(project, works, asked, others)
-    settled = _settled(project.root, works, planned, asked, console)
+    planned = _planned(project, works, policy, prune, others)
+    settled = _settled(project.root, works, planned, policy, write, console)
     proofs = Proofs({})
     if not settled.problems:
         rehearse(settled.plan)  # an unwritable plan need not be proven
@@ -195,7 +206,7 @@ def carry_out(
 
             proofs = prove_works(project, proven, settled.plan, run, console)
         whole = _with_records(project, works, settled.plan, proofs)
-        (apply if asked.write else rehearse)(whole)
+        (apply if write else rehearse)(whole)
     verbs = _verbs(ops, works, settled.plan)
     verbs |= {op: "left" for op in left if op in verbs}
     notes = (*_notes(works, prune, planned), *proofs.notes)
@@ -234,15 +245,16 @@ def _settled(
     root: Path,
     works: tuple[Work, ...],
     planned: Plan,
-    asked: Asked,
+    policy: Policy,
+    write: bool,
     console: Console,
 ) -> Settled:
     """Return the settled plan; if nobody can be asked, with the reason it stops."""
-    settled, policy = Settled(planned, written=False), asked.policy
-    if not asked.write and planned.conflicts and policy in ("ask", "abort"):
+    settled = Settled(planned, written=False)
+    if not write and planned.conflicts and policy in ("ask", "abort"):
         return settled._replace(obstacle=_refusal(root, works))
     try:
-        return Settled(without_conflicts(planned, policy, console), asked.write)
+        return Settled(without_conflicts(planned, policy, console), write)
     except ConflictError as error:
         cannot = policy == "merge"  # the error says why
         return settled._replace(refusal=error if cannot else _refusal(root, works))
@@ -308,7 +320,8 @@ def _check_markers(root: Path, works: tuple[Work, ...], ops: tuple[Op, ...]) -> 
 def _planned(
     project: Project,
     works: tuple[Work, ...],
-    asked: Asked,
+    policy: Policy,
+    prune: bool,
     manifests: Mapping[str, str],
 ) -> Plan:
     """Return the plan of writes and removals, with the files it may overwrite without asking."""
@@ -318,7 +331,7 @@ def _planned(
     for work in works:
         for item in work.prospects:
             wanted, moved = item.wanted, item.moved_from
-            if item.need == "drop" and (asked.prune or item.is_gone):
+            if item.need == "drop" and (prune or item.is_gone):
                 files[item.path] = None
                 ours.add(item.path)
             if wanted is None or item.need in ("same", "keep"):
@@ -331,7 +344,7 @@ def _planned(
             files[item.path] = wanted.text
             if moved is not None and item.standing:
                 if item.standing.edited:
-                    files[item.path] = _carried(project, work, item, asked.policy)
+                    files[item.path] = _carried(project, work, item, policy)
                 files[moved] = None
                 ours.add(moved)
     files |= manifests
@@ -433,7 +446,8 @@ def _with_records(
             continue
         before = work.op.record.proof if work.op.record else None
         proof = proofs.found.get(listed.name) or work.proof or before
-        record = Record(listed.name, listed.manifest, origin, (), proof)
+        former = work.op.record.former if work.op.record else ()
+        record = Record(listed.name, listed.manifest, origin, (), proof, former)
         files |= record_files(record, work.prospects, done, work.code)
     return with_state(resolved, plan(files, project.root, ours=files.keys()))
 

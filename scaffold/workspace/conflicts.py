@@ -18,9 +18,18 @@ Answer = Literal["no", "yes", "merge", "all", "quit"]
 Ask = Callable[[Change], Answer]
 
 _REPLIES: dict[str, Answer] = {
-    reply: word for word in get_args(Answer) for reply in (word, word[0])
+    "": "no",
+    "n": "no",
+    "no": "no",
+    "y": "yes",
+    "yes": "yes",
+    "m": "merge",
+    "merge": "merge",
+    "a": "all",
+    "all": "all",
+    "q": "quit",
+    "quit": "quit",
 }
-_REPLIES[""] = "no"
 _DECIDING: dict[Policy, Answer] = {"overwrite": "yes", "skip": "no", "merge": "merge"}
 
 
@@ -107,12 +116,15 @@ def _obstacle(change: Change) -> tuple[str, str] | None:
 def _refusal(plan: Plan) -> ConflictError:
     paths = ", ".join(f"'{change.path}'" for change in plan.conflicts)
     verb = "exists and differs" if len(plan.conflicts) == 1 else "exist and differ"
-    mergeable = any(change.base is not None for change in plan.conflicts)
-    ways = "skip, overwrite or merge" if mergeable else "skip or overwrite"
+    ways = "skip, overwrite or merge" if _any_base(plan) else "skip or overwrite"
     return ConflictError(
         f"{paths} {verb}; nothing was written",
         hint=f"see the difference with --diff; then use --on-conflict {ways}",
     )
+
+
+def _any_base(plan: Plan) -> bool:
+    return any(change.base is not None for change in plan.conflicts)
 
 
 def converse(

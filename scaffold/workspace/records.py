@@ -14,7 +14,7 @@ import os
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.files import read_bytes
-from scaffold.workspace.statements import flat
 
 # --- The recorded proof of an op: its subject, its method, and whether it applies to the present file.
 #
@@ -155,7 +154,7 @@ def _parts(statement: ast.stmt) -> Iterator[_Part]:
         case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
             yield _Part(statement, {name}, read)
         case ast.Assign(targets):
-            bound = {_root(each) for each in flat(targets)}
+            bound = {_root(each) for each in _flat(targets)}
             yield _Part(statement, bound, read)
         case ast.AnnAssign(target) | ast.AugAssign(target):
             yield _Part(statement, {_root(target)}, read)
@@ -197,7 +196,7 @@ def _said(value: object) -> str:
     """Return a syntax tree as text, without empty fields, as these differ between versions of Python."""
     match value:
         case ast.Delete(targets):
-            return f"Delete({_said(list(flat(targets)))})"
+            return f"Delete({_said(list(_flat(targets)))})"
         case ast.AST():
             fields = []
             for name in value._fields:
@@ -212,6 +211,15 @@ def _said(value: object) -> str:
     return repr(value)
 
 
+def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
+    """Yield the targets one by one: `del (a, b)` deletes the same as `del a, b`, the formatters' form."""
+    for target in targets:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            yield from _flat(target.elts)
+        else:
+            yield target
+
+
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     match body:
         case [ast.Expr(ast.Constant(str())), *rest]:
@@ -223,6 +231,7 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 DIRECTORY = ".scaffold"
+# Version 2 had digests in base 16, repeated values, and texts packed without a common dictionary.
 VERSION = 3
 # Bytes of a text: no generated file is longer, and a record unpacking to more was tampered with.
 MOST = 1 << 24
@@ -232,6 +241,7 @@ UNREADABLE = "restore it from version control; or remove it and run 'scaffold sy
 _ORIGIN = ("spec", "configuration", "templates")  # digests
 _PROVEN = ("spec", "function", "text")
 SHARED = "op-testing"  # the record of `op_testing`; no op is spelt like this
+FORMER = ".base"  # version 1 had the text of each file in one of its own, OP.ROLE.base
 
 
 class Origin(NamedTuple):
@@ -277,6 +287,7 @@ class Record(NamedTuple):
     origin: Origin
     files: tuple[Kept, ...]
     proof: Proof | None = None
+    former: tuple[str, ...] = ()  # files of version 1, removed once this is written
 
     def kept(self, role: str) -> Kept | None:
         """Return the file with this part in the op, or None."""
@@ -291,6 +302,11 @@ def digest(data: bytes) -> str:
 def record_path(op: str) -> str:
     """Return the path of an op's record, below the root."""
     return f"{DIRECTORY}/{op}.json"
+
+
+def state_paths(record: Record) -> tuple[str, ...]:
+    """Return the paths of all files of a record, in this version or an earlier one."""
+    return (record_path(record.op), *record.former)
 
 
 def kept_file(
@@ -351,7 +367,7 @@ def read_state(root: Path) -> dict[str, bytes]:
         return {}
     found: dict[str, bytes] = {}
     problems: list[ScaffoldError] = []
-    ours = (name for name in names if name.endswith(".json"))
+    ours = (name for name in names if name.endswith((".json", FORMER)))
     for path in (f"{DIRECTORY}/{name}" for name in ours):
         try:
             found[path] = read_bytes(f"{root}/{path}")
@@ -369,8 +385,10 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
     found: dict[str, Record] = {}
     problems: list[ScaffoldError] = []
     for path, data in state.items():
+        if not path.endswith(".json"):
+            continue
         try:
-            record = _record(data, path)
+            record = _record(data, path, state)
             found[record.op] = record
         except ScaffoldError as error:
             problems.append(error)
@@ -378,10 +396,10 @@ def decode_records(state: Mapping[str, bytes]) -> dict[str, Record]:
     return found
 
 
-def _record(data: bytes, shown: str) -> Record:
+def _record(data: bytes, shown: str, state: Mapping[str, bytes]) -> Record:
     op = os.path.basename(shown).removesuffix(".json")
     try:
-        return _decoded(json.loads(data), op)
+        return _decoded(json.loads(data), op, state)
     except json.JSONDecodeError as error:
         place = Location(shown, error.lineno, error.colno)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -389,7 +407,7 @@ def _record(data: bytes, shown: str) -> Record:
     raise ScaffoldError("is not a valid record of an op", place, UNREADABLE)
 
 
-def _decoded(raw: Any, op: str) -> Record:
+def _decoded(raw: Any, op: str, state: Mapping[str, bytes]) -> Record:
     if raw["version"] > VERSION:
         message = (
             f"is a record of version {raw['version']}, this tool reads up to {VERSION}"
@@ -398,33 +416,47 @@ def _decoded(raw: Any, op: str) -> Record:
             f"install the torch-scaffold that wrote it, {raw['tool']}, or a later one"
         )
         raise ScaffoldError(message, Location(record_path(op)), hint)
-    if raw["version"] < VERSION:
-        raise ValueError
-    reads = tuple(sorted((k, _digest(v)) for k, v in raw.get("reads", {}).items()))
+    said = _digest if raw["version"] > 2 else _hexadecimal
+    reads = tuple(sorted((k, said(v)) for k, v in raw.get("reads", {}).items()))
+    former = {
+        role: path
+        for role in raw["files"]
+        if (path := f"{DIRECTORY}/{op}.{role}{FORMER}") in state
+    }
     files = tuple(
         Kept(
             role,
             _below(file["path"]),
-            _digest(file.get("draft", file["text"])),
-            _digest(file["text"]),
-            _text(file["base"]),
+            said(file.get("draft", file["text"])),
+            said(file["text"]),
+            _text(file["base"]) if raw["version"] > 1 else _former(role, former, state),
         )
         for role, file in raw["files"].items()
     )
-    spec, configuration, templates = (_digest(raw[key]) for key in _ORIGIN)
+    spec, configuration, templates = (said(raw[key]) for key in _ORIGIN)
     origin = Origin(_text(raw["tool"]), spec, configuration, templates, reads)
-    proof = _proof(raw.get("proof"))
-    return Record(op, _text(raw["manifest"]), origin, files, proof)
+    proof = _proof(raw.get("proof"), said)
+    paths = tuple(former.values())
+    return Record(op, _text(raw["manifest"]), origin, files, proof, paths)
 
 
-def _proof(raw: Any) -> Proof | None:
-    """Return the proof of a record, if it has one."""
+def _former(role: str, former: Mapping[str, str], state: Mapping[str, bytes]) -> str:
+    """Return the text version 1 kept in a file of its own, packed; "" if it is lost."""
+    data = state[former[role]] if role in former else b""
+    try:
+        return pack(data.decode("utf-8").replace("\r\n", "\n"))
+    except UnicodeDecodeError:
+        return ""
+
+
+def _proof(raw: Any, said: Callable[[Any], str]) -> Proof | None:
+    """Return the proof of a record; None for one of an earlier version."""
     if raw is None:
         return None
     by, tool, torch = raw["by"], _text(raw["tool"]), _text(raw["torch"])
     if by not in get_args(By):
         raise ValueError
-    spec, function, text = (_digest(raw[key]) for key in _PROVEN)
+    spec, function, text = (said(raw[key]) for key in _PROVEN)
     return Proof(spec, function, text, by, tool, torch, _text(raw.get("lacks", "")))
 
 
@@ -452,6 +484,10 @@ def _digest(value: Any) -> str:
     return base64.b85decode(_text(value)).hex()
 
 
+def _hexadecimal(value: Any) -> str:
+    return bytes.fromhex(_text(value)).hex()
+
+
 def encode(record: Record) -> str:
     """Return the text of a record, equal for equal records; a draft's digest is left out if it is the text's."""
     origin, proof = record.origin, record.proof
@@ -474,5 +510,5 @@ def _encoded(kept: Kept) -> dict[str, str]:
 
 
 def written_record(record: Record) -> dict[str, str | None]:
-    """Return the record's path and text."""
-    return {record_path(record.op): encode(record)}
+    """Return the record's path and text; None for each file an earlier version had beside it."""
+    return {record_path(record.op): encode(record), **dict.fromkeys(record.former)}

@@ -152,7 +152,7 @@ def _said(value: object) -> str:
         case ast.Constant():
             return f"={value.value!r}"
         case ast.Delete(targets):
-            return f"Delete{_said([*flat(targets)])}"
+            return f"Delete{_said([*_flat(targets)])}"
         case ast.AST():
             # A statement's body consists of statements of its own; the body of `a if b else c` is a value.
             silent = _SILENT if isinstance(value, ast.expr) else _SILENT | BLOCKS
@@ -164,11 +164,11 @@ def _said(value: object) -> str:
     return repr(value)
 
 
-def flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
+def _flat(targets: list[ast.expr]) -> Iterator[ast.expr]:
     """Yield the targets one by one: `del (a, b)` deletes the same as `del a, b`, from a different tree."""
     for target in targets:
         if isinstance(target, ast.Tuple):
-            yield from flat(target.elts)
+            yield from _flat(target.elts)
         else:
             yield target
 

@@ -3,11 +3,12 @@
 In: a directory and the texts. Out: the directory, and what it holds.
 """
 
+import base64
 import json
 from pathlib import Path
 
 from scaffold.workspace.disk import fingerprint
-from scaffold.workspace.records import pack, unpack
+from scaffold.workspace.records import SHARED, pack, record_path, unpack
 from tests.cli.running import scaffold
 
 CONFIGURATION = '[tool.scaffold]\nsource = "ops"\ntests = "tests"\n'
@@ -73,6 +74,28 @@ def lose(root: Path, op: str, role: str, *, gone: bool = True) -> None:
     other = "" if gone else pack(f"{as_written(root, op, role)}# more\n")
     record["files"][role]["base"] = other
     path.write_text(json.dumps(record, indent=2) + "\n")
+
+
+def in_version_1(root: Path) -> None:
+    """Write the records as version 1 had them: the text of each file in one of its own, and nothing of what tests share."""
+    (root / record_path(SHARED)).unlink()
+    for path in (root / ".scaffold").glob("*.json"):
+        record = json.loads(path.read_text())
+        record["version"] = 1
+        for held, keys in [
+            (record, ("spec", "configuration", "templates")),
+            (record.get("reads", {}), tuple(record.get("reads", ()))),
+            (record.get("proof") or {}, ("spec", "function", "text")),
+            *((kept, ("text", "draft")) for kept in record["files"].values()),
+        ]:
+            held |= {
+                key: base64.b85decode(held[key]).hex() for key in keys if key in held
+            }
+        for role, kept in record["files"].items():
+            base = unpack(kept.pop("base"))
+            assert base is not None
+            path.with_name(f"{path.stem}.{role}.base").write_text(base)
+        path.write_text(json.dumps(record, indent=2) + "\n")
 
 
 COMMENTED = f"""# all of our ops

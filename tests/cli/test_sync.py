@@ -15,6 +15,7 @@ from tests.cli.projects import (
     as_written,
     contents,
     edit,
+    in_version_1,
     lose,
     project,
 )
@@ -330,6 +331,26 @@ def test_a_directory_that_moves_takes_its_files_along(synced: Path) -> None:
     assert not {"ops/scale.py", "ops/shift.py"} & held
     assert "bias + x" in (synced / "kernels/shift.py").read_text()
     assert scaffold(synced, "check").code == 0
+
+
+def test_records_of_an_earlier_version_are_taken_over(synced: Path) -> None:
+    """Each text stood in a file of its own; a run that has nothing else to do writes them into the record."""
+    before = contents(synced)
+    in_version_1(synced)
+    assert scaffold(synced, "check", "scale", "shift", "--strict").code == 0
+    outcome = scaffold(synced, "sync")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert contents(synced) == before
+
+
+def test_records_of_an_earlier_version_are_merged_from(synced: Path) -> None:
+    in_version_1(synced)
+    op, manifest = synced / "ops/scale.py", synced / "ops.toml"
+    op.write_text(f"{op.read_text()}\n\ndef by_hand() -> None: ...\n")
+    manifest.write_text(manifest.read_text().replace("= 2.0", "= 3.0"))
+    assert scaffold(synced, "upgrade", "scale").code == 0
+    assert "by_hand" in op.read_text() and "3.0" in op.read_text()
+    assert not list(synced.glob(".scaffold/scale.*.base"))
 
 
 def test_a_record_weighs_less_than_what_it_describes(synced: Path) -> None:
