@@ -147,7 +147,7 @@ def as_rows(tensor: Tensor) -> Tensor:
 
 
 def programs_of(rows: int, columns: int, device: torch.device) -> int:
-    """Eight warps for each multiprocessor, or one program; each program sums its rows."""
+    """Give a multiprocessor eight warps, or one program; each sums its rows."""
     if device.type != "cuda":
         return min(rows, 4)
     count = torch.cuda.get_device_properties(device).multi_processor_count

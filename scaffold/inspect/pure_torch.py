@@ -1,7 +1,7 @@
-"""Pure torch: decide whether a Function uses only torch, NumPy and Python, so it runs wherever torch does.
+"""Pure torch: decide whether a Function uses only torch and Python, so it runs wherever torch does.
 
 In: the facts of a Function. Out: a bool.
-Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor, of NumPy or of Python
+Invariant: yes only if every call in it, and in the functions of the file it calls, is one of torch, of a tensor or of Python
 itself; a call by a name that the file does not explain makes it no.
 """
 
@@ -60,15 +60,15 @@ METHODS = frozenset(
 ELSEWHERE = ("torch.ops.", "torch.cuda.", "torch.distributed.", "torch.utils.")
 
 
-def is_torch(facts: Facts) -> bool:
-    """Return whether only torch, NumPy and Python are called, at any depth in the file."""
+def is_torch(facts: Facts, also: tuple[str, ...] = ()) -> bool:
+    """Return whether only torch, Python and `also`, such as `numpy.`, are called, at any depth in the file."""
     function = facts.function
     methods = (function.forward, function.setup_context, function.backward)
     contexts = {m.ctx for m in methods if m is not None}
     nodes = reached(facts, [m.node for m in methods if m is not None])
     known = _functions(facts)
     return all(
-        _own(call, facts, known) is not None or _is_known(call, facts, contexts)
+        _own(call, facts, known) is not None or _is_known(call, facts, contexts, also)
         for node in nodes
         for call in _calls(node)
     )
@@ -120,7 +120,9 @@ def _is_bare(node: ast.FunctionDef, facts: Facts) -> bool:
     return all(facts.names.resolve(target).startswith("torch.") for target in targets)
 
 
-def _is_known(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
+def _is_known(
+    call: ast.Call, facts: Facts, contexts: set[str | None], also: tuple[str, ...]
+) -> bool:
     function = call.func
     if isinstance(function, ast.Name) and function.id not in facts.names.imported:
         return function.id in PYTHON
@@ -128,7 +130,7 @@ def _is_known(call: ast.Call, facts: Facts, contexts: set[str | None]) -> bool:
     if isinstance(owner, ast.Name) and owner.id in contexts:
         return True
     dotted = facts.names.resolve(function)
-    if dotted.startswith(("torch.", "math.", "numpy.")):
+    if dotted.startswith(("torch.", "math.", *also)):
         return not dotted.startswith(ELSEWHERE)
     name = method_call(call, facts.names)
     known = bool(facts_of_call(name)) or is_tensor_call(name) or changes(name)

@@ -62,7 +62,9 @@ def plan(facts: Facts, recorded: Rows = ()) -> Call:
     given = arguments(facts)
     if not needs and not _may_differ(given):
         return Call(given, "")
-    ways = _ways(facts) if is_torch(facts) and _can_be_called(facts) else ()
+    ways = (
+        _ways(facts) if is_torch(facts, ("numpy.",)) and _can_be_called(facts) else ()
+    )
     choices: list[tuple[tuple[Argument, ...], tuple[Shape, ...]]] = []
     for way in ways:
         tensors = [item.name for item in way if item.kind in TENSORS]

@@ -8,14 +8,13 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from scaffold.errors import Location
 from scaffold.project.console import from_here
 from scaffold.project.project import Project
 from scaffold.project.survey import Op, Work
 from scaffold.render.layout import OpTesting
 from scaffold.render.templates import OP_TESTING, digest
 from scaffold.spec.manifest import Listed, configuration_digest, text_digest
-from scaffold.spec.problems import KeyPath
+from scaffold.spec.problems import always_at
 from scaffold.spec.toml import Entry
 from scaffold.version import __version__
 from scaffold.workspace.reconcile import (
@@ -53,13 +52,8 @@ def survey_shared(project: Project) -> Op | None:
     files = record.files if record else ()
     standings = {kept.path: standing(project.root, kept) for kept in files}
     changed = origin.changed_since(record.origin) if record else ()
-    listed = Listed(SHARED, "", Entry(SHARED, {}, _nowhere))
+    listed = Listed(SHARED, "", Entry(SHARED, {}, always_at("[tool.scaffold.testing]")))
     return Op(listed, record, origin, standings, changed, "", ())
-
-
-def _nowhere(path: KeyPath, *, key: bool = False) -> Location:
-    """Return the place for settings outside any table."""
-    return Location("[tool.scaffold.testing]")
 
 
 def is_wanted(project: Project) -> bool:

@@ -59,6 +59,15 @@ class Sought(Location):
         return hash(self.found())
 
 
+def always_at(source: str) -> Locate:
+    """Return a `Locate` with one place for every key."""
+
+    def locate(path: KeyPath, *, key: bool = False) -> Location:
+        return Location(source)
+
+    return locate
+
+
 class Problems:
     """A collector of one op's problems."""
 

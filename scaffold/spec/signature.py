@@ -12,7 +12,6 @@ from math import prod
 from typing import NamedTuple, TypeVar, get_args
 
 from scaffold.errors import Location, ScaffoldError, did_you_mean, raise_all
-from scaffold.formula.names import names_in
 from scaffold.spec.grammar import Entry, Trait, Words, parse_entries
 from scaffold.spec.names import DIMENSIONS, check_name
 from scaffold.spec.op_spec import (
@@ -487,7 +486,7 @@ class _TypeReader:
         name = node.id if isinstance(node, ast.Name) else ""
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             name = node.value.id
-        inside = names_in([node])
+        inside = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
         if "Tensor" in inside:
             hint = "tensors are bare names: 'x', 'x?' where it may be None, '*xs' for any number of them"
             return self.fail(node, "is not the type of an attribute", hint)

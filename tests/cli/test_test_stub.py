@@ -24,7 +24,7 @@ def test_stubs_go_where_the_project_has_its_tests(
             "tests/", "../tests/" if here != tmp_path else "tests/"
         )
     assert scaffold(tmp_path, "test-stub", "src/ops.py").code == 0
-    assert pytest_says(tmp_path, suites) == "18 passed"
+    assert pytest_says(tmp_path, suites) == "21 passed"
     said = ("test-stub", "src/ops.py", "--out-dir", "here", "--dry-run")
     assert scaffold(tmp_path, *said).out == "create  here/test_ops_gradients.py\n"
 
@@ -41,7 +41,7 @@ def test_a_stub_imports_a_file_of_a_namespace_package(
     assert scaffold(tmp_path, "test-stub", "megatron/core/ops.py").code == 0
     (stub_,) = tmp_path.glob("test_*.py")
     assert '"megatron.core.ops"' in stub_.read_text()
-    assert pytest_says(tmp_path, suites) == "18 passed"
+    assert pytest_says(tmp_path, suites) == "21 passed"
 
 
 def test_one_function_of_a_file(tmp_path: Path) -> None:

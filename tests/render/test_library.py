@@ -261,5 +261,8 @@ def test_what_is_saved_has_indices_too() -> None:
     said["once_differentiable"] = True
     found = splits((X, 1e-6), **said, sharding="b_ -> b_, b_")
     assert found == ["R R R -", "S0 S0 S0 -"]
-    with pytest.raises(ScaffoldError, match="forward returns 2: output, inv_rms"):
+    with pytest.raises(
+        ScaffoldError,
+        match="indices are given for 1 of 2 results of forward: output, inv_rms",
+    ):
         splits((X, 1e-6), **said, sharding="b_ -> b_")

@@ -57,14 +57,6 @@ def test_several_conditions_hold_together() -> None:
     assert sizes["D"] > sizes["H"]
 
 
-def test_conditions_joined_by_and_are_as_many_conditions() -> None:
-    together = "B == 4 * G and H <= C and J <= D and E % 4 == 0"
-    sizes = choose_sizes(op(*"ABCDEGHJ", require=(together,)))
-    apart = tuple(together.split(" and "))
-    assert sizes == choose_sizes(op(*"ABCDEGHJ", require=apart))
-    assert sizes["B"] == 4 * sizes["G"]
-
-
 def test_an_integer_attribute_counts_in_a_condition() -> None:
     assert choose_sizes(op("H", require=("H % groups == 0",), groups="5"))["H"] == 5
 

@@ -71,7 +71,7 @@ BY_VALUE = {
             grad_y = grad_output[1:]
         return grad_x, grad_y""",
     "x[D, N] ; torch.cov(x)": """\
-        if grad_output.is_complex():
+        if grad_output.dtype.is_complex:
             raise TypeError("some_op: x must be real")
         (x,) = ctx.saved_tensors
         diff = x - x.mean(-1, keepdim=True)
