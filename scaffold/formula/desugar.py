@@ -11,7 +11,7 @@ from itertools import chain
 
 from scaffold.formula.constant_folding import without_empty
 from scaffold.formula.names import names_in, stored, take
-from scaffold.formula.substitution import changes, substituted
+from scaffold.formula.substitution import changes, is_pure, substituted
 from scaffold.primitives.calls import (
     constant_tensors,
     facts_of_attribute,
@@ -49,6 +49,10 @@ class _Plain:
                     pass
                 case ast.Delete(names) if all(isinstance(x, ast.Name) for x in names):
                     pass  # only saved tensors stay alive anyway
+                case ast.Assign(
+                    [ast.Tuple(targets)], ast.Tuple(values)
+                ) if star := _sizes_among(targets, values):
+                    found += self.block(_apart(item, targets, values, star))
                 case ast.Assign([target], value):
                     found += self._parted(item, target, value)
                 case ast.Assign([ast.Name(name) as first, *others], value):
@@ -96,6 +100,39 @@ class _Plain:
             if id(part) in names:
                 known = ast.Name(names[id(part)], ast.Load())
                 yield _assigned(item, part, ast.copy_location(known, part))
+
+
+def _sizes_among(
+    targets: Sequence[ast.expr], values: Sequence[ast.expr]
+) -> slice | None:
+    """Return the slice of targets that `*x.shape` fills in `b, t, n = *x.shape, 2`.
+
+    None if there is no such value, or if a value reads an assigned name or is impure.
+    """
+    stars = [at for at, one in enumerate(values) if isinstance(one, ast.Starred)]
+    plain = all(isinstance(one, ast.Name) for one in targets)
+    more = len(targets) - len(values)
+    if len(stars) != 1 or len(values) < 2 or more < 0 or not plain:
+        return None
+    if names_in(targets) & names_in(values) or not is_pure(values):
+        return None
+    return slice(stars[0], stars[0] + more + 1)
+
+
+def _apart(
+    item: ast.stmt, targets: list[ast.expr], values: list[ast.expr], star: slice
+) -> Iterator[ast.stmt]:
+    """Split `b, t, n = *x.shape, 2` into `b, t = x.shape` and `n = 2`."""
+    sizes = values[star.start]
+    assert isinstance(sizes, ast.Starred)
+    pairs: list[tuple[ast.expr, ast.expr]] = [
+        *zip(targets[: star.start], values[: star.start], strict=True),
+        (ast.Tuple(targets[star], ast.Store()), sizes.value),
+        *zip(targets[star.stop :], values[star.start + 1 :], strict=True),
+    ]
+    for target, value in pairs:
+        made = ast.copy_location(ast.Assign([target], value), item)
+        yield ast.fix_missing_locations(made)
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:

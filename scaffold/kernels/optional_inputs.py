@@ -4,12 +4,22 @@ In: an `OpSpec`. Out: the op of required inputs, and 0 for a bias, 1 for a weigh
 computes what it does without the input, whichever of them are absent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.formula import Assign, Formula, Graph, If, Lines, Node, emit, rewritten
+from scaffold.formula import (
+    Assign,
+    Formula,
+    Graph,
+    If,
+    Lines,
+    Node,
+    emit,
+    emit_lines,
+    rewritten,
+)
 from scaffold.kernels.written_out import written_out
 from scaffold.spec import OpSpec, TensorInput
 
@@ -62,14 +72,14 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
     return one == two
 
 
-def _plain(formula: Formula) -> tuple[list[str], str]:
+def _plain(formula: Formula) -> tuple[Sequence[str], str]:
     """Return a formula as text, without lines like `h = h`."""
     lines = [
-        f"{emit(item.target)} = {emit(item.value)}"
+        item
         for item in formula.statements
-        if isinstance(item, Assign) and item.target != item.value
+        if not isinstance(item, Assign) or item.target != item.value
     ]
-    return lines, emit(formula.result) if formula.result else ""
+    return emit_lines(lines), emit(formula.result) if formula.result else ""
 
 
 def _changed(formula: Formula, change: Callable[[Node], Node | None]) -> Formula:

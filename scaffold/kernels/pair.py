@@ -10,14 +10,10 @@ from functools import partial
 from typing import NamedTuple
 
 from scaffold.derive import Derivation, Saved, derive, grad_name, zero_gradients
-from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.body import write_forward
-from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
-from scaffold.derive.lower.expressions import declared
-from scaffold.derive.lower.statements import Lowered, lower
-from scaffold.derive.rules.team_tables import table_of
+from scaffold.derive.lower.statements import lower
 from scaffold.derive.saving import is_of_ctx
 from scaffold.formula import (
     Assign,
@@ -44,7 +40,13 @@ from scaffold.kernels.row_program import (
     Space,
 )
 from scaffold.kernels.unsqueezed import unsqueezed
-from scaffold.kernels.written_out import Total, without_total
+from scaffold.kernels.written_out import (
+    Total,
+    applier_of,
+    graph_of,
+    lower_lines,
+    without_total,
+)
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
 ROWS = "*rows"
@@ -119,7 +121,7 @@ def _refuse(spec: OpSpec) -> None:
 def _refuse_primitives(spec: OpSpec) -> None:
     """Refuse primitives unknown to kernels, before what is said of shapes."""
     assert spec.forward is not None
-    applier, forward = _applier(spec), write_forward(spec, spec.forward)
+    applier, forward = applier_of(spec), write_forward(spec, spec.forward)
     for result in lower(spec, forward, applier, frozenset()).results:
         for op in result.walk():
             if op.is_tensor:
@@ -346,7 +348,7 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
             backward = None
     values = zip(spec.outputs, derivation.results, strict=True)
     results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
-    graph = _graph(spec)
+    graph = graph_of(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     kept = _kept_shapes(spec, derivation)
     lines = rewritten(graph, lines, partial(_off_ctx, graph, kept))
@@ -419,8 +421,8 @@ def _forward(
     spec: OpSpec, derivation: Derivation, shapes: Shapes, own: Own
 ) -> RowProgram:
     assert derivation.forward is not None
-    applier = _applier(spec)
-    lowered = _lowered(spec, derivation.forward, derivation.results, applier)
+    applier = applier_of(spec)
+    lowered = lower_lines(spec, derivation.forward, derivation.results, applier)
     lowering = Lowering(applier, lowered, shapes, _reserved(spec, own))
     lowering.run()
     results = []
@@ -475,7 +477,7 @@ def _backward(
     own: Own,
     total: Total | None,
 ) -> RowProgram:
-    graph = _graph(spec)
+    graph = graph_of(spec)
     lines = tuple(line for block in derivation.blocks for line in block.statements)
     singles = frozenset[str]()
     if total is not None:  # no loss is kept: one that is read is computed again
@@ -491,8 +493,8 @@ def _backward(
     off_ctx = partial(_off_ctx, graph, _kept_shapes(spec, derivation))
     lines = rewritten(graph, lines, off_ctx)
     names = [f"grad_{item.name}" for item in spec.differentiable]
-    applier = _applier(back)
-    lowered = _lowered(back, lines, tuple(map(graph.name, names)), applier)
+    applier = applier_of(back)
+    lowered = lower_lines(back, lines, tuple(map(graph.name, names)), applier)
     origins = {item.name: item.origin for item in derivation.saved}
     repeats = {
         name: shapes.repeats[origins.get(name, name)]
@@ -531,7 +533,7 @@ def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
     inputs = {item.name for item in spec.inputs}
     if inputs & written(*lines):
         raise UnsupportedError("the backward reads a loss again")
-    graph = _graph(spec)
+    graph = graph_of(spec)
     pairs = zip(spec.outputs, derivation.results, strict=True)
     return (*lines, *(Assign(graph.name(item.name), value) for item, value in pairs))
 
@@ -593,23 +595,6 @@ def _kept_shapes(spec: OpSpec, derivation: Derivation) -> dict[str, tuple[str, s
     every = {f"{x.name}.{y}": (x.name, y) for x in spec.tensors for y in facets}
     found = {item.name: every.get(item.expression) for item in derivation.kept}
     return {name: source for name, source in found.items() if source is not None}
-
-
-def _graph(spec: OpSpec) -> Graph:
-    assert spec.forward is not None  # or else it was refused
-    return spec.forward.graph
-
-
-def _applier(spec: OpSpec) -> Applier:
-    table = table_of(spec)
-    return Applier(Program(_graph(spec), table.facts, declared(spec)), table)
-
-
-def _lowered(
-    spec: OpSpec, lines: Lines, results: tuple[Node, ...], applier: Applier
-) -> Lowered:
-    forward = Forward(lines, results, (), {}, {}, {})
-    return lower(spec, forward, applier, frozenset())
 
 
 def _program(lowering: Lowering, results: Iterable[Result]) -> RowProgram:

@@ -130,6 +130,13 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
                 yield f"{first}.ndim == 0", f"{first} has no dims"
         elif of > 1 and space.is_row and spaces[first] != space:
             shape = f"(*{first}.shape[:-1], {first}.shape[-1] // {of})"
+        elif (
+            of > 1
+            and space.has_columns
+            and not space.rows
+            and spaces[first].width != space.width
+        ):
+            shape = f"({first}.shape[-1] // {of},)"
         elif not space.rows:
             shape = f"{first}.shape[-1:]" if space.has_columns else "(1,)"
         elif space.rows and not space.has_columns and width:

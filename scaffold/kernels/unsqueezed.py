@@ -65,25 +65,32 @@ def _names(lines: Lines) -> set[str]:
     }
 
 
+def _input(node: Node, declared: dict[str, Dims]) -> str | None:
+    """Return the name of an input with declared dims."""
+    return node.label if node.kind == "name" and node.label in declared else None
+
+
 def _view(node: Node, declared: dict[str, Dims]) -> tuple[str, Dims] | None:
     """Return the input and the dims of `cos[:, None]` or `cos.unsqueeze(1)`."""
     if node.kind == "call" and node.args[0].kind == "attribute":
         callee, *args = node.args
-        name = callee.args[0].label
-        if callee.label != "unsqueeze" or name not in declared or len(args) != 1:
+        name = _input(callee.args[0], declared)
+        if callee.label != "unsqueeze" or name is None or len(args) != 1:
             return None
         at, dims = evaluated(args[0]), [*declared[name]]
-        if not isinstance(at, int):
-            return None
+        if not isinstance(at, int) or at in (-1, len(dims)):
+            return None  # of a number for each row, a primitive tells it
         dims.insert(at % (len(dims) + 1), 1)
         return name, (*dims,)
-    if node.kind != "subscript" or node.args[0].label not in declared:
+    name = _input(node.args[0], declared) if node.kind == "subscript" else None
+    if name is None:
         return None
-    name, index = node.args[0].label, node.args[1]
-    rest = [*declared[name]]
+    index, rest = node.args[1], [*declared[name]]
     dims = []
     for item in index.args if index.kind == "tuple" else (index,):
         if emit(item) == "None":
+            if not rest:
+                return None  # as above
             dims.append(1)
         elif (
             item.kind == "slice" and all(x.kind == "absent" for x in item.args) and rest

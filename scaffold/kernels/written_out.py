@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from scaffold.derive.derivation import Forward
+from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.op import Program
 from scaffold.derive.graph.static_values import UnsupportedError, dotted
+from scaffold.derive.lower.expressions import declared
+from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.rules.table import Table
 from scaffold.derive.rules.team_tables import table_of
 from scaffold.errors import Location
 from scaffold.formula import (
     Assign,
     Graph,
+    Lines,
     Node,
     Scope,
     Statement,
@@ -30,7 +36,6 @@ from scaffold.spec import OpSpec, is_leading
 
 # The arguments of a call as text, without those that are None.
 Given = Mapping[str, str]
-Written = Callable[[Given], str | None]
 FUNCTIONAL = "torch.nn.functional."
 GELU = "(2 * math.sqrt(2 / math.pi))"
 SINGULAR = ("weight", "pos_weight")  # of losses: left alone
@@ -72,11 +77,24 @@ class Steps:
 
     def __init__(self, spec: OpSpec, taken: set[str]) -> None:
         self.spec, self.taken = spec, taken
+        self.before: list[Statement] = []  # the lines of the op so far
         self.lines: list[Assign] = []
+
+    def rank(self, text: str) -> int | None:
+        """Return the number of dims of a value at this line; None if it is not known."""
+        node = _parsed(self.spec, text, self.taken)
+        lines = (*self.before, *self.lines)
+        try:
+            (value,) = lower_lines(
+                self.spec, lines, (node,), applier_of(self.spec)
+            ).results
+        except UnsupportedError:
+            return None
+        return value.shape.rank
 
     def __call__(self, word: str, text: str) -> str:
         """Add a line, and return its name."""
-        graph, name = _graph(self.spec), fresh(word, self.taken)
+        graph, name = graph_of(self.spec), fresh(word, self.taken)
         value = _parsed(self.spec, text, self.taken)
         self.taken.add(name)
         self.lines.append(Assign(graph.name(name), value))
@@ -85,20 +103,23 @@ class Steps:
 
 def written_out(spec: OpSpec) -> OpSpec:
     """Return the op with formulas in place of some calls."""
-    formula, graph = spec.forward, _graph(spec)
+    formula, graph = spec.forward, graph_of(spec)
     assert formula is not None
     taken = {item.name for item in spec.inputs} | {*formula.names()}
     taken |= written(*formula.statements)
     steps, table = Steps(spec, taken), table_of(spec)
 
     def change(node: Node) -> Node | None:
+        if bound(table, node) is None:
+            return None
+        node = rewritten_node(graph, node, change)  # the calls among its arguments
         found = bound(table, node)
         text = found and _formula(spec, *found, steps)
         if not text:
-            return None
+            return node
         return rewritten_node(graph, _parsed(spec, text, taken), change)
 
-    lines: list[Statement] = []
+    lines = steps.before
     for line in formula.statements:
         changed = rewritten(graph, (line,), change)
         if steps.lines and not isinstance(line, Assign):
@@ -110,9 +131,24 @@ def written_out(spec: OpSpec) -> OpSpec:
     return replace(spec, forward=replace(formula, statements=(*lines,), result=result))
 
 
-def _graph(spec: OpSpec) -> Graph:
+def graph_of(spec: OpSpec) -> Graph:
+    """Return the graph of a forward."""
     assert spec.forward is not None  # or else it was refused
     return spec.forward.graph
+
+
+def applier_of(spec: OpSpec) -> Applier:
+    """Return an applier of the rules to a program of its own."""
+    table = table_of(spec)
+    return Applier(Program(graph_of(spec), table.facts, declared(spec)), table)
+
+
+def lower_lines(
+    spec: OpSpec, lines: Lines, results: tuple[Node, ...], applier: Applier
+) -> Lowered:
+    """Lower some lines and results to a graph without active inputs."""
+    forward = Forward(lines, results, (), {}, {}, {})
+    return lower(spec, forward, applier, frozenset())
 
 
 def rewritten_node(
@@ -124,7 +160,7 @@ def rewritten_node(
 
 def _parsed(spec: OpSpec, text: str, names: Iterable[str]) -> Node:
     known = frozenset(names) - {"torch", "F", "math"}
-    node = parse(Text(text, Location("formula")), Scope(known), _graph(spec)).result
+    node = parse(Text(text, Location("formula")), Scope(known), graph_of(spec)).result
     assert node is not None
     return node
 
@@ -222,8 +258,7 @@ def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     """Return the formula of the loss of each row of a matrix, 0 for an ignored target."""
     x, target = f"({given['input']})", f"({given['target']})"
-    rows = [spec.dims(item.name) for item in spec.tensors if item.name in x]
-    if any(dims is None or len(dims) != 2 or is_leading(dims[0]) for dims in rows):
+    if steps.rank(x) != 2:  # the classes are dim 1, the last one of a matrix alone
         return None
     kept = steps("kept", f"{target} != {given.get('ignore_index', '-100')}")
     index = steps("index", f"torch.where({kept}, {target}, 0).unsqueeze(-1)")

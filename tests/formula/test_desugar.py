@@ -28,6 +28,11 @@ CASES = [
     ("v[0] = a = x", "value = x\nv[0] = value\na = value"),
     ("a, b = c = x", "value = x\na, b = value\nc = value"),
     ("v[0], v_part = x", "v_part_2, v_part = x\nv[0] = v_part_2"),
+    # The sizes of a star among others, but not where a name is read that is assigned.
+    ("b, t, n = *x.shape, 2", "b, t = x.shape\nn = 2"),
+    ("k, *b, n = 2, *x.shape, y.shape[0]", "k, *b, n = 2, *x.shape, y.shape[0]"),
+    ("k, b, t, n = 2, *x.shape, y.shape[0]", "k = 2\nb, t = x.shape\nn = y.shape[0]"),
+    ("b, t, n = *x.shape, b", "b, t, n = *x.shape, b"),
     ("if t:\n    v[0], w = x\n", "if t:\n    v_part, w = x\n    v[0] = v_part"),
 ]
 

@@ -216,6 +216,28 @@ OPS = {
         "return (1 - smoothing) * nll - smoothing * log_probs.mean(-1)",
         lambda lead, size: (*classes(lead, size), 0.1),
     ),
+    "weighted_classes": FusedOp(  # an argument that is no input
+        "x[N, C], weight[C], target[N; int]",
+        "F.cross_entropy(F.normalize(x * weight, dim=-1), target, reduction='none')",
+        lambda lead, size: (
+            torch.randn(math.prod(lead), size),
+            torch.randn(size),
+            classes(lead, size)[1],
+        ),
+    ),
+    "scaled_rows": FusedOp(
+        "x[N, D], scale[N]",
+        "x * scale[:, None]",
+        lambda lead, size: (
+            torch.randn(math.prod(lead), size),
+            torch.randn(math.prod(lead)),
+        ),
+    ),
+    "biased_halves": FusedOp(
+        "x[..., D], bias[H]",
+        "a, b = x.chunk(2, dim=-1)\nreturn (a + bias) * torch.sigmoid(b)",
+        lambda lead, size: (torch.randn(*lead, 2 * size), torch.randn(size)),
+    ),
     "kl_div": FusedOp(
         "log_q[..., D], p[..., D]",
         "(p * (p.log() - log_q)).sum(-1)",

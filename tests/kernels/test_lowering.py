@@ -17,6 +17,10 @@ REFUSED = {
     "broadcasts a number of each row": ("x[N, D], y[N]", "x.sum(-1) * x + y"),
     "tril": ("x[N, D]", "torch.tril(x)"),
     "acosh": ("x", "torch.acosh(x)"),
+    "cross_entropy": (
+        "x[..., C], t[...; index(C)]",
+        "h = x * 2\nreturn F.cross_entropy(h, t, reduction='none')",
+    ),
     "pow_base": ("x", "2.5 ** x"),
     "chunk along another dim": ("x[N, D]", "a, b = x.chunk(2, 0)\nreturn a * b"),
     "read whole, and in parts": (
