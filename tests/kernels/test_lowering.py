@@ -48,3 +48,24 @@ def test_what_no_kernel_computes_is_refused_by_its_name(words: str) -> None:
     assert "no kernel can be written of 'some_op'" in raised.value.message
     assert words in raised.value.message
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        (
+            "x[N, C], t[N; index(C)]",
+            "F.cross_entropy(F.normalize(x, dim=-1), t)",
+        ),
+        (
+            "x[..., D]",
+            "F.rms_norm(F.layer_norm(x, x.shape[-1:]), x.shape[-1:], eps=1e-6)",
+        ),
+    ],
+)
+def test_a_call_in_an_argument_of_another_is_written_out(
+    inputs: str, forward: str
+) -> None:
+    spec = spec_of(inputs, forward=forward, kernels=["triton"])
+    pair, _ = triton_kernels(spec, Location("op"))
+    assert pair.forward.lines
