@@ -16,6 +16,7 @@ from scaffold.formula import (
     If,
     Lines,
     Node,
+    Statement,
     emit,
     emit_lines,
     rewritten,
@@ -123,14 +124,14 @@ def _without(
         return None
 
     def settled(lines: Lines) -> Lines:
-        found: list[object] = []
+        found: list[Statement] = []
         for line in lines:
             known = _known(line.test, names, absent) if isinstance(line, If) else None
             if isinstance(line, If) and known is not None:
                 found += settled(line.body if known else line.orelse)
             else:
                 found += rewritten(graph, (line,), settle)
-        return (*found,)  # type: ignore[arg-type]
+        return (*found,)
 
     result = formula.result and graph.rewrite(formula.result, settle)
     formula = replace(formula, statements=settled(formula.statements), result=result)

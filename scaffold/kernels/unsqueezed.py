@@ -6,7 +6,7 @@ as it is declared stays as it is.
 
 from dataclasses import replace
 
-from scaffold.formula import Assign, Lines, Node, emit, evaluated, rewritten
+from scaffold.formula import Assign, Node, emit, evaluated, read_names, rewritten
 from scaffold.spec import Dim, OpSpec, TensorInput, is_leading
 
 Dims = tuple[Dim, ...]
@@ -32,7 +32,7 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
         return graph.constant("None")
 
     lines = (*formula.statements, Assign(graph.name("_"), formula.result))
-    rest = _names(rewritten(graph, lines, gather))
+    rest = read_names(*rewritten(graph, lines, gather))
     known = {
         k: next(iter(v)) for k, v in views.items() if len(v) == 1 and k not in rest
     }
@@ -53,16 +53,6 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
     result = graph.rewrite(formula.result, change)
     formula = replace(formula, statements=lines, result=result)
     return replace(spec, inputs=inputs, forward=formula), known
-
-
-def _names(lines: Lines) -> set[str]:
-    """Return all names read by some lines."""
-    return {
-        name
-        for line in lines
-        for node in ([line.value] if isinstance(line, Assign) else [])
-        for name in node.names()
-    }
 
 
 def _input(node: Node, declared: dict[str, Dims]) -> str | None:
