@@ -59,7 +59,7 @@ def read_line(line: str) -> dict[str, Any]:
         if not word.startswith("--"):
             if "name" in found:
                 hint = "put it into quotes: --inputs 'x, weight'"
-                raise ScaffoldError(f"'{word}' is no option", LINE, hint)
+                raise ScaffoldError(f"'{word}' is not an option", LINE, hint)
             found["name"] = word
             continue
         option, equals, value = word.removeprefix("--").partition("=")

@@ -13,7 +13,7 @@ import scaffold
 from scaffold.errors import ScaffoldError
 
 DIM = """\
-forward:1:18: 'dim' is no tensor: torch.softmax takes 'dim'
+forward:1:18: 'dim' is not a tensor: torch.softmax takes 'dim'
 hint: write: inputs='x, dim: int'"""
 MISSPELT = """\
 save_polcy:1:1: unknown key 'save-polcy' in op 'derived'

@@ -33,7 +33,7 @@ def test_the_content_with_plain_line_ends(tmp_path: Path) -> None:
 def test_what_is_no_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
-        with pytest.raises(OSError, match="it is no regular file") as caught:
+        with pytest.raises(OSError, match="it is not a regular file") as caught:
             read_bytes(path)
         assert caught.value.filename == path
     with pytest.raises(IsADirectoryError):
@@ -140,4 +140,4 @@ def test_no_command_waits_or_breaks(place: str, kind: str, tmp_path: Path) -> No
         assert "Traceback" not in said, (command, said[-2000:])
     assert any(code for _, code, _ in rows), "nobody noticed"
     if kind == "pipe":
-        assert any("it is no regular file" in said for _, _, said in rows), rows
+        assert any("it is not a regular file" in said for _, _, said in rows), rows

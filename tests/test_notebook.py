@@ -44,7 +44,7 @@ def test_the_line_is_that_of_a_command(line: str, arguments: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a b", "'b' is no option"),
+        ("a b", "'b' is not an option"),
         ("--input x", "no such option: --input\nhint: did you mean '--inputs'?"),
         ("--forward x", "no such option: --forward"),
         ("--inputs", "--inputs takes a value\nhint: write: --inputs '...'"),
@@ -114,7 +114,7 @@ def test_a_real_kernel_runs_it(tmp_path: Path) -> None:
     assert shown[2][0].data["text/plain"] == "0.0"
     assert shown[4][0].data["text/plain"] == "<scaffold.Derived scaled(x, w)>"
     (error,) = shown[5]
-    message = "'dim' is no tensor: torch.softmax takes 'dim'"
+    message = "'dim' is not a tensor: torch.softmax takes 'dim'"
     hint = "hint: write: inputs='x, dim: int'"
     assert error.traceback == [f"ScaffoldError: forward:1:18: {message}\n{hint}"]
     assert shown[6][0].data["text/plain"] == "<scaffold.Derived cube(x)>"

@@ -87,7 +87,7 @@ def _cannot_draw(plot: str) -> list[ScaffoldError]:
     place = Location("--plot")
     if not plot.endswith(".svg"):
         hint = "write: --plot bench.svg"
-        return [ScaffoldError(f"'{plot}' is no SVG file", place, hint)]
+        return [ScaffoldError(f"'{plot}' is not an SVG file", place, hint)]
     if lacks_matplotlib():
         hint = "pip install 'matplotlib>=3.8', beside scaffold"
         return [ScaffoldError("matplotlib is not installed", place, hint)]

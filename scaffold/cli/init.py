@@ -312,7 +312,7 @@ def check_above(directory: Path, *, own: bool) -> tuple[str, ...]:
     shown = Path(os.path.relpath(Path(found.root, "pyproject.toml"))).as_posix()
     here = Path(os.path.relpath(directory, found.root)).as_posix()
     if own:
-        return (f"'{here}' is no part of the project of '{shown}' any more",)
+        return (f"'{here}' is no longer part of the project of '{shown}'",)
     place = found.places(("tool", "scaffold"), key=True)
     raise ScaffoldError(
         f"'{here}' is part of this project already; nothing was written",

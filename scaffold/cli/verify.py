@@ -167,10 +167,10 @@ def _mixed(
 def _numbers(limit: int, jobs: int | None) -> list[ScaffoldError]:
     found = []
     if limit < 1:
-        message = f"'{limit}' is no number of seconds"
+        message = f"'{limit}' is not a number of seconds"
         found.append(ScaffoldError(message, Location("--limit"), "write: --limit 600"))
     if jobs is not None and jobs < 1:
-        message = f"'{jobs}' is no number of processes"
+        message = f"'{jobs}' is not a number of processes"
         found.append(ScaffoldError(message, Location("--jobs"), "write: --jobs 1"))
     return found
 
@@ -204,7 +204,7 @@ def find_tests(names: tuple[str, ...]) -> tuple[Tested, ...]:
     """Return the tests of the named ops and files; raise if some are missing."""
     files = [name for name in names if _is_path(name)]
     ops = tuple(name for name in names if not _is_path(name))
-    absent = ("No such file or directory", "it is no regular file")
+    absent = ("No such file or directory", "it is not a regular file")
     problems: list[ScaffoldError] = [
         ScaffoldError(
             f"cannot read '{name}': {absent[Path(name).exists()]}",

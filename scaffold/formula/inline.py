@@ -361,7 +361,7 @@ def constant(default: ast.expr, name: str, hint: str) -> ast.expr:
     """Return the default of a parameter; raise a `Refusal` unless it is a constant."""
     if is_constant(default, ALWAYS):
         return default
-    message = f"the default of '{name}' is no constant"
+    message = f"the default of '{name}' is not a constant"
     raise Refusal(default, message, hint)
 
 

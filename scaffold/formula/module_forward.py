@@ -644,7 +644,7 @@ class _Reader(ast.NodeTransformer):
                 name not in self.of.attributes
             ):
                 message = (
-                    f"'self.{name}' is no method that stands in '{self.of.owner.name}'"
+                    f"'self.{name}' is not a method defined in '{self.of.owner.name}'"
                 )
                 raise Refusal(node, message, "write out what it computes")
         self.generic_visit(node)

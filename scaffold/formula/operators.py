@@ -202,7 +202,7 @@ def judged(
         return None, tuple(rest)
     shown = _short(f"{space}.{name}")
     if name in known.others:
-        return (f"'{shown}' is no operator of {library}", ELSEWHERE), ()
+        return (f"'{shown}' is not an operator of {library}", ELSEWHERE), ()
     misspelt = _elsewhere(name) or _is_near(name, known)
     if not rest and (imported or not misspelt):
         return None, ()  # it may be in a newer PyTorch; if not, its proof fails
@@ -289,10 +289,8 @@ def _of_nn(name: str) -> str:
     for space in ("torch.nn.functional", "torch"):
         for known in sorted(table()[space].operators):
             if known.replace("_", "") in (word, word.removesuffix("loss")):
-                return (
-                    f"a module is no formula: write {_short(f'{space}.{known}')}(...)"
-                )
-    return "a module is no formula: write what its forward computes"
+                return f"a module is not a formula: write {_short(f'{space}.{known}')}(...)"
+    return "a module is not a formula: write what its forward computes"
 
 
 def written_instead(name: str) -> str | None:
@@ -322,14 +320,14 @@ def _judged_op(names: Sequence[str], shown: str) -> tuple[Said | None, tuple[str
     """
     hint = "write: torch.ops.<library>.<operator>"
     if not 2 <= len(names) <= 3:
-        return (f"'{shown}' is no operator of PyTorch", hint), ()
+        return (f"'{shown}' is not an operator of PyTorch", hint), ()
     others = table()["torch"].others | table()[VALUES].others
     if (
         names[1] in others
         or names[0].startswith("_")
         and names[0] != "_c10d_functional"
     ):
-        return (f"'{shown}' is no operator of PyTorch", ELSEWHERE), ()
+        return (f"'{shown}' is not an operator of PyTorch", ELSEWHERE), ()
     return None, ()
 
 
@@ -340,7 +338,7 @@ def judged_value(name: str) -> Said | None:
     if name in known.operators or name.startswith("__"):
         return None
     if name in known.others:
-        return f"'.{name}' is no operator of a tensor", INSTEAD.get(name, ELSEWHERE)
+        return f"'.{name}' is not an operator of a tensor", INSTEAD.get(name, ELSEWHERE)
     if _elsewhere(name) or _is_near(name, known):
         return f"a tensor has no '{name}'", meant(None, name)
     return None

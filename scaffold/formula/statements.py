@@ -348,7 +348,7 @@ class StatementParser:
             self.fail(node, f"'{node.id}' is read before it is assigned")
             return
         if node.id in self.program.others:
-            message = f"'{node.id}' of the file is no constant"
+            message = f"'{node.id}' of the file is not a constant"
             self.fail(node, message, "make it an input")
             return
         if node.id in PLAIN_FORMS:
@@ -401,7 +401,7 @@ class StatementParser:
             place = next(
                 part for part in nodes if isinstance(part, ast.Name) and part.id == name
             )
-            self.fail(place, f"'{name}' is no gradient of this op", hint)
+            self.fail(place, f"'{name}' is not a gradient of this op", hint)
         if not any(written(item) & targets for item in statements):
             hint = f"assign: {', '.join(sorted(targets))}"
             message = "the backward assigns no gradient"

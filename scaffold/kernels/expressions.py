@@ -342,7 +342,7 @@ def _spelling(table: Table, value: Apply) -> tuple[dict[str, ast.expr], ast.expr
     assert isinstance(last, ast.Expr)
     end = _chosen(last.value, value)
     if isinstance(end, ast.Constant) and end.value is None:
-        raise UnsupportedError(f"{rule.name} with these arguments has no spelling")
+        raise UnsupportedError(f"Triton has no {rule.name} of these arguments")
     steps: dict[str, ast.expr] = {}
     read = _names(end)
     for line in reversed(lines):

@@ -70,10 +70,10 @@ class KernelBody:
     def _refuse(self) -> None:
         """Refuse a program without rows, or with attributes unknown to registered ops."""
         if self.lead is None or not self.program.results:
-            raise UnsupportedError("it reads no row")
+            raise UnsupportedError("no input has rows")
         for item in self.program.results:
             if not (item.space.rows or item.summed):
-                raise UnsupportedError(f"{item.name} is no row")
+                raise UnsupportedError(f"{item.name} is not a row")
         for attribute in self.attributes:
             if attribute.annotation not in PLAIN:
                 raise UnsupportedError(f"'{attribute.name}' is {attribute.annotation}")

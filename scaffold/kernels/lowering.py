@@ -120,7 +120,7 @@ class Lowering:
 
     def _evaluated(self, op: Op) -> Value:
         if op.kind == "complex":
-            raise UnsupportedError("a kernel computes no complex numbers")
+            raise UnsupportedError("a kernel cannot compute complex numbers")
         if not op.is_tensor:
             return self.number(op)
         found = self._known(self._computed(op))
@@ -189,7 +189,7 @@ class Lowering:
         """Return a Python value as text for a kernel."""
         text = emit(self._text(op))
         if self.shapes.width in names_in(text) and "**" in text:
-            raise UnsupportedError("a power of the size of a row")
+            raise UnsupportedError("a power of the row's size")
         return Number(text)
 
     def _text(self, op: Op) -> Node:
@@ -213,7 +213,7 @@ class Lowering:
         if isinstance(known, int | float):  # of functions of math, too
             return Node("constant", _constant(known))
         if op.rule not in ("const", "static", "python") or not self._is_plain(node):
-            raise UnsupportedError("a kernel computes no such number")
+            raise UnsupportedError("a number that a kernel cannot compute")
         return node
 
     def _is_plain(self, node: Node) -> bool:
@@ -231,12 +231,12 @@ class Lowering:
         space = self.shapes.spaces.get(owner.args[0].label) if owner.args else None
         last = owner.label == "shape" and evaluated(index) == -1
         if not last or space is None or space.width != self.shapes.width:
-            raise UnsupportedError("a kernel knows no size but that of a row")
+            raise UnsupportedError("a kernel knows only the size of a row")
         return Node("name", self.shapes.width)
 
     def _size(self, dim: Size | None) -> Node:
         if not isinstance(dim, NamedSize) or dim.name != self.shapes.width:
-            raise UnsupportedError("a kernel knows no size but that of a row")
+            raise UnsupportedError("a kernel knows only the size of a row")
         return Node("name", dim.name)
 
     # --- Spaces.
@@ -247,7 +247,7 @@ class Lowering:
         rows = any(space.rows for space in every)
         ranked = [space.width for space in every if space.width]
         if ranked and len(ranked) < len(every):
-            raise UnsupportedError("it broadcasts a number of each row along the rows")
+            raise UnsupportedError("a number per row is broadcast along the rows")
         wide = list(dict.fromkeys(width for width in ranked if width != ONE))
         for one, two in pairwise(wide):
             self.widths[self.canonical(two)] = self.canonical(one)
@@ -281,7 +281,7 @@ class Lowering:
     def reduced(self, value: Value, keepdim: bool) -> Space:
         """Return the space of a reduction of a row."""
         if not value.space.has_columns:
-            raise UnsupportedError("a reduction of what has no columns")
+            raise UnsupportedError("a reduction of a value without columns")
         return Space(value.space.rows, ONE if keepdim else "")
 
     def total(self, value: Value, word: str = "") -> Value:
@@ -351,7 +351,7 @@ def _rows(self: Lowering, op: Op, args: Mapping[str, Op]) -> tuple[Value, bool]:
     """Return the value of a reduction, and whether its dim stays; refuse all dims but the last one."""
     x, dim = op.args[0], args.get("dim")
     if not self.over_row(x, dim) or not self.shapes.width:
-        raise UnsupportedError(f"{op.rule} over another dim than the last one")
+        raise UnsupportedError(f"{op.rule} over a dim other than the last")
     return self.value(x), _flag(args, "keepdim")
 
 
@@ -445,7 +445,7 @@ def _one_more(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     rank = op.shape.rank if grows else op.args[0].shape.rank
     at = literal(args["dim"])
     if not fits or at != -1 and (rank is None or at != rank - 1):
-        raise UnsupportedError(f"{op.rule} at another dim than the last one")
+        raise UnsupportedError(f"{op.rule} at a dim other than the last")
     return _over(value, Space(True, ONE if grows else ""))
 
 
@@ -455,7 +455,7 @@ def _without_last_dim(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value, index = self.value(op.args[0]), literal(op.args[2])
     last = self.over_row(op.args[0], op.args[1])
     if value.space != Space(True, ONE) or not last or index not in (0, -1):
-        raise UnsupportedError("select of other than the only number of a row")
+        raise UnsupportedError("select from rows of more than one number")
     return _over(value, Space(rows=True))
 
 
@@ -474,7 +474,7 @@ def _expanded(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return a number of each row in all columns."""
     value, like = self.value(op.args[0]), self.value(op.args[1])
     if value.space != Space(True, ONE) or not like.space.is_row:
-        raise UnsupportedError("expand_as of other than a number of each row")
+        raise UnsupportedError("expand_as of anything but one number per row")
     return _over(value, like.space)
 
 
@@ -515,7 +515,7 @@ def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the value itself: in a kernel all real numbers have one precision."""
     value = self.value(op.args[0])
     if (value.kind, op.kind) != ("real", "real"):
-        raise UnsupportedError(f"{op.rule} of what is not real")
+        raise UnsupportedError(f"{op.rule} of a value that is not real")
     single = op.rule == "to" and emit(as_text(op.args[1])) == "torch.float32"
     if op.rule == "float" or single:  # of float64, too
         return Apply("float", (("x", value),), value.space)
@@ -528,7 +528,7 @@ def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     row = self.named(self.value(args["x"]), _word(args["x"]))
     index = self.value(args["index"])
     if not self.over_row(args["x"], args["dim"]) or index.space != Space(True, ONE):
-        raise UnsupportedError("gather of other than one number of each row")
+        raise UnsupportedError("gather of anything but one number per row")
     at = self.apply("eq", Column(row.space), index, kind="bool")
     chosen = self.apply("where", at, row, Number("0.0"))
     return _in_range(self, index, Reduce("sum", chosen, index.space))
@@ -585,7 +585,7 @@ def _binary(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 def _refuse_reduction(op: Op, args: Mapping[str, Op]) -> None:
     if literal(args["reduction"]) != "none":
-        raise UnsupportedError(f"{op.rule} with a reduction that is not the result")
+        raise UnsupportedError(f"{op.rule} with a reduction inside the formula")
 
 
 @meaning(*ZEROS)
@@ -599,7 +599,7 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     index, base = self.value(args["index"]), args["x"]
     zeros = base.rule in ZEROS
     if not zeros or not self.over_row(base, args["dim"]) or index.space.width != ONE:
-        raise UnsupportedError("scatter of other than one number of each row")
+        raise UnsupportedError("scatter of anything but one number per row")
     width = Space(True, self.shapes.width)
     at = self.apply("eq", Column(width), index, kind="bool")
     found = self.apply("where", at, self.value(args["src"]), Number("0.0"))
@@ -656,7 +656,7 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         over = {at % rank for at in dims}
         fits = space.rows is (repeat is not None) and over == {*lacking}
     if not fits:
-        raise UnsupportedError("sum over another dim than the last one")
+        raise UnsupportedError("sum over a dim other than the last")
 
 
 def _summed(self: Lowering, op: Op, space: Space) -> Finished:
@@ -671,4 +671,4 @@ def _summed(self: Lowering, op: Op, space: Space) -> Finished:
         return Finished(self.total(value), False)
     if known.rows and wanted == NUMBER:
         return Finished(value, True)
-    raise UnsupportedError("a gradient is summed over other than rows or columns")
+    raise UnsupportedError("a gradient is summed over neither rows nor columns")

@@ -39,7 +39,7 @@ def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
             name: found[name] for name, gone in zip(names, absent, strict=True) if gone
         }
         if not _agree(spec, names, given):
-            raise UnsupportedError(f"no number stands for {' and '.join(given)}")
+            raise UnsupportedError(f"no number can replace {' and '.join(given)}")
     inputs = tuple(
         item._replace(optional=False) if isinstance(item, TensorInput) else item
         for item in spec.inputs
@@ -52,7 +52,7 @@ def _number(spec: OpSpec, names: list[str], name: str) -> str:
     for number in NUMBERS:
         if _agree(spec, names, {name: number}):
             return number
-    raise UnsupportedError(f"'{name}' is optional, and neither 0 nor 1 stands for it")
+    raise UnsupportedError(f"'{name}' is optional, and neither 0 nor 1 can replace it")
 
 
 def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:

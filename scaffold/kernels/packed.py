@@ -58,9 +58,9 @@ def unpacked(spec: OpSpec) -> Packed:
         lines, result = taken.halves(lines, result)
     rows = {row for row, _ in taken.parts.values()}
     if rows & _read(lines, result) or {*taken.parts} & written(*lines):
-        raise UnsupportedError(f"'{min(rows)}' is read whole, and in parts")
+        raise UnsupportedError(f"'{min(rows)}' is read both whole and in parts")
     if len({part.of for _, part in taken.parts.values()}) > 1:
-        raise UnsupportedError("rows have several numbers of parts")
+        raise UnsupportedError("rows are split into different numbers of parts")
     found = _declared(spec, taken)
     outputs, result = _outputs(spec, result, found)
     formula = replace(formula, statements=lines, result=result)
@@ -83,7 +83,7 @@ def _nodes(item: object) -> Iterator[Node]:
     if isinstance(item, Assign):
         yield from (item.target, item.value)
     else:
-        raise UnsupportedError("a branch in a forward that takes a row apart")
+        raise UnsupportedError("a branch in a forward that splits rows")
 
 
 class Taken:
@@ -144,7 +144,7 @@ class Taken:
         if emit(self._known(size)) not in (equal if word == "split" else {str(of)}):
             return False
         if "dim" not in bound or evaluated(bound["dim"]) != -1:
-            raise UnsupportedError(f"{word} along another dim than the last one")
+            raise UnsupportedError(f"{word} along a dim other than the last")
         for at, name in enumerate(names):
             self.parts[name] = (row, Part(at, len(names)))
         self.removed += emit_lines((item,))

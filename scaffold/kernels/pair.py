@@ -102,9 +102,9 @@ def _refuse(spec: OpSpec) -> None:
     """Refuse inputs unknown to kernels."""
     for item in spec.tensors:
         if item.variadic:
-            raise UnsupportedError(f"'{item.name}' is any number of tensors")
+            raise UnsupportedError(f"'{item.name}' takes any number of tensors")
         if item.optional and item.dtype != "float":
-            raise UnsupportedError(f"'{item.name}' is optional, and not of numbers")
+            raise UnsupportedError(f"'{item.name}' is optional and not floating-point")
         if item.dtype == "complex":
             raise UnsupportedError(f"'{item.name}' is complex")
     if spec.dirty:
@@ -135,7 +135,7 @@ def _refuse_names(spec: OpSpec) -> None:
     made = {f"{name}{affix}" for name in tensors for affix in AFFIXES}
     taken = sorted(_names(spec) & (FIXED | made | {f"{spec.name}_forward"}))
     if taken:
-        raise UnsupportedError(f"'{taken[0]}' is a name of the kernels' own")
+        raise UnsupportedError(f"'{taken[0]}' is a name that kernels reserve")
 
 
 def _names(spec: OpSpec) -> frozenset[str]:
@@ -289,7 +289,7 @@ def _shapes(spec: OpSpec) -> Shapes:
         return Shapes(spaces, longest, "", names, scalars=scalars)
     lead, width = longest[:-1], str(longest[-1:][0]) if longest else ""
     if not lead or is_leading(width) or not width.isidentifier():
-        raise UnsupportedError("no input has rows of a size with a name")
+        raise UnsupportedError("no input has rows of a named size")
     if width in lead or len({*lead}) < len(lead):
         raise UnsupportedError(f"'{width}' is the size of several dims")
     spaces, repeats = {}, {}
@@ -319,7 +319,7 @@ def _space(
             count = tuple(str(dim) for dim in lead[first:last])
             repeat = Repeat(count, tuple(after), again=first > 0)
             return Space(True, str(dims[-1])), repeat
-    raise UnsupportedError(f"'{name}' has neither the rows of the others nor columns")
+    raise UnsupportedError(f"the shape of '{name}' fits neither rows nor columns")
 
 
 # --- The programs.
@@ -428,11 +428,11 @@ def _forward(
     results = []
     for output, op in zip(spec.outputs, lowered.results, strict=True):
         if op.kind != "real":
-            raise UnsupportedError(f"'{output.name}' is not of real numbers")
+            raise UnsupportedError(f"'{output.name}' is not a tensor of real numbers")
         read = {item.name for item in op.walk() if item.rule == "input"}
         whole = read & {*shapes.spaces} - {*shapes.repeats}
         if not any(shapes.spaces[name].rows for name in whole):
-            raise UnsupportedError(f"'{output.name}' is of no input with all rows")
+            raise UnsupportedError(f"'{output.name}' depends on no input with all rows")
         value = lowering.named(lowering.value(op), output.name, own=True)
         results.append(
             Result(
@@ -532,7 +532,7 @@ def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
     lines = derivation.forward or ()
     inputs = {item.name for item in spec.inputs}
     if inputs & written(*lines):
-        raise UnsupportedError("the backward reads a loss again")
+        raise UnsupportedError("the backward reads a loss")
     graph = graph_of(spec)
     pairs = zip(spec.outputs, derivation.results, strict=True)
     return (*lines, *(Assign(graph.name(item.name), value) for item, value in pairs))

@@ -52,8 +52,8 @@ def triton_kernels(spec: OpSpec, place: Location) -> tuple[Pair, TritonView]:
         pair = kernel_pair(spec)
         return pair, triton_view(spec, pair)
     except UnsupportedError as error:
-        hint = "leave 'kernels' out, or wrap a kernel of yours: --import"
-        message = f"no kernel can be written of '{spec.name}': {error}"
+        hint = "leave out 'kernels', or wrap your own kernel: --import"
+        message = f"no kernel can be written for '{spec.name}': {error}"
         raise ScaffoldError(message, place, hint) from None
 
 

@@ -123,7 +123,7 @@ def written_out(spec: OpSpec) -> OpSpec:
     for line in formula.statements:
         changed = rewritten(graph, (line,), change)
         if steps.lines and not isinstance(line, Assign):
-            raise UnsupportedError("a call that is written out, in a branch")
+            raise UnsupportedError("a call inside a branch")
         lines += [*steps.lines, *changed]
         steps.lines = []
     result = formula.result and graph.rewrite(formula.result, change)

@@ -310,7 +310,7 @@ def wrong_facts(section: Section, parameters: Collection[str]) -> Iterator[Wrong
     for kind in kinds:
         if kind not in KINDS and kind not in parameters:
             hint = f"{', '.join(sorted(KINDS))}, or a parameter whose kind it has"
-            yield Wrong("kind", f"'{kind}' is no kind", hint)
+            yield Wrong("kind", f"'{kind}' is not a kind", hint)
     yield from _wrong_words(section, parameters)
     if len(kinds) > 1 and len(kinds) != len(section.get("results", ("result",))):
         yield Wrong(
@@ -323,17 +323,17 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
     dtype = section.get("dtype", "own")
     if dtype not in DTYPES and dtype not in parameters:
         hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"
-        yield Wrong("dtype", f"'{dtype}' is no dtype", hint)
+        yield Wrong("dtype", f"'{dtype}' is not a dtype", hint)
     shape = section.get("shape", "unknown")
     if shape not in SHAPES | {*parameters} and not _is_expression(shape, parameters):
         hint = "a parameter, sizes: '(*x[:-1], n)', or a word of the table's header"
-        yield Wrong("shape", f"'{shape}' is no shape", hint)
+        yield Wrong("shape", f"'{shape}' is not a shape", hint)
     if section.get("passes", 0) < 0:
         yield Wrong("passes", "'passes' is negative", "passes = 4")
     for key in ("words", "grad_words", "argument", "spread"):
         for word in several(section.get(key, ())):
             if not word.replace("{}", "x").isidentifier():
-                yield Wrong(key, f"'{word}' is no name", "words = ['probs']")
+                yield Wrong(key, f"'{word}' is not a name", "words = ['probs']")
     if section.get("in_place") and _in_place(section, "fresh") is None:
         hint = "also = ['method']"
         yield Wrong("in_place", "no method is among the spellings", hint)

@@ -82,7 +82,7 @@ def _plain(value: object) -> Defined:
         if not callable(value) or isinstance(value, type) or not shown.isidentifier():
             hint = "give a function, or text: scaffold.derive('x * torch.sigmoid(x)')"
         raise ScaffoldError(
-            f"'{shown}' is no function that Python code defines", PLACE, hint
+            f"'{shown}' is not a function defined in Python", PLACE, hint
         )
     if value.__name__ == "<lambda>":
         hint = f"give its text: scaffold.derive({_of_lambda(value)!r})"

@@ -513,7 +513,7 @@ def _judged(name: str, uses: Sequence[Use], by_name: bool = True) -> _Judged:
     if use := by_kind.get("value"):
         return _Judged(
             _number(name, use.type, optional),
-            f"'{name}' is no tensor: {use.where}",
+            f"'{name}' is not a tensor: {use.where}",
             use.node,
         )
     if use := by_kind.get("operand") or by_kind.get("constant"):

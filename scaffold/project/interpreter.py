@@ -210,7 +210,7 @@ def check_limit(limit: int) -> list[ScaffoldError]:
     """Return a problem if the time limit in seconds is below 1."""
     if limit >= 1:
         return []
-    message = f"'{limit}' is no number of seconds"
+    message = f"'{limit}' is not a number of seconds"
     return [ScaffoldError(message, Location("--limit"), "write: --limit 60")]
 
 

@@ -122,7 +122,7 @@ def _check_exports(
     """Raise if ops are exported from a directory that is not a package: it has no import path for them."""
     if package is not None or (source / "__init__.py").exists():
         return
-    message = f"'exports' is on, but '{configuration.source}' is no package"
+    message = f"'exports' is on, but '{configuration.source}' is not a package"
     said = find_sources(working_directory(), os.environ).said["exports"]
     place = said.locate(("exports",), key=True)
     raise ScaffoldError(message, place, "give ops a directory: source = 'ops'")

@@ -136,7 +136,7 @@ def _contradiction(shown: Entry, declared: Entry) -> list[ScaffoldError]:
     elif shown.variadic and not declared.variadic:
         message = f"'{name.text}' is one tensor in the schema"
     elif not declared.tensor and (shown.dims is not None or shown.traits):
-        message = f"'{name.text}' is no tensor in the schema"
+        message = f"'{name.text}' is not a tensor in the schema"
     else:
         return []
     return [ScaffoldError(message, name.place, hint)]
@@ -192,8 +192,8 @@ def _listed(
         if name not in known:
             hint = did_you_mean(name, known)
             listed = ", ".join(entry.name.text for entry in entries)
-            what = "input or output" if key == "nondiff" else "input"
-            problems.at(path, f"'{name}' is no {what}", hint or f"known: {listed}")
+            what = "an input or output" if key == "nondiff" else "an input"
+            problems.at(path, f"'{name}' is not {what}", hint or f"known: {listed}")
         elif not known[name].tensor:
             hint = "leave it out: only tensors can be listed here"
             problems.at(path, f"'{name}' is an attribute, not a tensor", hint)
@@ -221,7 +221,7 @@ def _tensors(
         item = known.get(name)
         if item is None:
             hint = did_you_mean(name, known) or f"the inputs: {', '.join(known)}"
-            problems.at(path, f"'{name}' is no input", hint)
+            problems.at(path, f"'{name}' is not an input", hint)
         elif isinstance(item, Attribute):
             hint = "leave it out: only tensors can be listed here"
             problems.at(path, f"'{name}' is an attribute, not a tensor", hint)
@@ -255,7 +255,7 @@ def _test_shapes(raw: Raw, inputs: Sequence[Input], problems: Problems) -> Shape
         name, item = entry.name, known.get(entry.name.text)
         hint = "write: 'x[B, T, D], w[D, N]'"
         if item is None:
-            message = f"'{name.text}' is no input"
+            message = f"'{name.text}' is not an input"
             hint = did_you_mean(name.text, known) or f"the inputs: {', '.join(known)}"
         elif isinstance(item, Attribute):
             message = f"'{name.text}' is an attribute, not a tensor"

@@ -46,7 +46,7 @@ def read_defaults(stated: Stated) -> tuple[tuple[str, Any], ...]:
         path = (stated.key, key)
         if key in ABOVE:
             hint = "write it in [tool.scaffold] itself"
-            problems.at_key(path, f"'{key}' is no key of '{stated.key}'", hint)
+            problems.at_key(path, f"'{key}' is not a key of '{stated.key}'", hint)
         elif key not in ALLOWED:
             hint = did_you_mean(key, ALLOWED) or f"the keys: {', '.join(ALLOWED)}"
             problems.at_key(path, f"unknown key '{key}' in '{stated.key}'", hint)

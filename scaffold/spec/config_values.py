@@ -100,7 +100,7 @@ def read_package(stated: Stated) -> str | None:
     if not all(
         is_identifier(part) and not iskeyword(part) for part in stated.value.split(".")
     ):
-        stated.refuse(f"'{stated.value}' is no package", "write: package = 'myops'")
+        stated.refuse(f"'{stated.value}' is not a package", "write: package = 'myops'")
         return None
     return str(stated.value)
 
@@ -109,7 +109,7 @@ def read_namespace(stated: Stated) -> str | None:
     """Read the namespace of registered ops, before the `::`: PyTorch takes a single name."""
     if not is_identifier(stated.value) or iskeyword(stated.value):
         hint = "write: namespace = 'mylib'"
-        stated.refuse(f"'{stated.value}' is no namespace", hint)
+        stated.refuse(f"'{stated.value}' is not a namespace", hint)
         return None
     return str(stated.value)
 

@@ -40,11 +40,11 @@ def parse_import(text: str, place: Location) -> Import:
     """Parse one import."""
     match = IMPORT.fullmatch(text.strip())
     if match is None or match["module"].endswith(".py"):
-        raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
+        raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
     parts = [*match["module"].split("."), match["name"], match["alias"]]
     for part in parts:
         if part is not None and (not is_identifier(part) or iskeyword(part)):
-            raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
+            raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
     if any(part is not None and part.startswith("__") for part in parts):
         raise ScaffoldError(f"'{text}' is private to Python", place)
     return Import(match["module"], match["name"], match["alias"])
@@ -63,14 +63,14 @@ def parse_imports(text: str, place: Location) -> tuple[Import, ...]:
     try:
         (statement,) = ast.parse(text.strip()).body
     except (SyntaxError, ValueError):
-        raise ScaffoldError(f"'{text}' is no import", place, FORMS) from None
+        raise ScaffoldError(f"'{text}' is not an import", place, FORMS) from None
     match statement:
         case ast.ImportFrom(module, names, 0):
             several = [f"{module}:{_renamed(item)}" for item in names]
         case ast.Import(names):
             several = [_renamed(item) for item in names]
         case _:
-            raise ScaffoldError(f"'{text}' is no import", place, _hint(text))
+            raise ScaffoldError(f"'{text}' is not an import", place, _hint(text))
     if any(item.name == "*" for item in names):
         hint = f"name what is used: 'from {found['module']} import name'"
         raise ScaffoldError(f"'{text}' does not say what it imports", place, hint)

@@ -66,7 +66,7 @@ def _check_namespace(style: str, name: str | None, problems: Problems) -> None:
         problems.at(("namespace",), message, hint)
     elif not is_identifier(name) or iskeyword(name):
         hint = "write: namespace = 'mylib'"
-        problems.at(("namespace",), f"'{name}' is no namespace", hint)
+        problems.at(("namespace",), f"'{name}' is not a namespace", hint)
 
 
 def schema_type(annotation: str) -> str | None:
@@ -126,7 +126,7 @@ def read_sharding(
     sides = text.split("->")
     groups = [side.split(",") for side in sides]
     if len(sides) != 2 or not all(map(_GROUP.fullmatch, itertools.chain(*groups))):
-        problems.at(path, f"'{text}' is no index notation", NOTATION)
+        problems.at(path, f"'{text}' is not an index notation", NOTATION)
         return None
     inputs, outputs = (tuple(tuple(_INDEX.findall(x)) for x in side) for side in groups)
     found = Sharding(text.strip(), problems.within(path), inputs, outputs)

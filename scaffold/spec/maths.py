@@ -359,7 +359,7 @@ class _Reader:
             bare = name.removeprefix("grad_")
             hint = f"write: {bare}" if bare in known else did_you_mean(name, known)
             hint = hint or f"the inputs: {', '.join(known)}"
-            self.problems.at_key(path, f"'{name}' is no input", hint)
+            self.problems.at_key(path, f"'{name}' is not an input", hint)
         elif isinstance(item, Attribute):
             self.problems.at_key(path, f"'{name}' is an attribute and gets no gradient")
         elif not item.differentiable:

@@ -77,7 +77,7 @@ def parse_init(
     match = CALL.fullmatch(text)
     if match is None:
         raise ScaffoldError(
-            f"'{' '.join(text.split())}' is no initialisation", start, EXAMPLE
+            f"'{' '.join(text.split())}' is not an initialisation", start, EXAMPLE
         )
     place = start.shifted(0, match.start("name"))
     name = match["name"]
@@ -130,7 +130,7 @@ def _check_arguments(
         fits = _is_word(value) if label in WORDS else _is_number(value)
         if label in function.arguments and not fits:
             kind = "string" if label in WORDS else "number"
-            message = f"{ast.unparse(value)} is no {kind}"
+            message = f"{ast.unparse(value)} is not a {kind}"
             hint = "write numbers, as in a=5**0.5" if kind == "number" else None
             problems.append(ScaffoldError(message, _at(value, place), hint))
     for label in set(function.arguments[: function.needed]) - set(given):
@@ -150,7 +150,7 @@ def _call(name: str, written: str, place: Location) -> ast.Call:
     match tree:
         case ast.Call(ast.Name("f"), end_col_offset=end) if end == whole <= 200:
             return tree
-    message = f"'{name}({written})' is no initialisation"
+    message = f"'{name}({written})' is not an initialisation"
     raise ScaffoldError(message, place, EXAMPLE)
 
 
@@ -287,7 +287,7 @@ def _check_owned(
             message = f"'{name}' is changed in place, which a parameter cannot be"
             problems.at(path, message)
         if name in parameters and not known[name].differentiable:
-            message = f"'{name}' gets no gradient, so it is no parameter"
+            message = f"'{name}' gets no gradient, so it is not a parameter"
             problems.at(path, message, f"make it a buffer: buffers = ['{name}']")
     for position, name in enumerate(raw.get("buffers", ())):
         if name in buffers and known[name].optional:
@@ -344,7 +344,7 @@ def _updates(
         if name not in buffers:
             hint = did_you_mean(name, buffers)
             hint = hint or f"name it in buffers: buffers = ['{name}']"
-            problems.at_key(path, f"'{name}' is no buffer", hint)
+            problems.at_key(path, f"'{name}' is not a buffer", hint)
             continue
         text = Text(value, problems.within(path))
         known = meanings(maths.imports, arguments.inputs)
@@ -364,7 +364,7 @@ def _inits(
         if name not in owned:
             hint = did_you_mean(name, owned)
             hint = hint or f"name it in params: params = ['{name}']"
-            problems.at_key(path, f"'{name}' is no parameter of the module", hint)
+            problems.at_key(path, f"'{name}' is not a parameter of the module", hint)
             continue
         place = problems.within(path)
         item = problems.attempt(partial(parse_init, name, text, place, dims[name]))

@@ -63,7 +63,7 @@ def _devices(stated: Stated) -> tuple[str, ...]:
     found = _listed(stated, "devices")
     if found and "meta" in found:
         hint = "values are compared, which tensors on 'meta' do not have"
-        stated.refuse("'meta' is no device for tests", hint, "devices")
+        stated.refuse("'meta' is not a device for tests", hint, "devices")
     elif not found or not all(re.search(_DEVICE, item) for item in found):
         hint = "such as ['cpu', 'cuda']; where one is missing its tests are skipped"
         stated.refuse("'devices' must list devices of PyTorch", hint, "devices")
@@ -92,7 +92,7 @@ def _file(stated: Stated) -> str | None:
     value = stated.value["file"]
     hint = "write it relative to the project, such as 'tests/op_testing.py'"
     if not isinstance(value, str) or not re.search(_FILE, value):
-        stated.refuse("'file' must name a module that is no test", hint, "file")
+        stated.refuse("'file' must name a module that is not a test", hint, "file")
         return None
     inside = Path(os.path.normpath(value))
     if inside.is_absolute() or inside.parts[0] == "..":

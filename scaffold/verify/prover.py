@@ -31,7 +31,7 @@ class Failure(NamedTuple):
     """The first failure, in words."""
 
     subject: str  # "forward", "backward", "grad_weight", or "process"
-    words: str  # the diagnosis: "transposed", "None though needed"
+    words: str  # the diagnosis: "transposed", "None, but needed"
     case: str = ""  # the case, and the layout of its tensors
     inputs: str = ""  # the shapes of the call
     needed: str = ""  # the inputs requiring grad
@@ -173,7 +173,7 @@ def lacks_torch(python: str) -> str:
             if (int(major), int(minor)) < OLDEST:
                 return f"is Python {major}.{minor}, which is too old"
             return "" if found == "True" else "has no torch"
-    return "is no Python"
+    return "is not a Python interpreter"
 
 
 def verify_many(
@@ -265,7 +265,7 @@ class Prover:
         else:
             found = read_verdict(answer)
             if found is None:
-                self._fail("gave an answer that is no verdict")
+                self._fail("gave an answer that is not a verdict")
             else:
                 self.result = found._replace(torch=self._torch)
 

@@ -233,7 +233,7 @@ class _Runner:
 
     def _died(self, process: ChildProcess, code: int) -> None:
         if self._torch is None:
-            message = f"'{self.python}' is no Python that can run the tests"
+            message = f"'{self.python}' is not a Python interpreter"
             lines = process.said.splitlines()
             raise ScaffoldError(message, OPTION, lines[-1] if lines else None)
         self._telling.end(code)

@@ -150,4 +150,4 @@ def converse(
         elif reply in ("d", "diff"):
             show(diff_file(change))
         else:
-            show(f"'{reply}' is no answer: n, y, d, m, a or q\n")
+            show(f"'{reply}' is not an answer: n, y, d, m, a or q\n")

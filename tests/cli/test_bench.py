@@ -103,8 +103,11 @@ def test_functions_of_the_users_run(tmp_path: Path) -> None:
         (("--dtype", "float33"), "--dtype: unknown value 'float33'\n"),
         (("--device", "gpu"), "--sizes: the op cannot be measured with ...=4x5, "),
         (("--rounds", "0"), "--rounds: '0' is too small\nhint: write: --rounds 15\n"),
-        (("--plot", "x.png"), "--plot: 'x.png' is no SVG file\n"),
-        (("--python", "/bin/false"), "--python: '/bin/false' is no Python\n"),
+        (("--plot", "x.png"), "--plot: 'x.png' is not an SVG file\n"),
+        (
+            ("--python", "/bin/false"),
+            "--python: '/bin/false' is not a Python interpreter\n",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_at_its_place(

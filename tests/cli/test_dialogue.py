@@ -69,7 +69,7 @@ def test_what_cannot_be_is_asked_again(
     said = capsys.readouterr().err
     assert "NAME: " in said
     assert "--forward:1:4: not valid Python" in said
-    assert "  'dim' is no tensor: torch.softmax takes 'dim'\n" in said
+    assert "  'dim' is not a tensor: torch.softmax takes 'dim'\n" in said
 
 
 def test_a_skeleton_has_no_forward(

@@ -171,7 +171,7 @@ def test_a_directory_of_a_project_becomes_none_by_mistake(tmp_path: Path) -> Non
         assert listing(tmp_path) == before
     (inner / "pyproject.toml").touch()  # as the packages of a repository have it
     outcome = scaffold(inner, "init")
-    note = "'packages/one' is no part of the project of '../../pyproject.toml' any more"
+    note = "'packages/one' is no longer part of the project of '../../pyproject.toml'"
     assert (outcome.code, outcome.err) == (0, f"note: {note}\n")
     assert scaffold(inner, "check").code == 0
     assert "no part" not in scaffold(inner, "init").err

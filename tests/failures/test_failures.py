@@ -126,7 +126,7 @@ OUT_OF_REACH = (
     "not valid Python: {error}",  # characters that are refused before
     *("_refuse_index: ", "_refuse_ambiguous: "),  # the parser refuses, or renames
     # no command reads a table of rules as yet: tests/derive/rules/test_table_checks.py
-    *("problem: ", "is no rule"),
+    *("problem: ", "is not a rule"),
     "found.died",  # tests/verify/test_rules.py
     # in a process with limits: tests/render/test_sandbox.py, tests/project/test_rendering.py
     *("blamed: ", "_no_python: ", "_beyond_limits: "),

@@ -276,7 +276,7 @@ def body(*lines: str, init: str = "self.w = nn.Parameter(torch.ones(3))") -> str
             "5:16: the forward uses 'super' as a value",
         ),
         (body("return f(self, x)"), "5:18: the forward uses 'self' as a value"),
-        (body("return self.gone(x)"), "5:16: 'self.gone' is no method"),
+        (body("return self.gone(x)"), "5:16: 'self.gone' is not a method"),
         (body("return self.again(x)"), "7:16: 'self.again' calls itself"),
         (body("return self.plain(x)"), "5:16: 'self.plain' does not take 'self'"),
         (

@@ -30,30 +30,30 @@ from tests.formula import make_torch_names
 
 ELSEWHERE = "put it into a function of your own and use --import 'module:name'"
 MODULES = [
-    ("torch.os.system('x')", "'torch.os' is no operator of PyTorch"),
-    ("F.torch.os.system('x')", "'F.torch' is no operator of PyTorch"),
-    ("torch.save(x, 'f')", "'torch.save' is no operator of PyTorch"),
-    ("torch.load('f')", "'torch.load' is no operator of PyTorch"),
-    ("torch.hub.load('a', 'b')", "'torch.hub' is no operator of PyTorch"),
-    ("torch.serialization.load('f')", "'torch.serialization' is no operator of PyTorch"),
-    ("torch.from_file('f')", "'torch.from_file' is no operator of PyTorch"),
-    ("torch.classes.load_library('f')", "'torch.classes' is no operator of PyTorch"),
-    ("torch.utils.cpp_extension.load('f')", "'torch.utils' is no operator of PyTorch"),
-    ("torch.set_default_dtype(x)", "'torch.set_default_dtype' is no operator of PyTorch"),
-    ("torch.manual_seed(0)", "'torch.manual_seed' is no operator of PyTorch"),
-    ("torch._C._nn.gelu(x)", "'torch._C' is no operator of PyTorch"),
-    ("x.numpy().tofile('f')", "'.tofile' is no operator of a tensor"),
-    ("x.share_memory_()", "'.share_memory_' is no operator of a tensor"),
-    ("(x + 1).untyped_storage()", "'.untyped_storage' is no operator of a tensor"),
-    ("torch.Tensor.storage(x)", "'.storage' is no operator of a tensor"),
-    ("x.T.exp()[0].set_(x)", "'.set_' is no operator of a tensor"),
-    ("torch.ops.aten.from_file('f')", "'torch.ops.aten.from_file' is no operator of PyTorch"),
+    ("torch.os.system('x')", "'torch.os' is not an operator of PyTorch"),
+    ("F.torch.os.system('x')", "'F.torch' is not an operator of PyTorch"),
+    ("torch.save(x, 'f')", "'torch.save' is not an operator of PyTorch"),
+    ("torch.load('f')", "'torch.load' is not an operator of PyTorch"),
+    ("torch.hub.load('a', 'b')", "'torch.hub' is not an operator of PyTorch"),
+    ("torch.serialization.load('f')", "'torch.serialization' is not an operator of PyTorch"),
+    ("torch.from_file('f')", "'torch.from_file' is not an operator of PyTorch"),
+    ("torch.classes.load_library('f')", "'torch.classes' is not an operator of PyTorch"),
+    ("torch.utils.cpp_extension.load('f')", "'torch.utils' is not an operator of PyTorch"),
+    ("torch.set_default_dtype(x)", "'torch.set_default_dtype' is not an operator of PyTorch"),
+    ("torch.manual_seed(0)", "'torch.manual_seed' is not an operator of PyTorch"),
+    ("torch._C._nn.gelu(x)", "'torch._C' is not an operator of PyTorch"),
+    ("x.numpy().tofile('f')", "'.tofile' is not an operator of a tensor"),
+    ("x.share_memory_()", "'.share_memory_' is not an operator of a tensor"),
+    ("(x + 1).untyped_storage()", "'.untyped_storage' is not an operator of a tensor"),
+    ("torch.Tensor.storage(x)", "'.storage' is not an operator of a tensor"),
+    ("x.T.exp()[0].set_(x)", "'.set_' is not an operator of a tensor"),
+    ("torch.ops.aten.from_file('f')", "'torch.ops.aten.from_file' is not an operator of PyTorch"),
 ]  # fmt: skip
 OTHERS = [
-    ("torch.ops.load_library('f')", "'torch.ops.load_library' is no operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
-    ("torch.ops.aten.add.default.op(x)", "'torch.ops.aten.add.default.op' is no operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
-    ("x.data", "'.data' is no operator of a tensor\nhint: write: x.detach()"),
-    ("x.map_(x, x)", "'.map_' is no operator of a tensor\nhint: it calls Python for each element: write it with operators of tensors"),
+    ("torch.ops.load_library('f')", "'torch.ops.load_library' is not an operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
+    ("torch.ops.aten.add.default.op(x)", "'torch.ops.aten.add.default.op' is not an operator of PyTorch\nhint: write: torch.ops.<library>.<operator>"),
+    ("x.data", "'.data' is not an operator of a tensor\nhint: write: x.detach()"),
+    ("x.map_(x, x)", "'.map_' is not an operator of a tensor\nhint: it calls Python for each element: write it with operators of tensors"),
     ("torch", "'torch' is a module, and no value\nhint: a formula names operators: torch.exp(...)"),
     ("torch.linalg", "'torch.linalg' is a module, and no value\nhint: a formula names operators: torch.exp(...)"),
     ("torch.sigmiod(x)", "PyTorch has no 'torch.sigmiod'\nhint: did you mean 'sigmoid'?"),
@@ -115,7 +115,7 @@ def test_operators_stand(forward: str) -> None:
 
 
 SAVE = "torch.save(grad_output, 'f')"
-REFUSED = "'torch.save' is no operator of PyTorch"
+REFUSED = "'torch.save' is not an operator of PyTorch"
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_a_file_says_the_same_by_other_names(
     Path("f.py").write_text(source)
     said = complaint(forward="@f.py:f")
     assert said is not None
-    assert "is no operator of" in said or "is a module, and no value" in said, said
+    assert "is not an operator of" in said or "is a module, and no value" in said, said
     assert said.startswith("f.py:"), said
 
 
 @pytest.mark.parametrize("name", ["load", "fromfile", "memmap", "save", "lib", "f2py"])
 def test_numpy_is_maths_alone(name: str) -> None:
     said = complaint(forward=f"np.{name}('f') * x", **{"import": ["numpy as np"]})
-    assert said and f"'numpy.{name}' is no operator of NumPy" in said
+    assert said and f"'numpy.{name}' is not an operator of NumPy" in said
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_values_of_the_users_own_types_have_any_attribute() -> None:
 @pytest.mark.parametrize("name", ["save", "os", "hub"])
 def test_an_import_of_torch_is_judged(name: str) -> None:
     said = complaint(forward=f"{name}.x(x)", **{"import": [f"torch:{name}"]})
-    assert said and f"'torch.{name}' is no operator of PyTorch" in said
+    assert said and f"'torch.{name}' is not an operator of PyTorch" in said
 
 
 @pytest.mark.one_of(4)

@@ -457,14 +457,14 @@ def test_a_backward_returns_nothing() -> None:
         (
             "grad_x = x\ngrad_yy = x",
             [
-                "--forward:2:1: 'grad_yy' is no gradient of this op\nhint: did you mean 'grad_y'?"
+                "--forward:2:1: 'grad_yy' is not a gradient of this op\nhint: did you mean 'grad_y'?"
             ],
         ),
         (
             "grad_x = x\ngrad_wholly_other = x",
             [
                 (
-                    "--forward:2:1: 'grad_wholly_other' is no gradient of this op\n"
+                    "--forward:2:1: 'grad_wholly_other' is not a gradient of this op\n"
                     "hint: its gradients: grad_x, grad_y"
                 )
             ],

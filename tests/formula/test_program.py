@@ -67,4 +67,4 @@ def test_a_default_that_is_no_constant_is_a_problem_at_its_place() -> None:
     source = "def forward(x, w=make()):\n    return x * w\n"
     text = function_in(source, "ops.py", "forward", "forward").text
     (problem,) = program_of(text, Scope(frozenset({"x"}))).problems
-    assert str(problem).startswith("ops.py:1:18: the default of 'w' is no constant")
+    assert str(problem).startswith("ops.py:1:18: the default of 'w' is not a constant")

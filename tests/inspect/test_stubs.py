@@ -119,7 +119,7 @@ FAULTS = [
     ("InputInplace", "forward changes x in place", "inputs stay as they are"),
     (
         "RawMemory",
-        "wrong: reads memory in order",
+        "wrong: assumes contiguous memory",
         "gradient of a strided grad_output",
     ),
     (
@@ -127,7 +127,11 @@ FAULTS = [
         "grad_output is ignored",
         "gradient of a scaled grad_output",
     ),
-    ("OutputsApart", "differs, of output 0 alone", "gradient of one output alone"),
+    (
+        "OutputsApart",
+        "differs, if only output 0 is used",
+        "gradient of one output alone",
+    ),
     ("OutputOnCtx", "an output stays in memory", "outputs are freed"),
     ("CtxInput", "is changed after the forward", "input changed after the forward"),
     (
@@ -141,10 +145,10 @@ FAULTS = [
     ("ShuffleSame", "of other sizes", "other sizes"),
     (
         "VmapWrong",
-        "another gradient than of each sample",
+        "its gradient differs from each sample's",
         "vmap of torch.func.grad",
     ),
-    ("SavedOrder", "is not contiguous: reads memory in order", "strided inputs"),
+    ("SavedOrder", "is not contiguous: assumes contiguous memory", "strided inputs"),
     ("AbsAtNegative", "times -1", "gradient"),
     ("WrongFactor", "Jacobian mismatch", "gradient"),
 ]

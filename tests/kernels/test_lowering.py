@@ -8,13 +8,13 @@ from tests.derive.building import spec_of
 
 REFUSED = {
     "matmul": ("x[..., D], w[D, K]", "x @ w"),
-    "sum over another dim": ("x[N, D]", "x - x.sum(0)"),
+    "sum over a dim other": ("x[N, D]", "x - x.sum(0)"),
     "'keep' is optional": (
         "x[..., D], keep[..., D; bool]?",
         "torch.where(keep, x, 0) if keep is not None else x",
     ),
     "declare the shapes": ("x", "x / x.sum(-1, keepdim=True)"),
-    "broadcasts a number of each row": ("x[N, D], y[N]", "x.sum(-1) * x + y"),
+    "a number per row is broadcast": ("x[N, D], y[N]", "x.sum(-1) * x + y"),
     "tril": ("x[N, D]", "torch.tril(x)"),
     "acosh": ("x", "torch.acosh(x)"),
     "cross_entropy": (
@@ -22,19 +22,19 @@ REFUSED = {
         "h = x * 2\nreturn F.cross_entropy(h, t, reduction='none')",
     ),
     "pow_base": ("x", "2.5 ** x"),
-    "chunk along another dim": ("x[N, D]", "a, b = x.chunk(2, 0)\nreturn a * b"),
-    "read whole, and in parts": (
+    "chunk along a dim other": ("x[N, D]", "a, b = x.chunk(2, 0)\nreturn a * b"),
+    "read both whole and in parts": (
         "x[N, D]",
         "a, b = x.chunk(2, -1)\nreturn a * b + x.sum()",
     ),
     "'z' is complex": ("z[..., D; complex]", "z * z"),
-    "'tl' is a name of the kernels' own": ("tl[N, D]", "tl * 2"),
-    "'x_ptr' is a name of the kernels' own": ("x, x_ptr", "x * x_ptr"),
+    "'tl' is a name that kernels reserve": ("tl[N, D]", "tl * 2"),
+    "'x_ptr' is a name that kernels reserve": ("x, x_ptr", "x * x_ptr"),
     "a choice": ("x[N, D], y[N, D], flag: bool = True", "x if flag else y"),
     "'scale' is tuple": ("x[N, D], scale: tuple = (1, 2)", "x * scale"),
     "the gradient of 'x' is zero everywhere": ("x, y", "torch.floor(x) * y"),
-    "neither the rows": ("x[B, H, T, D], cos[B, 1, T, D]", "x * cos"),
-    "of no input with all rows": ("x[B, T, D; int], cos[T, D]", "cos * 2"),
+    "fits neither rows": ("x[B, H, T, D], cos[B, 1, T, D]", "x * cos"),
+    "on no input with all rows": ("x[B, T, D; int], cos[T, D]", "cos * 2"),
     "is the size of several dims": ("x[N, N]", "x - x.mean(-1, keepdim=True)"),
 }
 
@@ -45,7 +45,7 @@ def test_what_no_kernel_computes_is_refused_by_its_name(words: str) -> None:
     spec = spec_of(inputs, "some_op", forward=forward, kernels=["triton"])
     with pytest.raises(ScaffoldError) as raised:
         triton_kernels(spec, Location("ops.toml"))
-    assert "no kernel can be written of 'some_op'" in raised.value.message
+    assert "no kernel can be written for 'some_op'" in raised.value.message
     assert words in raised.value.message
     assert raised.value.hint
 

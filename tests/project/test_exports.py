@@ -74,4 +74,4 @@ def test_exports_that_are_missing_are_no_secret(exporting: Path) -> None:
 def test_exports_need_a_directory_of_their_own(tmp_path: Path) -> None:
     project(tmp_path, SCALE, configuration="[tool.scaffold]\nexports = true\n")
     outcome = scaffold(tmp_path, "sync")
-    assert outcome.code == 2 and "is no package" in outcome.err
+    assert outcome.code == 2 and "is not a package" in outcome.err

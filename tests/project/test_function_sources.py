@@ -108,9 +108,9 @@ def unreadable() -> FunctionType:
     ("forward", "said", "hint"),
     [
         (lambda x: x * 2 + 1, "a lambda has no name", "scaffold.derive('x * 2 + 1')"),
-        (abs, "'abs' is no function", "scaffold.derive('torch.abs(x)')"),
-        (3, "'int' is no function", "give a function, or text"),
-        (str, "'str' is no function", "give a function, or text"),
+        (abs, "'abs' is not a function", "scaffold.derive('torch.abs(x)')"),
+        (3, "'int' is not a function", "give a function, or text"),
+        (str, "'str' is not a function", "give a function, or text"),
         (Path(".").exists, "'exists' is a method", "write a function of"),
         (with_an_object(), "'inner' reads 'other'", "def inner(..., other)"),
         (unreadable(), "the source of 'gone' cannot be read", "define it in a file"),

@@ -822,7 +822,7 @@ class Groups(nn.Module):
 """)
     maths = ("--forward", "@layers.py:Groups", "--no-verify")
     outcome = new_op(tmp_path, *maths)
-    assert "'n' is no tensor" in outcome.err and "'num_groups'" not in outcome.err
+    assert "'n' is not a tensor" in outcome.err and "'num_groups'" not in outcome.err
     assert outcome.err.endswith("write: --inputs 'x, n: int, num_groups: int'\n")
 
 

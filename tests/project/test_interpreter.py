@@ -81,7 +81,7 @@ def test_what_lies_above_a_checkout_or_in_it_by_chance_is_not_run(
     [
         (LACKS, "'{}' has no torch"),
         ("echo 2 7 True", "'{}' is Python 2.7, which is too old"),
-        ("echo hello", "'{}' is no Python"),
+        ("echo hello", "'{}' is not a Python interpreter"),
     ],
 )
 def test_one_that_is_named_and_lacks_torch_is_refused(

@@ -507,7 +507,7 @@ def test_exports_of_what_is_no_package_are_refused_by_every_command(
     outcome = scaffold(tmp_path, *command)
     assert outcome.code == 2
     assert outcome.messages == [
-        "pyproject.toml:3:1: 'exports' is on, but '.' is no package",
+        "pyproject.toml:3:1: 'exports' is on, but '.' is not a package",
         "hint: give ops a directory: source = 'ops'",
     ]
     edit(tmp_path / "pyproject.toml", "exports", "source = 'ops'\nexports")

@@ -48,7 +48,7 @@ def test_a_none_is_told_how_to_declare_it(tmp_path: Path) -> None:
     """With it the backward is right: `--surrogate` would not take a None either."""
     maths = ("--forward", "x * w", "--backward", "return grad_output * w, None")
     done = new_op(tmp_path, "--inputs", "x, w", *maths, "--dry-run")
-    assert "grad_w: None though needed" in done.err
+    assert "grad_w: None, but needed" in done.err
     assert "declare it in --inputs: 'w[; const]'\n" in done.err
     done = new_op(tmp_path, "--inputs", "x, w[; const]", *maths, "--dry-run")
     assert done.code == 0, done.err
@@ -102,7 +102,7 @@ def test_what_was_meant(words: str, hint: str | None) -> None:
 def test_other_complaints_are_none_of_its_own() -> None:
     spec = spec_of("x", forward="x")
     assert misnamed(spec, "raised RuntimeError: no attribute 'sofmax'") is None
-    assert misnamed(spec, "None though needed") is None
+    assert misnamed(spec, "None, but needed") is None
 
 
 @pytest.mark.parametrize(

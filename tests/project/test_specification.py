@@ -294,13 +294,13 @@ def test_options_override_a_file_entry_by_entry(tmp_path: Path) -> None:
         (("--grad", "w=q"), "--grad:1:3: unknown name 'q'"),
         (("--grad", "w =  q"), "--grad:1:6: unknown name 'q'"),
         (("--grad", "w=\n  y = x\n  return q"), "--grad:3:10: unknown name 'q'"),
-        (("--grad", "v=x"), "--grad: 'v' is no input"),
-        (("--nondiff", "x,  q"), "--nondiff:1:5: 'q' is no input"),
+        (("--grad", "v=x"), "--grad: 'v' is not an input"),
+        (("--nondiff", "x,  q"), "--nondiff:1:5: 'q' is not an input"),
         (("--tolerance", "eps=1,  epz=2"), "--tolerance:1:9: "),
         (("--doc", "x"), "sub/ops.toml:4:10: unknown name 'r'"),
         (("--forward", "x"), "sub/ops.toml:4:10: unknown name 'r'"),
         (("--style", "a"), "--style: unknown value 'a'"),
-        (("--import", "a b"), "--import: 'a b' is no import"),
+        (("--import", "a b"), "--import: 'a b' is not an import"),
     ],
 )
 def test_a_problem_has_the_place_of_whoever_said_it(

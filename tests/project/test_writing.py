@@ -130,7 +130,7 @@ def test_the_difference_is_shown_and_the_question_repeated(occupied: Path) -> No
     assert "\n-mine\n" in terminal.said
     terminal.type("perhaps\n")
     terminal.expect(question)
-    assert "'perhaps' is no answer: n, y, d, m, a or q\n" in terminal.said
+    assert "'perhaps' is not an answer: n, y, d, m, a or q\n" in terminal.said
     terminal.type("q\n")
     assert terminal.finish().code == 1
 

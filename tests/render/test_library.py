@@ -121,8 +121,8 @@ def test_an_op_has_the_namespace_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("style", "namespace", "message"),
     [
-        ("library", "my-lib", "'my-lib' is no namespace"),
-        ("library", "class", "'class' is no namespace"),
+        ("library", "my-lib", "'my-lib' is not a namespace"),
+        ("library", "class", "'class' is not a namespace"),
         ("setup-context", "mylib", "only an op in library style"),
     ],
 )

@@ -136,11 +136,11 @@ def test_a_broken_file_is_an_error_as_seen_from_here(tmp_path: Path) -> None:
         ),
         (
             "package = 'my-ops'",
-            "2:12: 'my-ops' is no package\nhint: write: package = 'myops'",
+            "2:12: 'my-ops' is not a package\nhint: write: package = 'myops'",
         ),
         (
             "package = 'a.class'",
-            "2:12: 'a.class' is no package\nhint: write: package = 'myops'",
+            "2:12: 'a.class' is not a package\nhint: write: package = 'myops'",
         ),
         (
             "style = 'combinde'",

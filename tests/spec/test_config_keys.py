@@ -24,7 +24,7 @@ def test_keys_come_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"style": "combined"}, "'style' is no key of 'defaults'"),
+        ({"style": "combined"}, "'style' is not a key of 'defaults'"),
         ({"tests": False}, "unknown key 'tests' in 'defaults'"),
         ({"test": "no"}, "'test' must be true or false"),
     ],

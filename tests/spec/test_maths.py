@@ -111,8 +111,8 @@ grad.x = 'grad_y * s * n * y + f(grad_m) * i * torch.pi'
         ("inputs = 'x, n: int'\ngrad.n = '1'", ["3:6: 'n' is an attribute and gets no gradient"]),
         ("inputs = 'x, m[; int]'\ngrad.m = '1'", ["3:6: 'm' is declared without a gradient"]),
         ("inputs = 'x'\noutputs = 'y[; int]'\ngrad.x = '1'", ["4:6: no output of the op has a gradient"]),
-        ("inputs = 'x, weight'\ngrad.wieght = '1'", ["3:6: 'wieght' is no input\nhint: did you mean 'weight'?"]),
-        ("inputs = 'x'\ngrad.grad_x = '1'", ["3:6: 'grad_x' is no input\nhint: write: x"]),
+        ("inputs = 'x, weight'\ngrad.wieght = '1'", ["3:6: 'wieght' is not an input\nhint: did you mean 'weight'?"]),
+        ("inputs = 'x'\ngrad.grad_x = '1'", ["3:6: 'grad_x' is not an input\nhint: write: x"]),
         ("inputs = 'x[; int]'\nbackward = 'grad_x = 1'", ["3:13: no input of the op has a gradient"]),
         # a whole backward
         ("inputs = 'x'\ngrad.x = 'x'\nbackward = 'grad_x = x'", ["4:13: 'grad' and 'backward' state the same gradients\nhint: keep one of them"]),

@@ -31,13 +31,16 @@ def test_nothing_said_is_the_module_beside_the_tests() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"file": "tests/test_shared.py"}, "'file' must name a module that is no test"),
-        ({"file": "shared_test.py"}, "'file' must name a module that is no test"),
-        ({"file": 3}, "'file' must name a module that is no test"),
+        (
+            {"file": "tests/test_shared.py"},
+            "'file' must name a module that is not a test",
+        ),
+        ({"file": "shared_test.py"}, "'file' must name a module that is not a test"),
+        ({"file": 3}, "'file' must name a module that is not a test"),
         ({"file": "../shared.py"}, "'file' must name a file of the project"),
         ({"file": "pytest.py"}, "'pytest.py' would hide the installed module"),
         ({"files": "a.py"}, "unknown key 'files' in [tool.scaffold.testing]"),
-        ({"devices": ["cpu", "meta"]}, "'meta' is no device for tests"),
+        ({"devices": ["cpu", "meta"]}, "'meta' is not a device for tests"),
         ({"devices": []}, "'devices' must list devices of PyTorch"),
         ({"devices": "cuda"}, "'devices' must list devices of PyTorch"),
         ({"dtypes": ["float8"]}, "'dtypes' has an unknown value"),

@@ -22,7 +22,7 @@ LIMIT = 60
 FAULTY = ("RawMemory", "DetachedSecond")
 CORRECT = ("RoundSTE", "NumpySort", "SingleGradient", "ForExport")
 # Digits that another version of PyTorch may change.
-UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+ %|factor [\d./]+")
+UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+%|factor [\d./]+")
 
 
 def verdicts(names: tuple[str, ...] = ()) -> Iterator[tuple[str, Verdict]]:

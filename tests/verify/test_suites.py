@@ -114,7 +114,7 @@ def test_what_pytest_says_of_itself_is_kept(tmp_path: Path) -> None:
     ("python", "words"),
     [
         ("/nowhere/python", "cannot be started"),
-        ("/bin/true", "is no Python that can run the tests"),
+        ("/bin/true", "is not a Python interpreter"),
     ],
 )
 def test_an_interpreter_that_is_none_is_an_error(

@@ -111,7 +111,7 @@ def test_the_difference_is_shown_and_the_question_asked_again(clashing: Plan) ->
 def test_anything_else_is_asked_again(clashing: Plan) -> None:
     terminal = Terminal("maybe", "n")
     assert terminal.answer(clashing.conflicts[0]) == "no"
-    assert terminal.shown[1] == "'maybe' is no answer: n, y, d, m, a or q\n"
+    assert terminal.shown[1] == "'maybe' is not an answer: n, y, d, m, a or q\n"
 
 
 BASE = "a = 1\nb = 1\nc = 1\n"

@@ -291,7 +291,7 @@ class Applier:
         """Return the op of a primitive named by its name in the graph."""
         rule = self.table.of_op(name)
         if rule is None:
-            raise UnsupportedError(f"{name} is no primitive")
+            raise UnsupportedError(f"{name} is not a primitive")
         if rule.spelled.is_plain and len(positional) <= len(rule.parameters):
             names = (item.name for item in rule.parameters)
             return self._applied(rule, dict(zip(names, positional, strict=False)))

@@ -649,7 +649,7 @@ def _factors(args: Mapping[str, Op]) -> tuple[Shape, Shape]:
     """Return the shapes of the first two tensors; raise UnsupportedError if there are fewer."""
     found = [item.shape for item in tensors(args.values())]
     if len(found) < 2:
-        raise UnsupportedError("something that is no tensor in the place of one")
+        raise UnsupportedError("an argument that is not a tensor, where one is needed")
     return found[0], found[1]
 
 

@@ -489,7 +489,7 @@ class Expressions(Evaluator):
             plain = None if named else of_builtin(self.applier, callee.label, values)
             return plain or self._unknown(node)
         if callee.kind != "attribute":
-            raise UnsupportedError("a call of what is no name")
+            raise UnsupportedError("a call of an expression that is not a name")
         values = [self.value(callee.args[0]), *values]
         _refuse_in_place(callee.label, [*values, *named.values()])
         if callee.label == "type" and not self._is_known_type(

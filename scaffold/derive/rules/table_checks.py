@@ -115,7 +115,7 @@ def checked_table(text: str, path: str, base: Table | None = None) -> Table:
         if not isinstance(raw, dict):
             place = places((name,), key=True)
             hint = "a rule is a table: [exp]"
-            problems.append(ScaffoldError(f"'{name}' is no rule", place, hint))
+            problems.append(ScaffoldError(f"'{name}' is not a rule", place, hint))
         elif found := list(_of_shape(entry)):
             problems += found
         else:
@@ -186,7 +186,7 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     spelled = spelling(heads[0], heads[0], table.graph)
     if spelled is None:
         hint = "like 'torch.exp(x)', 'x.sum(dim=None)', 'x.mT' or 'x + y'"
-        yield entry.problem(f"'{heads[0]}' is no call", "call", hint=hint)
+        yield entry.problem(f"'{heads[0]}' is not a call", "call", hint=hint)
         return
     if "from" in entry.raw and (spelled.kind != "function" or "." in spelled.name):
         hint = "write the call without a module: call = 'f(x)'"
@@ -213,7 +213,7 @@ def _of_also(entry: Entry, names: set[str], table: Table) -> Iterator[ScaffoldEr
     for head in entry.raw.get("also", ()):
         spelled = spelling(head, entry.raw["call"], table.graph)
         if spelled is None:
-            yield entry.problem(f"'{head}' is no spelling", "also")
+            yield entry.problem(f"'{head}' is not a spelling", "also")
             continue
         yield from _of_operator(entry, spelled, "also")
         for item in spelled.parameters:
@@ -271,7 +271,7 @@ def _of_operands(entry: Entry, names: set[str]) -> Iterator[ScaffoldError]:
     for text, wanted in zip(entry.raw.get("operands", ()), taken, strict=True):
         if not wanted or wanted.keys() != taken[0].keys():
             hint = "like 'x[N, K], y[K, M]', in each string of the same parameters"
-            yield entry.problem(f"'{text}' are no operands", "operands", hint=hint)
+            yield entry.problem(f"'{text}' are not operands", "operands", hint=hint)
         for name in wanted.keys() - names:
             yield _unknown_parameter(entry, name, names, "operands")
 
@@ -280,7 +280,7 @@ def _unknown_parameter(
     entry: Entry, name: str, names: set[str], *path: str
 ) -> ScaffoldError:
     hint = did_you_mean(name, names) or f"its parameters: {', '.join(sorted(names))}"
-    return entry.problem(f"'{name}' is no parameter", *path, hint=hint)
+    return entry.problem(f"'{name}' is not a parameter", *path, hint=hint)
 
 
 def _of_gradients(entry: Entry) -> Iterator[ScaffoldError]:
@@ -305,14 +305,14 @@ def _of_samples(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
         sample = read_sample(text, rule.spelled, table.graph)
         if sample is None:
             hint = "like the arguments of the call: 'x[3, 4], dim=-1'"
-            yield entry.problem(f"'{text}' is no sample", "samples", hint=hint)
+            yield entry.problem(f"'{text}' is not a sample", "samples", hint=hint)
         else:
             drawn |= _drawn(sample)
     for name in {*rule.facts.differentiable} - drawn:
         yield entry.problem(f"no sample has a tensor for '{name}'", "samples")
     for name, domain in rule.domain.items():
         if read_domain(domain, names, table.graph) is None:
-            message, hint = f"'{domain}' is no domain", "like 'positive; not 1'"
+            message, hint = f"'{domain}' is not a domain", "like 'positive; not 1'"
             yield entry.problem(message, "domain", name, hint=hint)
 
 
@@ -393,7 +393,7 @@ def _of_calls(
             starred = any(item.starred for item in parameters)
             known = len(args) if starred else len(parameters)
         else:
-            yield entry.problem(f"'{name}' is no primitive", *path)
+            yield entry.problem(f"'{name}' is not a primitive", *path)
             continue
         if len(args) > known:
             yield entry.problem(f"{name} takes {known} arguments", *path)

@@ -143,7 +143,7 @@ def wrong_identity(text: str, op: str, table: Table) -> str | None:
     try:
         item = identity(text, table.op_of)
     except (ValueError, SyntaxError, ScaffoldError):
-        return "is no identity"
+        return "is not an identity"
     if item.rule != op:
         return "has another primitive on its left side"
     known = {name for arg in item.left for name in names_of(arg)}
@@ -153,7 +153,7 @@ def wrong_identity(text: str, op: str, table: Table) -> str | None:
         {name for side in (*item.left, item.right) for name in rules_of(side)}
         - {table.op_of(name) for name in table.names()}
     )
-    return f"calls '{unknown[0]}', which is no primitive" if unknown else None
+    return f"calls '{unknown[0]}', which is not a primitive" if unknown else None
 
 
 def _demand(name: str) -> str:

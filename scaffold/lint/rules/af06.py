@@ -30,7 +30,7 @@ def find(facts: Facts) -> Iterator[Found]:
         edits = kept_instead(facts, item, plain) if plain else ()
         for argument in plain:
             text = ast.unparse(argument)
-            message = f"'{text}' is no tensor: save_for_backward raises a TypeError; keep it on ctx"
+            message = f"'{text}' is not a tensor: save_for_backward raises a TypeError; keep it on ctx"
             yield Found(argument, message, edits)
 
 
@@ -61,7 +61,7 @@ def _is_plain(facts: Facts, node: ast.expr, item: ContextCall) -> bool:
 
 RULE = Rule(
     id="AF06",
-    title="what save_for_backward gets is no tensor",
+    title="save_for_backward gets a value that is not a tensor",
     why=(
         "It takes tensors and None; anything else is a TypeError. Numbers, sizes and "
         "flags are attributes of ctx."

@@ -87,7 +87,7 @@ RULE = Rule(
     title="custom_fwd on a forward beside setup_context",
     why=(
         "custom_fwd writes to its first argument, which it takes for ctx; with "
-        "setup_context that is an input: an AttributeError where it is no tensor, and in "
+        "setup_context that is an input: an AttributeError where it is not a tensor, and in "
         "custom_bwd, which reads ctx (pytorch#132388). Cast in the function that calls "
         "apply, or note in setup_context what custom_bwd reads."
     ),

@@ -19,7 +19,7 @@ def find(facts: Facts) -> Iterator[Found]:
         alone = (item.node,) if item.node else ()
         for value in item.values or alone:
             if _is_number(_bound(value, facts, item.step), facts):
-                message = f"{ast.unparse(value)} is no tensor: RuntimeError; a gradient is a tensor or None"
+                message = f"{ast.unparse(value)} is not a tensor: RuntimeError; a gradient is a tensor or None"
                 none = (Edit("replace", span(value), "None"),)
                 yield Found(value, message, none if _is_zero(value) else ())
 

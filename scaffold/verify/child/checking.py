@@ -69,7 +69,7 @@ def no_operator(names: Sequence[str]) -> dict[str, Any] | None:
         except AttributeError:
             continue
         if not _is_operator(found, last):
-            words = f"'{name}' is no operator of PyTorch {torch.__version__}"
+            words = f"'{name}' is not an operator of PyTorch {torch.__version__}"
             return {"subject": "forward", "words": words}
     return None
 
@@ -146,14 +146,14 @@ def check(checks: Any) -> dict[str, Any]:
 
 
 WATCHED = ("reference", "surrogate")  # names of the forward in the checks
-GIVE = "inputs of your own prove it: --samples '@file.py:function'"
+GIVE = "give inputs that reach it: --samples '@file.py:function'"
 
 
 def _unreached(checks: Any) -> Iterator[str]:
     """Yield a note for each branch of the forward never taken by any call."""
     for test, came in one_way(checks).items():
         always = "always" if came else "never"
-        yield f"in every call that was tried '{test}' is {always} so: what the forward does otherwise is not proven; {GIVE}"
+        yield f"'{test}' was {always} true in the calls tried: the other branch is not proven; {GIVE}"
 
 
 def compare(checks: Any) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def check_case(
         run.proven = run.proven or _have_elements(inputs)
 
 
-IN_ORDER = "a kernel that walks memory in order needs .contiguous() on it"
+IN_ORDER = "a kernel that assumes contiguous memory needs .contiguous()"
 
 
 def _of_memory(
@@ -276,7 +276,7 @@ def _unasked(
         return found
     if not case.further or not _is_pytorchs(checks, inputs):
         return None
-    subject, words = f"PyTorch's own {found.subject}", "is not that of differences"
+    subject, words = f"PyTorch's own {found.subject}", "differs from finite differences"
     return found._replace(subject=subject, words=words)
 
 
@@ -391,13 +391,13 @@ def _search_shapes(checks: Any, run: Run) -> None:
         run.shapes = Shapes({}, relation)
     elif found is None and (conditions := size_conditions(checks)):
         run.failure["hint"] = (
-            f"the sizes that it takes: --require '{' and '.join(conditions)}'"
+            f"declare the sizes it accepts: --require '{' and '.join(conditions)}'"
         )
     elif found is None:
         instead = shapes_taken(checks, declared=False)
         if isinstance(instead, Shapes):
             wanted = " and ".join(instead.conditions)
-            run.failure["hint"] = f"shapes that it takes, for instance: {instead}" + (
+            run.failure["hint"] = f"shapes it accepts, for example: {instead}" + (
                 wanted and f", with --require '{wanted}'"
             )
     elif isinstance(found, Shapes):
@@ -410,7 +410,7 @@ def _search_shapes(checks: Any, run: Run) -> None:
         run.failure["hint"] = f"{declare}; {GIVE}"
 
 
-UNSEEN = "no gradient with an element in it could be compared"
+UNSEEN = "every gradient was empty: nothing could be compared"
 
 
 def _refused(checks: Any, name: str, refused: Refusal) -> dict[str, Any]:
@@ -439,7 +439,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     expected = as_tuple((checks.FORWARD or checks.OPERATOR)(*inputs))
     own = own_values(checks.OWN_FORWARD, inputs)
     if len(own) == 1 < len(expected):  # it was taken apart
-        told = f"returns one tensor, and there are {len(expected)} outputs"
+        told = f"returns one tensor, but {len(expected)} outputs are declared"
         return Found("forward", told, hint=ONE_OUTPUT)
     contrary = undeclared_output(checks, names, inputs, expected)
     if contrary is not None:
@@ -447,7 +447,7 @@ def _check_forward(checks: Any, inputs: Sequence[Any]) -> Found | None:
     actual = as_tuple(checks.OPERATOR(*inputs)) if checks.FORWARD else expected
     if len(actual) != len(expected):
         counts = f"{len(expected)} outputs", f"{len(actual)} outputs"
-        return Found("forward", "another number of outputs", *counts)
+        return Found("forward", "a different number of outputs", *counts)
     for position, (one, two) in enumerate(zip(actual, expected, strict=True)):
         name = f"output {position}" if len(expected) > 1 else "output"
         scene = Scene(name, tolerance=_tolerance(checks))
@@ -502,7 +502,7 @@ def _check_sharding(checks: Any, inputs: Sequence[Any]) -> Found | None:
     return None
 
 
-UNSPLIT = "write _ in the place of an index along which the op cannot be split"
+UNSPLIT = "write _ for an index along which the op cannot be split"
 
 
 def _shard(value: Any, placement: Any, rank: int) -> Any:
@@ -525,9 +525,9 @@ OF_FORWARD = {  # jvp and sharding: only if an op has them
     "sharding": _check_sharding,
 }
 
-AS_WRITTEN = "not that of the forward as you wrote it"
+AS_WRITTEN = "differs from the forward as you wrote it"
 ONE_OUTPUT = "end it with return a, b, or leave --outputs out"
-MISREAD = "the forward is misread: please report it; until then write it in other words"
+MISREAD = "scaffold misreads the forward: please report it, and write it differently until then"
 
 
 def _check_own_values(
@@ -578,7 +578,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
         raise error
     if len(returned) != len(inputs):
         counts = f"{len(inputs)} gradients", f"{len(returned)} gradients"
-        return Found("backward", "another number of gradients", *counts)
+        return Found("backward", "a different number of gradients", *counts)
     if case.further and not all(
         bool(one.isfinite().all()) for one in expected.values()
     ):
@@ -589,7 +589,7 @@ def _check_backward(checks: Any, case: Case, inputs: Sequence[Any]) -> Found | N
             if found is not None:
                 return found
         elif gradient is not None:
-            words = "a gradient though none is needed"
+            words = "a gradient although none is needed"
             return Found(f"grad_{name}", words, "None", show(gradient))
     if error is not None:
         raise error

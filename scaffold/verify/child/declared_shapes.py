@@ -54,7 +54,7 @@ def undeclared_output(
 ) -> Contrary | None:
     """Return the first contradiction between the declared and the returned outputs."""
     if checks.OUTPUTS and len(outputs) != len(checks.OUTPUTS):
-        counts = f"{_counted(checks.OUTPUTS)} declared, and the forward returns"
+        counts = f"{_counted(checks.OUTPUTS)} declared, but the forward returns"
         kinds = (_kind(output) for output in outputs)
         each = zip("abcdefghijklmnopqrstuvwxyz", kinds, strict=False)
         named = ", ".join(f"{name}{TRAITS.get(kind, '')}" for name, kind in each)
@@ -74,7 +74,7 @@ def undeclared_output(
             words = f"{name} is declared as {KINDS[kind]}"
             if kind == "float":
                 words = f"{name} has no trait, so it counts as {KINDS[kind]}"
-            said = f"{words}, and the forward returns {returned}"
+            said = f"{words}, but the forward returns {returned}"
             hint = _outputs_as_returned(checks, outputs) if TRAITS[returned] else ""
             return Contrary(said, hint)
         if dims is None:
@@ -82,7 +82,7 @@ def undeclared_output(
         fits = not (whole and leading) or _fits(dims, shape, leading)
         if not (_bound(dims, shape, sizes) and fits):
             returned = f"the forward returns {name}{_shown(shape, before)}"
-            return Contrary(f"{name}{_text(dims)} is declared, and {returned}")
+            return Contrary(f"{name}{_text(dims)} is declared, but {returned}")
     return None
 
 

@@ -150,7 +150,7 @@ def diagnose(actual: Any, expected: Tensor | None, scene: Scene) -> str | None:
     like = expected if scene.value is None else scene.value
     assert like is not None
     if actual is None:
-        return "None though needed"
+        return "None, but needed"
     if not isinstance(actual, Tensor):
         return f"a {type(actual).__name__} instead of a tensor"
     actual = actual.detach()
@@ -343,7 +343,7 @@ def notes_on(checks: Any) -> list[str]:
                 found[name] = where and f"differs from the derivative {where}{of_case}"
         if all(found.values()):
             break
-    same = "is the derivative on the inputs that were tried"
+    same = "equals the derivative on the inputs tried"
     return [f"surrogate: {name} {words or same}" for name, words in found.items()]
 
 

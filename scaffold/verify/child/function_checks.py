@@ -169,7 +169,7 @@ def _compare_roughly(
             halves = [_symmetric(one) for one in known]
             compare(subject, inputs, found, halves, exact=False)
             subject.symmetric = True
-            subject.note("the gradient is that of a symmetric input")
+            subject.note("the gradient assumes a symmetric input")
             return
         raise wrong from None
 
@@ -183,7 +183,7 @@ def _symmetric(gradient: Tensor) -> Tensor:
 def check_each_alone(subject: Subject) -> None:
     """Check each gradient while only one input requires grad."""
     if len(subject.checks.DIFFERENTIABLE) < 2:
-        raise Unasked("one input has a gradient")
+        raise Unasked("only one input has a gradient")
     whole = subject.inputs()
     every = dict(zip(subject.needed(whole), gradients(subject, whole), strict=True))
     for name in subject.needed(whole):
@@ -196,7 +196,7 @@ def check_each_alone(subject: Subject) -> None:
             raise Wrong(
                 f"grad_{name}: None, where {name} alone requires grad",
                 f"grad_{name}",
-                "is needs_input_grad asked of the right input?",
+                "does it read needs_input_grad of the right input?",
             )
         found = gradients(subject, inputs)
         words = f"{{}}, where {name} alone requires grad"
@@ -226,11 +226,11 @@ def _contract(subject: Subject, inputs: Sequence[Any], returned: Sequence[Any]) 
 
 def check_scaled(subject: Subject) -> None:
     if subject.hands_on:
-        raise Unasked("the forward hands its input on: a gradient may be clipped")
+        raise Unasked("the forward returns its input: the gradient may be clipped")
     asked_of.scaled_grad_output(Asking(subject))
 
 
-UNMARKED = "add it, or ctx.mark_non_differentiable(...) the output"
+UNMARKED = "add it, or mark the output: ctx.mark_non_differentiable(...)"
 
 
 def check_one_output(subject: Subject) -> None:
@@ -238,7 +238,7 @@ def check_one_output(subject: Subject) -> None:
     inputs = subject.inputs()
     count = len(subject.ends(subject.call(inputs)))
     if count < 2:
-        raise Unasked("one output has a gradient")
+        raise Unasked("only one output has a gradient")
     for at in range(count):
         outputs = subject.ends(subject.call(inputs))
         needed = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
@@ -246,7 +246,7 @@ def check_one_output(subject: Subject) -> None:
             [outputs[at]], needed, [contiguous(outputs[at])], materialize_grads=True
         )
         expected = subject.expected(inputs, contiguous, alone=at)
-        words = f"{{}}, of output {subject.positions[at]} alone"
+        words = f"{{}}, if only output {subject.positions[at]} is used"
         _compare_roughly(subject, inputs, found, expected, words, UNMARKED)
 
 
@@ -264,7 +264,7 @@ def check_arguments(subject: Subject) -> None:
             if isinstance(inputs[at], Tensor) or not subject.takes(inputs):
                 continue
             tried = True
-            _derivative(subject, inputs, f" of {name}={value!r}")
+            _derivative(subject, inputs, f" with {name}={value!r}")
     if not tried:
         raise Unasked("no argument chooses a branch")
 
@@ -302,7 +302,7 @@ def check_broadcast(subject: Subject) -> None:
 def check_values(subject: Subject) -> None:
     """Check large values, and values near the numbers in the Function's text."""
     if subject.surrogate or subject.single:
-        raise Unasked("differences do not tell its gradient")
+        raise Unasked("finite differences cannot check its gradient")
     checks = subject.checks
     question = slopes_alone if checks.REFERENCE is None else other_values
     try:
@@ -378,7 +378,7 @@ class Asking:
     def derivative(self, inputs: Sequence[Any], words: str) -> None:
         call = describe(self.names, inputs)
         try:
-            _derivative(self.subject, inputs, f" of {call}")
+            _derivative(self.subject, inputs, f" for {call}")
         except Wrong as wrong:
             whole = all(needs_gradient(x) for x in inputs if isinstance(x, Tensor))
             if whole or not self.subject.asked.searched:

@@ -229,7 +229,7 @@ def outputs_are_freed(asked: Asked) -> None:
 
 # --- grad_outputs with a property.
 
-IN_ORDER = "reads memory in order; .contiguous() mends it"
+IN_ORDER = "assumes contiguous memory; .contiguous() fixes it"
 
 
 def strided_grad_output(asked: Asked) -> None:
@@ -256,7 +256,7 @@ def scaled_grad_output(asked: Asked) -> None:
     names = needing(asked.names, inputs)
     for name, one, two in zip(names, found, usual, strict=True):
         if two.any() and torch.allclose(one, two, rtol=1e-4, atol=0.0):
-            words = f"grad_{name}: grad_output is ignored: the same for twice as much"
+            words = f"grad_{name}: ignores grad_output: doubling it changes nothing"
             asked.wrong(words, f"grad_{name}", "multiply by grad_output")
     expected = [2 * one for one in usual]
     asked.hold(inputs, found, expected, "{} for twice the grad_output")
@@ -275,7 +275,7 @@ def one_output_alone(asked: Asked) -> None:
         expected = asked.gradients(inputs, weights, outputs)
         alone = [asked.run(*inputs)[at]]
         found = asked.gradients(inputs, contiguous, alone)
-        asked.hold(inputs, found, expected, f"{{}}, of output {at} alone")
+        asked.hold(inputs, found, expected, f"{{}}, if only output {at} is used")
 
 
 # --- What backward returns.
@@ -293,7 +293,7 @@ def check_shapes(asked: Asked, inputs: Sequence[Any], returned: Sequence[Any]) -
         if not (isinstance(value, Tensor) and value.requires_grad):
             continue
         if gradient is not None and gradient.shape != value.shape:
-            sizes = f"{(*gradient.shape,)}, the shape of {name} is {(*value.shape,)}"
+            sizes = f"{(*gradient.shape,)}, but {name} is {(*value.shape,)}"
             words = f"grad_{name}: {sizes}; autograd sums it silently"
             asked.wrong(words, f"grad_{name}", f"sum_to_size({name}.shape)")
 
@@ -308,8 +308,8 @@ def two_calls_before_one_backward(asked: Asked) -> None:
     outputs = asked.run(*inputs)
     asked.run(*others)
     found = asked.gradients(inputs, contiguous, outputs)
-    words = "{} after a second call: what a call saves is shared"
-    asked.hold(inputs, found, expected, words, "keep it on ctx")
+    words = "{} if the op is called twice before backward: the calls share saved values"
+    asked.hold(inputs, found, expected, words, "keep them on ctx")
 
 
 def backward_twice(asked: Asked) -> None:
@@ -323,7 +323,7 @@ def backward_twice(asked: Asked) -> None:
         again = asked.gradients(inputs, contiguous, outputs, retain_graph=True)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         asked.raised(error, words)
-    asked.hold(inputs, again, first, words, "leave what is saved as it is")
+    asked.hold(inputs, again, first, words, "do not change saved tensors")
 
 
 def input_changed_after_forward(asked: Asked) -> None:
@@ -335,22 +335,22 @@ def input_changed_after_forward(asked: Asked) -> None:
         def pick(inputs: Sequence[Any], _: Any, at: int = at) -> Any:
             return inputs[at]
 
-        words = f"silently wrong where {name} is changed after the forward: it is kept on ctx as it is"
-        hint = f"ctx.save_for_backward({name}) notices"
+        words = f"silently wrong if {name} is changed after the forward: ctx keeps it unchecked"
+        hint = f"ctx.save_for_backward({name}) checks it"
         asked.answer(partial(asked.check_changed, pick), words, "saves", hint)
 
 
 # --- Derivatives of gradients.
 
 ONCE = ("differentiable once", "differentiate twice", "once_differentiable")
-TWICE = "mark it once_differentiable, or save inputs and outputs alone"
+TWICE = "mark it once_differentiable, or save only inputs and outputs"
 SLOPES = 1e-3  # the relative error of differences, for a second derivative
 
 
 def gradient_with_create_graph(asked: Asked) -> None:
     """A backward that is recorded gives the same."""
     question = asked.test_recorded_gradients
-    asked.answer(question, "another one with create_graph=True")
+    asked.answer(question, "a different gradient with create_graph=True")
 
 
 def second_derivative(asked: Asked) -> None:
@@ -377,7 +377,7 @@ def second_derivative(asked: Asked) -> None:
         first = firsts(*leaves)
         rounded = [as_type(x, torch.float32).to(x.dtype) for x in first]
         if all(map(torch.equal, first, rounded)) and not first[0].is_complex():
-            asked.skip("its gradients have the digits of float32")
+            asked.skip("its gradients are computed in float32")
         found = [*seconds(first, needed)]
     except RuntimeError as error:
         if any(words in str(error) for words in ONCE):
@@ -389,7 +389,7 @@ def second_derivative(asked: Asked) -> None:
         off = float((gradient - differences).abs().max()) if gradient.numel() else 0.0
         if off > SLOPES * (1 + largest):
             part = 100 * off / max(largest, float(gradient.abs().max()))
-            words = f"silently wrong by {part:.0f} %, by {name}"
+            words = f"silently wrong by {part:.0f}%, with respect to {name}"
             asked.wrong(words, "saves", TWICE)
 
 
@@ -452,7 +452,7 @@ def strided_inputs(asked: Asked) -> None:
             for at, (one, two) in enumerate(pairs_of_outputs):
                 near = 1e-3 if asked.single else 1e-6
                 if not torch.allclose(one, two, near, near / 10, equal_nan=True):
-                    asked.wrong(f"output {at} differs, of inputs {words}", "forward")
+                    asked.wrong(f"output {at} differs if inputs are {words}", "forward")
 
 
 OF_SHAPES = r"Using a target size|The use of `x.T` on tensors|Tensor\.m?[TH] is dep"
@@ -467,7 +467,7 @@ def other_ranks(asked: Asked) -> None:
     tensors = [x for x in usual if isinstance(x, Tensor)]
     alike = len({x.shape for x in tensors}) == 1
     if not alike or len(needing(asked.names, usual)) < len(tensors):
-        asked.skip("its tensors are not alike")
+        asked.skip("its tensors differ in shape, or one has no gradient")
     tried = False
     for rank in (tensors[0].ndim + 1, tensors[0].ndim + 2):
         inputs = [drawn(x, (3,) * rank) if isinstance(x, Tensor) else x for x in usual]
@@ -503,13 +503,13 @@ def empty_inputs(asked: Asked) -> None:
         try:
             found = asked.gradients(inputs, contiguous, outputs)
         except Exception as error:  # noqa: BLE001 (it may refuse them)
-            asked.note("raises of empty inputs", error)
+            asked.note("raises for empty inputs", error)
             continue
         tried = True
         names = needing(asked.names, inputs)
         for name, one in zip(names, found, strict=True):
             if one.numel() and not one.isfinite().all():
-                asked.note(f"grad_{name} is not finite of empty inputs")
+                asked.note(f"grad_{name} is not finite for empty inputs")
     if not tried:
         asked.skip("it takes no empty inputs")
 
@@ -532,7 +532,7 @@ FEW_DIGITS = 0.03  # the relative rounding of a gradient in a dtype of two digit
 def in_float32(asked: Asked) -> None:
     """In float32 the gradients are the same, but for roundings."""
     if asked.dtype == torch.float32:
-        asked.skip("the other checks use it")
+        asked.skip("the other checks use float32")
     inputs = [as_type(x, torch.float32) for x in asked.inputs()]
     if not asked.takes(inputs):
         asked.skip("it takes no float32")
@@ -552,7 +552,7 @@ def in_bfloat16(asked: Asked) -> None:
         pairs = zip(found, expected, strict=True)
         lost = max(float((x.to(y.dtype) - y).norm()) for x, y in pairs)
         if lost * BITS_LESS > FEW_DIGITS:
-            asked.skip("its digits cancel")
+            asked.skip("rounding errors dominate")
     outputs = asked.run(*inputs)
     compare_roughly(asked, inputs, outputs, "bfloat16", 4 * FEW_DIGITS)
 
@@ -584,7 +584,7 @@ def compare_roughly(
     for name, one, two in zip(names, found, expected, strict=True):
         off = (one.to(two.dtype) - two).norm()
         if two.isfinite().all() and not off <= part * (two.norm() + 1):
-            size = f"off by {off:.2g} of {two.norm():.2g}"
+            size = f"off by {off:.2g}, norm {two.norm():.2g}"
             asked.wrong(f"grad_{name}: wrong in {words}: {size}", f"grad_{name}")
 
 
@@ -603,12 +603,12 @@ def func_grad(asked: Asked) -> None:
 
 def func_jacrev(asked: Asked) -> None:
     """torch.func.jacrev, which maps over backward, gives what autograd gives."""
-    asked.answer(asked.test_jacrev, "another gradient than autograd's")
+    asked.answer(asked.test_jacrev, "its gradient differs from autograd's")
 
 
 def vmap_of_grad(asked: Asked) -> None:
     """A batch has the gradients of its samples."""
-    asked.answer(asked.test_vmap_of_grad, "another gradient than of each sample")
+    asked.answer(asked.test_vmap_of_grad, "its gradient differs from each sample's")
 
 
 def checkpointed(asked: Asked) -> None:
@@ -622,9 +622,9 @@ def checkpointed(asked: Asked) -> None:
                 asked.skip("it raises under checkpoint", error.__context__)
             raise
 
-    asked.answer(question, "another gradient under checkpoint")
+    asked.answer(question, "its gradient differs under checkpoint")
 
 
 def compiled(asked: Asked) -> None:
     """torch.compile gives the same."""
-    asked.answer(asked.test_compile, "torch.compile gives another result")
+    asked.answer(asked.test_compile, "torch.compile gives a different result")

@@ -37,8 +37,8 @@ from scaffold.verify.child.refusals import SINGULAR, raised, refusal
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # as gradgradcheck compares
 ERRORS = 4  # times the errors of autograd, as the generated test allows
-NOT_THERE = "--amp says what an op does there: region, float32 or off"
-TWICE = "write it of the forward's inputs and grad_output, or say --once-differentiable"
+NOT_THERE = "choose with --amp: region, float32 or off"
+TWICE = "compute it from inputs and grad_output, or use --once-differentiable"
 NO_NUMBER = "not finite"
 THERE = "where plain PyTorch has it"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
@@ -130,7 +130,7 @@ def their_types(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         for name, value, gradient in zip(names, rounded, returned, strict=False):
             if needs_gradient(value) and gradient.dtype != value.dtype:
                 kind, wanted = dtype_name(gradient.dtype), dtype_name(value.dtype)
-                words = f"of dtype {kind} where its input is of {wanted}"
+                words = f"{kind}, but its input is {wanted}"
                 return Answer(name, words, f"cast it: (...).to({name}.dtype)")
     return None
 
@@ -174,7 +174,7 @@ def under_autocast(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         given = [as_type(x, t) for x, t in zip(inputs, cycle(types), strict=False)]
         found = _imprecise(checks, given, FEW_DIGITS, autocast=True)
         if found is not None:
-            where = "under autocast" + ", of inputs of two types" * (len(types) > 1)
+            where = "under autocast" + ", with inputs of two dtypes" * (len(types) > 1)
             words = f"{'wrong ' * (not found.raised)}{where}: {found.words}"
             return found._replace(words=words, hint=NOT_THERE)
     return None
@@ -209,7 +209,7 @@ def _imprecise(
             lost = _changes(checks, exactly, name, eps, Tensor.norm)
             allowed = allowed + ERRORS * lost
         if not off <= allowed:
-            words = f"off by {off:.2g}, where autograd's allows {allowed:.2g}"
+            words = f"off by {off:.2g}, more than the {allowed:.2g} that autograd's own error allows"
             return Answer(name, words)
     return None
 
@@ -217,13 +217,13 @@ def _imprecise(
 def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check that backward is linear in the output gradients, and accepts unusual ones.
 
-    Unusual are an expanded 1, as of a sum, and a single output of several.
+    Unusual are an expanded 1, as .sum() makes it, and a single output of several.
     """
     for scale in SCALES:
         found = _difference(checks, inputs, scale)
         if found is not None:
             times = (
-                "an expanded 1, as of a sum"
+                "an expanded 1, as .sum() makes it"
                 if scale is None
                 else f"{scale:g} times as large"
             )
@@ -235,7 +235,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     for at in chosen if len(chosen) > 1 else ():
         found = _difference(checks, inputs, alone=at)
         if found is not None:
-            words = f"{found.words} where output {at} alone is used"
+            words = f"{found.words} if only output {at} is used"
             return found._replace(words=words)
     return None
 
@@ -301,7 +301,7 @@ def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     ):
         allowed = LOST * (two.norm() + 1) + CANCELS * (two - other).norm()
         if two.isfinite().all() and not (one - two).norm() <= allowed:
-            words = "less precise than its input: it has the digits of float32"
+            words = "less precise than its input: computed in float32"
             return Answer(name, words, f"compute it in {name}.dtype")
     return None
 
@@ -317,14 +317,14 @@ def other_values(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         # `x[i]` accepts indices below 0, `x.index_select(0, i)` does not.
         if found is None or found.raised and (told or words.startswith("every")):
             continue
-        if found.words == NO_NUMBER and words.startswith("one of"):
-            words = f"not finite where {words}, which autograd's is"
+        if found.words == NO_NUMBER and words.startswith("one value of"):
+            words = f"not finite where {words}; autograd's is"
             told = told or found._replace(words=words, legal=True)
             continue
         asked = checks, changed, found.name
         if found.raised or not (_is_between(*asked) or _is_rounding(*asked)):
             return found._replace(words=f"{found.words} where {words}")
-        words = f"another than autograd's where {words}, at a kink or where no digits are left"
+        words = f"different from autograd's where {words}: a kink, or rounding errors"
         told = told or found._replace(words=words, legal=True)
     return told
 
@@ -351,19 +351,19 @@ def _drawn(checks: Any, inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any,
         for number in numbers:
             if math.isfinite(number):
                 near = number * (1 - NEAR * real * torch.rand(value.shape))
-                words = f"all of {name} are {'about ' * real}{_said(number)}"
+                words = f"all values of {name} are {'about ' * real}{_said(number)}"
                 words = f"every {name} is {number}" if whole else words
                 yield words, _with(inputs, {at: near.to(value.dtype)})
             else:  # if several were infinite, none would be the largest
-                alone = value.where(first, number)
-                yield f"one of {name} is {_said(number)}", _with(inputs, {at: alone})
+                alone = _with(inputs, {at: value.where(first, number)})
+                yield f"one value of {name} is {_said(number)}", alone
             if isinstance(number, bool) and value.ndim:
                 row = value.clone()
                 row[0] = number
                 yield f"one row of {name} is {number}", _with(inputs, {at: row})
             if math.isfinite(number) or number < 0 and not inputs[at].requires_grad:
                 mixed = value.where(every_other, number)
-                words = f"some of {name} are {_said(number)}"
+                words = f"some values of {name} are {_said(number)}"
                 words = f"every other {name} is {number}" if whole else words
                 yield words, _with(inputs, {at: mixed})
 
@@ -512,7 +512,7 @@ def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     usual = _firsts(checks, checks.OPERATOR, inputs)
     for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
         if not (one - two).norm() <= FEW_DIGITS * (two.norm() + 1):
-            return Answer(name, "wrong in float32: it is another one than in float64")
+            return Answer(name, "wrong in float32: it differs from that in float64")
     return None
 
 

@@ -56,7 +56,7 @@ SINGLE = {"rtol": 2e-2, "atol": 2e-2}
 SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
 LARGE = 100  # times the usual inputs, to see clipping
-NOT_FINITE = "what it returns is not finite"
+NOT_FINITE = "its result is not finite"
 SEEDS = (1, 2)  # for other random inputs, above all indices
 ABSENT = {"absent", "seed"}  # arguments of a case with the base's shapes
 Weights = Callable[[Tensor], Tensor]
@@ -337,14 +337,14 @@ class Subject:
         if self.checks.REFERENCE is not None:
             return False
         flat = any(one.numel() and not one.nan_to_num().any() for one in expected)
-        why = "the forward hands its input on" if self.hands_on else ""
+        why = "the forward returns its input" if self.hands_on else ""
         why = "the derivative is 0" if flat else why
         if not (why or self.asked.said):
             return False
         self.surrogate = True
         why = f" ({why})" if why else ""
         self.note(
-            f"the gradient is not that of the forward{why}; if it is meant, --reference says of what it is"
+            f"the gradient is not the derivative of the forward{why}; if intended, give its own forward: --reference"
         )
         return True
 

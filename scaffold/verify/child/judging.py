@@ -61,8 +61,8 @@ CLAIMED = ("torch.func.grad", "torch.func.jacrev", "vmap of torch.func.grad")
 
 
 MENDS = (
-    ("must implement", "or ctx.mark_non_differentiable(...) what it returns"),
-    ("number of gradients", "one for each input of forward, None where it has none"),
+    ("must implement", "or mark its outputs: ctx.mark_non_differentiable(...)"),
+    ("number of gradients", "return one per input of forward, or None"),
     ("expected Variable or None", "a tensor, or None, for each input"),
     ("view size is not compatible", ".reshape(...) takes any strides"),
     ("more than one element of the written-to", "clone it first"),

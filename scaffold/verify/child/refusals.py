@@ -23,7 +23,7 @@ NO_TENSOR = "gives no tensor"
 # Domains as the tests draw from them: the word, the least value and the width.
 RANGES = (("unit", 0.1, 0.8), ("positive", 0.5, 1.0))
 DRAWS = 3
-GIVE = "give the tests inputs that it takes: --samples '@file.py:function'"
+GIVE = "give the tests inputs it accepts: --samples '@file.py:function'"
 # Errors with any inputs: the forward calls something that does not exist.
 BROKEN = (
     "raised AttributeError: module ",
@@ -35,9 +35,9 @@ BROKEN = (
 
 
 # Errors that other kinds of values avoid, not shapes: parts of PyTorch's messages, and advice.
-_DTYPE = "a tensor that the forward makes has the default dtype: write x.new_zeros(...), or dtype=x.dtype"
-_NUMBER = "what takes a number was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
-_TRITON = "Triton has no GPU for the proof: set TRITON_INTERPRET=1, which runs kernels on the CPU, or use --no-verify"
+_DTYPE = "the forward makes a tensor of the default dtype: write x.new_zeros(...), or dtype=x.dtype"
+_NUMBER = "a function of numbers was given a tensor: write torch.exp, not math.exp, or x.sum().item()"
+_TRITON = "the proof has no GPU for Triton: set TRITON_INTERPRET=1 to run kernels on the CPU, or use --no-verify"
 KINDS = (
     (
         "tensors used as indices",

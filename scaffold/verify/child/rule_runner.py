@@ -76,7 +76,7 @@ def _of_rule(table: Any, rule: Any) -> Iterator[tuple[list[Problem], bool]]:
         said = (str(error).splitlines() or [""])[0]
         words = f"{type(error).__name__}: {said}"
         if "Complex" in said:
-            words += "; if it is for real arguments alone, say: complex = false"
+            words += "; if it is only for real arguments, write: complex = false"
         yield [_of_call(rule, words)], False
 
 

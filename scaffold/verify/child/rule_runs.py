@@ -210,7 +210,7 @@ class Run:
                 raise
             said = str(error).partition(chr(10))[0]
             raise Unsuited(
-                f"where {self.alone} comes in alone, the others are the number 0: {said}; add them to zeros of their shapes"
+                f"if only {self.alone} has a gradient, the others are the number 0: {said}; add them to zeros of their shapes"
             ) from None
         return torch.zeros_like(wanted) if is_zero(value) else value
 
@@ -317,7 +317,7 @@ def _is_opaque(rule: Rule, inputs: list[Tensor], outputs: Sequence[Tensor]) -> b
         return False
     if inputs and rule.module is None and not rule.undifferentiated:
         raise Unsuited(
-            "autograd has no gradient of it; if there is one all the same, say: undifferentiated = true, and it is held against differences"
+            "autograd has no gradient of it; if there is one, write undifferentiated = true: differences check it"
         )
     return True
 

@@ -221,7 +221,7 @@ class _Forward:
             f"closest: {near}, which fails at: {place}",
         )
         names = (*(self.names[at] for at in self.open),)
-        return NoShapes(f"accepts none of {self.runs} shapes", tried, names)
+        return NoShapes(f"accepts none of the {self.runs} shapes tried", tried, names)
 
 
 def _one_by_one(dims: Sequence[Any] | None, rank: int) -> tuple[Any, ...] | None:

@@ -68,13 +68,13 @@ CURVED = "a second derivative is not finite there"
 def _of_case(checks: Any, inputs: Sequence[Any]) -> str:
     """Return why the forward itself fails a test in this case, by autograd alone; "" if it does not."""
     if not _leaves_elements(checks, inputs):
-        return "test_jacrev cannot pass in {}: no result of the forward has an element, so that nothing of them is compared"
+        return "test_jacrev cannot pass in {}: every result of the forward is empty, so nothing is compared"
     try:
         if not _has_a_gradient(checks, inputs):
-            return "the gradient of the forward is not finite in {}, which cannot pass"
+            return "{} cannot pass: the gradient of the forward is not finite there"
     except RuntimeError as error:
         own = raised(error).replace("{", "{{").replace("}", "}}")
-        return f"PyTorch's own backward {own} in {{}}, which cannot pass"
+        return f"PyTorch's own backward {own} in {{}}: the tests cannot pass there"
     if checks.CHECKED and (size := _largest(checks, inputs)) > LARGE:
         far = f"outputs up to {size:.0e} leave no digits for finite differences"
         return f"test_gradcheck cannot pass in {{}}: {far}"
@@ -101,7 +101,7 @@ def _mapped(checks: Any) -> Iterator[str]:
         if _needed(inputs) and not _has_a_gradient(checks, inputs):
             words = "has a gradient that is not finite"
         if words:
-            yield f"test_vmap_of_grad cannot pass: of other numbers the forward {words}"
+            yield f"test_vmap_of_grad cannot pass: for other numbers the forward {words}"
 
 
 def _needed(inputs: Sequence[Any]) -> list[Tensor]:
@@ -194,7 +194,7 @@ def _off(one: Tensor, other: Tensor, right: Tensor, low: torch.dtype) -> str:
     off = (one.double() - right).abs().max()
     if off <= allowed:
         return ""
-    return f"a result is off by {off:.2g}, where plain PyTorch's allows {allowed:.2g}"
+    return f"a result is off by {off:.2g}; plain PyTorch's error allows {allowed:.2g}"
 
 
 DOUBLE = (torch.double,)

@@ -249,7 +249,9 @@ def test_where_pytorch_itself_is_wrong_the_note_names_it() -> None:
         derive=True,
     )
     assert found.failure is None
-    assert found.notes[0].endswith(": PyTorch's own grad_b is not that of differences")
+    assert found.notes[0].endswith(
+        ": PyTorch's own grad_b differs from finite differences"
+    )
 
 
 def test_a_forward_that_takes_no_shape_is_refused(
@@ -258,7 +260,7 @@ def test_a_forward_that_takes_no_shape_is_refused(
     monkeypatch.setattr(shape_search, "RUNS", 300)  # none is found by more
     found = verdict(inputs="x", forward="x.reshape(7, 11)", grad={"x": "grad_output"})
     assert found.cases == 0 and found.failure is not None
-    assert found.failure.words == "accepts none of 300 shapes"
+    assert found.failure.words == "accepts none of the 300 shapes tried"
     assert "raised RuntimeError: shape '[7, 11]'" in found.failure.tried[-1]
     assert found.failure.expression == "x.reshape(7, 11)"
     declared = verdict(
@@ -304,7 +306,7 @@ def test_a_size_of_1_that_only_broadcasts_may_be_refused_by_the_backward() -> No
     assert stays.failure is not None and stays.failure.case == "D=1"
 
 
-SAMPLES = "give the tests inputs that it takes: --samples '@file.py:function'"
+SAMPLES = "give the tests inputs it accepts: --samples '@file.py:function'"
 
 
 @pytest.mark.parametrize(
@@ -338,8 +340,7 @@ def test_of_sizes_that_nothing_mends_inputs_are_asked_for() -> None:
     found = verdict(inputs="x[N]", forward="x.reshape(7, 11, 13)", derive=True).failure
     assert found is not None
     assert (
-        found.hint
-        == "give the tests inputs that it takes: --samples '@file.py:function'"
+        found.hint == "give the tests inputs it accepts: --samples '@file.py:function'"
     )
     broken = verdict(inputs="x[N]", forward="torch.nothing(x)", derive=True).failure
     assert broken is not None and broken.hint == ""
@@ -391,7 +392,7 @@ def test_a_gradient_that_is_missing_is_found() -> None:
     never = op.replace("if ctx.needs_input_grad[0]:", "if False:")
     found = judged(never, checks).failure
     assert found is not None
-    assert (found.subject, found.words) == ("grad_input", "None though needed")
+    assert (found.subject, found.words) == ("grad_input", "None, but needed")
 
 
 def test_a_case_that_the_forward_refuses_is_skipped() -> None:
@@ -528,7 +529,7 @@ def test_a_value_that_the_forward_refuses_says_nothing() -> None:
 def test_what_is_there_and_no_operator_fails(name: str) -> None:
     found = no_operator(["torch.exp", name])
     assert found is not None
-    assert found["words"].startswith(f"'{name}' is no operator of PyTorch 2")
+    assert found["words"].startswith(f"'{name}' is not an operator of PyTorch 2")
 
 
 @pytest.mark.parametrize(
@@ -545,9 +546,7 @@ def test_a_branch_that_no_call_reaches_is_told() -> None:
     assert verdict(frozenset("x"), forward=reached, **raw).notes == ()
     beyond = "x * 2 if x.numel() * 2 == 7 else x * 3"
     (note,) = verdict(frozenset("x"), forward=beyond, **raw).notes
-    assert note.startswith(
-        "in every call that was tried 'x.numel() * 2 == 7' is never so: "
-    )
+    assert note.startswith("'x.numel() * 2 == 7' was never true in the calls tried: ")
 
 
 def test_a_stated_gradient_that_forgets_a_branch_is_refused() -> None:
@@ -555,7 +554,7 @@ def test_a_stated_gradient_that_forgets_a_branch_is_refused() -> None:
     raw: dict[str, Any] = {"inputs": "x[N, D]", "forward": forward}
     found = verdict(grad={"x": "grad_output * 3"}, **raw).failure
     assert found is not None
-    assert found.words == "wrong where all of x are about 30"
+    assert found.words == "wrong where all values of x are about 30"
 
 
 def test_a_number_with_which_pytorchs_own_backward_raises_is_left_alone() -> None:

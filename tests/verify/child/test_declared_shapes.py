@@ -7,57 +7,57 @@ import pytest
 from tests.verify.ops import verdict
 
 FALSE: dict[str, dict[str, Any]] = {
-    "outputs: s[D] is declared, and the forward returns s[N]": {
+    "outputs: s[D] is declared, but the forward returns s[N]": {
         "inputs": "x[N, D]",
         "forward": "x.sum(1)",
         "outputs": "s[D]",
     },
-    "outputs: i[N] is declared, and the forward returns i[N, K]": {
+    "outputs: i[N] is declared, but the forward returns i[N, K]": {
         "inputs": "x[N, D], n: int = 2",
         "forward": "v, i = x.topk(n, dim=1)\nreturn v, i",
         "outputs": "v[N, K], i[N; int]",
     },
-    "outputs: y[N] is declared, and the forward returns y[N, D]": {
+    "outputs: y[N] is declared, but the forward returns y[N, D]": {
         "inputs": "x[N, D]",
         "forward": "x * 2",
         "outputs": "y[N]",
     },
-    "outputs: s[3] is declared, and the forward returns s[D]": {
+    "outputs: s[3] is declared, but the forward returns s[D]": {
         "inputs": "x[N, D]",
         "forward": "x.sum(0)",
         "outputs": "s[3]",
         "require": ["D >= 4"],
     },
-    "outputs: y[..., D] is declared, and the forward returns y[5, 2, 3]": {
+    "outputs: y[..., D] is declared, but the forward returns y[5, 2, 3]": {
         "inputs": "x[..., D]",
         "forward": "torch.stack((x, x, x, x, x))",
         "outputs": "y[..., D]",
     },
-    "outputs: s[*batch, S] is declared, and the forward returns s[2, 5]": {
+    "outputs: s[*batch, S] is declared, but the forward returns s[2, 5]": {
         "inputs": "q[*batch, S, D], k[*batch, T, D]",
         "forward": "(q.sum(-2, keepdim=True) + k).sum(-1)",
         "outputs": "s[*batch, S]",
     },
-    "outputs: s[*batch] is declared, and the forward returns s[S]": {
+    "outputs: s[*batch] is declared, but the forward returns s[S]": {
         "inputs": "x[*batch, S]",
         "forward": "x.flatten(0, -2).sum(0)",
         "outputs": "s[*batch]",
     },
-    "outputs: m is declared as bools, and the forward returns integers": {
+    "outputs: m is declared as bools, but the forward returns integers": {
         "inputs": "x[N, D]",
         "forward": "return x * 2, (x > 0).long()",
         "outputs": "y[N, D], m[N, D; bool]",
     },
-    "outputs: i has no trait, so it counts as floating-point numbers, and the forward returns integers": {
+    "outputs: i has no trait, so it counts as floating-point numbers, but the forward returns integers": {
         "inputs": "x",
         "forward": "x.sort(-1)",
         "outputs": "v, i",
     },
-    "outputs: output has no trait, so it counts as floating-point numbers, and the forward returns integers": {
+    "outputs: output has no trait, so it counts as floating-point numbers, but the forward returns integers": {
         "inputs": "x",
         "forward": "x.argmax(-1)",
     },
-    "outputs: 1 output is declared, and the forward returns 2": {
+    "outputs: 1 output is declared, but the forward returns 2": {
         "inputs": "x",
         "forward": "x.sort(-1)",
     },

@@ -32,7 +32,7 @@ SIMPLE: dict[str, Callable[[Tensor], Tensor | None]] = {
     "factor -1/2": lambda g: -g / 2,
     "factor 0.1235": lambda g: g * 0.12345,
     "always 0": lambda g: 0 * g,
-    "None though needed": lambda g: None,
+    "None, but needed": lambda g: None,
     "missing factor x": lambda g: g / X,
     "missing factor w": lambda g: g / W,
     "missing factor -w": lambda g: -g / W,

@@ -114,14 +114,14 @@ def test_a_gradient_that_is_wrong_of_large_values_alone_is_refused() -> None:
     [
         ("x.dtype == torch.float16", "in float16: off by "),
         ("x.dtype == torch.bfloat16", "in bfloat16: off by "),
-        ("x == 0", "where all of x are about 0"),
-        ("x > 30", "where all of x are about 1000"),
-        ("(x > 500) & (x < 600)", "where all of x are about 600"),
-        ("bool(x.numel() > 1 and (x > 0).all())", "where all of x are about 1"),
+        ("x == 0", "where all values of x are about 0"),
+        ("x > 30", "where all values of x are about 1000"),
+        ("(x > 500) & (x < 600)", "where all values of x are about 600"),
+        ("bool(x.numel() > 1 and (x > 0).all())", "where all values of x are about 1"),
         ("grad_output.abs() > 100", "where grad_output is 1e+06 times as large"),
         (
             "0 in grad_output.stride()",
-            "where grad_output is an expanded 1, as of a sum",
+            "where grad_output is an expanded 1, as .sum() makes it",
         ),
         ("0 in x.stride()", "where the inputs are expanded"),
         ("x.storage_offset() > 0", "where the inputs are parts of longer tensors"),
@@ -141,7 +141,7 @@ def test_a_gradient_that_is_wrong_where_one_output_alone_is_used_is_refused() ->
     right = "grad_a * 2 + grad_b * 3"
     assert failure({"x": right}, **raw) == ""
     wrong = f"{right} + float(not grad_a.any()) * grad_b"
-    assert failure({"x": wrong}, **raw) == "grad_x: wrong where output 1 alone is used"
+    assert failure({"x": wrong}, **raw) == "grad_x: wrong if only output 1 is used"
 
 
 def test_a_gradient_that_is_wrong_of_an_infinite_mask_is_refused() -> None:
@@ -149,14 +149,14 @@ def test_a_gradient_that_is_wrong_of_an_infinite_mask_is_refused() -> None:
     right = "output * (grad_output - (grad_output * output).sum(-1, keepdim=True))"
     assert failure({"x": right}, **raw) == ""
     said = failure({"x": f"{right} + 0 * m"}, **raw)
-    assert said == "grad_x: not finite where some of m are -inf"
+    assert said == "grad_x: not finite where some values of m are -inf"
 
 
 def test_a_gradient_of_a_sum_without_what_is_no_number_has_none_there() -> None:
     raw = {"inputs": "x[N]", "forward": "torch.nansum(x)"}
     assert failure({"x": "grad_output * ~x.isnan()"}, **raw) == ""
     said = failure({"x": "grad_output.expand(x.shape)"}, **raw)
-    assert said == "grad_x: wrong where one of x is nan"
+    assert said == "grad_x: wrong where one value of x is nan"
 
 
 def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> None:
@@ -164,10 +164,10 @@ def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> Non
     assert verdict(grad={"x": "grad_output / (1 + x * x)"}, **raw).notes == ()
     found = verdict(grad={"x": "grad_output / (1 + x * x) + 0 * x"}, **raw)
     assert found.failure is None
-    words = "not finite where one of x is inf, which autograd's is"
+    words = "not finite where one value of x is inf; autograd's is"
     assert found.notes == (f"grad_x is {words}",)
     wrong = "grad_output / (1 + x * x) * (1 + 1.0 * x.isneginf().any())"
-    assert failure({"x": wrong}, **raw) == "grad_x: wrong where one of x is -inf"
+    assert failure({"x": wrong}, **raw) == "grad_x: wrong where one value of x is -inf"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> Non
             {"inputs": "x[N], y[N]", "forward": "x * y"},
             "grad_output * y",
             "(grad_output.float() * y.float()).to(x.dtype)",
-            "less precise than its input: it has the digits of float32",
+            "less precise than its input: computed in float32",
         ),
         (
             {"inputs": "x[N], k: float = 2.0", "forward": "x * k"},
@@ -225,7 +225,7 @@ def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> Non
             {"inputs": "x[N; complex]", "forward": "x * x"},
             "grad_output * 2 * x.conj()",
             "grad_output * 2 * (x.conj() + (x.imag == 0))",
-            "wrong where all of x are about 0",
+            "wrong where all values of x are about 0",
         ),
         (
             {"inputs": "x[N], k: int = 2", "forward": "x * k"},
@@ -255,7 +255,7 @@ def test_a_gradient_that_is_not_finite_beside_an_infinite_input_is_told() -> Non
             {"inputs": "x[N; positive]", "forward": "torch.log(x)"},
             "grad_output / x",
             "grad_output / x.clamp(min=1e-3)",
-            "wrong where all of x are about 0.0001",
+            "wrong where all values of x are about 0.0001",
         ),
     ],
 )
@@ -317,7 +317,7 @@ def test_another_slope_at_a_kink_is_told() -> None:
     assert found.failure is None
     (note,) = found.notes
     assert note.startswith(
-        "grad_x is another than autograd's where all of x are about 0"
+        "grad_x is different from autograd's where all values of x are about 0"
     )
 
 
@@ -476,10 +476,10 @@ def test_a_gradient_beyond_float16_in_another_order_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("grad", "said"),
     [
-        (" * torch.ones(x.shape[-1])", "of dtype float32 where its input is of "),
+        (" * torch.ones(x.shape[-1])", "float32, but its input is "),
         (
             ".float() * 1 if x.dtype != torch.double else grad_output",
-            "of dtype float32",
+            "float32, but its input is ",
         ),
         (" * torch.ones(x.shape[-1], dtype=x.dtype)", ""),
     ],

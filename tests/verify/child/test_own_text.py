@@ -38,20 +38,26 @@ def _swapped(found: dict[str, ast.expr]) -> dict[str, ast.expr]:
 
 
 MISTAKES: list[tuple[str, Any, str, Callable[[Any], Any], str]] = [
-    (MASKED, desugar, "_may_be_recorded", lambda _: lambda *_: False, "grad_y: not"),
+    (
+        MASKED,
+        desugar,
+        "_may_be_recorded",
+        lambda _: lambda *_: False,
+        "grad_y: differs",
+    ),
     (
         ROUNDS,
         loop_unrolling,
         "_step",
         lambda plain: lambda *given: (plain(*given) or [])[::-1],
-        "forward: output: not",
+        "forward: output: differs",
     ),
     (
         NESTED,
         inline,
         "bound_arguments",
         lambda plain: lambda *given: _swapped(plain(*given)),
-        "forward: output: not",
+        "forward: output: differs",
     ),
 ]
 
@@ -70,8 +76,8 @@ def test_a_wrong_rewrite_is_refused(
     assert found is not None
     told = f"{found.subject}: {found.words}"
     assert told.startswith(words)
-    assert "not that of the forward as you wrote it: " in told
-    assert found.hint.startswith("the forward is misread: please report it")
+    assert "differs from the forward as you wrote it: " in told
+    assert found.hint.startswith("scaffold misreads the forward: please report it")
 
 
 def test_the_memory_layout_of_an_output_is_no_difference() -> None:
@@ -104,4 +110,4 @@ def test_a_surrogate_that_reads_the_forward_s_locals_is_compared_with_both_texts
     )
     found = judged(texts_.op, wrong).failure
     assert found is not None
-    assert found.words.startswith("not that of the forward as you wrote it: ")
+    assert found.words.startswith("differs from the forward as you wrote it: ")

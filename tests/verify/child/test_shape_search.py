@@ -152,7 +152,7 @@ def test_where_none_are_found_it_is_told_how_far_the_forward_came(
     forward = "y = x @ w.t()\nz = x.new_zeros(2, 3) @ x.new_zeros(2, 3)\nreturn y + z"
     found = verdict(inputs="x, w", forward=forward, derive=True)
     assert found.failure is not None and not found.shapes
-    assert found.failure.words == "accepts none of 200 shapes"
+    assert found.failure.words == "accepts none of the 200 shapes tried"
     ranks, furthest = found.failure.tried
     assert ranks == "tried: ranks 0 to 4 and sizes up to 12"
     assert furthest == (
@@ -161,7 +161,7 @@ def test_where_none_are_found_it_is_told_how_far_the_forward_came(
     )
     assert found.failure.hint == (
         "declare the shapes of x and w in --inputs, as in 'w[N, D]'; "
-        "inputs of your own prove it: --samples '@file.py:function'"
+        "give inputs that reach it: --samples '@file.py:function'"
     )
 
 

@@ -72,7 +72,7 @@ def test_of_sizes_that_no_relation_mends_shapes_and_conditions_are_told(
 ) -> None:
     found = verdict(inputs=inputs, forward=forward, derive=True)
     assert found.failure is not None
-    assert found.failure.hint == f"shapes that it takes, for instance: {hint}"
+    assert found.failure.hint == f"shapes it accepts, for example: {hint}"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_conditions_on_several_sizes_are_told_in_the_declared_names(
 ) -> None:
     found = verdict(inputs=inputs, forward=forward, derive=True)
     assert found.failure is not None
-    hint = f"the sizes that it takes: --require '{conditions}'"
+    hint = f"declare the sizes it accepts: --require '{conditions}'"
     assert found.failure.hint == hint
     mended = verdict(inputs=inputs, forward=forward, require=[conditions], derive=True)
     assert mended.failure is None
