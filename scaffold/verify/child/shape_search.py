@@ -151,6 +151,7 @@ class _Forward:
             _one_by_one(checks.INPUT_SHAPES.get(name) if declared else None, len(shape))
             for name, shape in zip(self.names, self.first, strict=True)
         ]
+        self.declared = [checks.INPUT_SHAPES.get(name) or () for name in self.names]
         self.open = [at for at, dims in enumerate(self.dims) if dims is None]
         self.data = {
             at
@@ -438,7 +439,8 @@ class _Naming:
         names = self._names()
         for group in sorted(self.groups, key=lambda one: one.slots):
             said = [str(self._said(slot)) for slot in group.slots if self._said(slot)]
-            name = said[0] if said else next(names)
+            usual = (one for one in self._usual(group) if one not in name_of.values())
+            name = said[0] if said else next(usual, "") or next(names)
             name_of |= dict.fromkeys(group.slots, name)
             if group.kind.relation:
                 conditions.append(group.kind.condition(name, self._declared(group)))
@@ -453,6 +455,13 @@ class _Naming:
             for at in self.forward.open
         }
         return Shapes(dims, (*conditions,))
+
+    def _usual(self, group: _Group) -> Iterator[str]:
+        """Yield the names in the declarations of these dims, if all of them are searched for."""
+        for at, axis in group.slots:
+            dims = self.forward.declared[at]
+            if len(dims) == len(self.shapes[at]) and str(dims[axis]).isidentifier():
+                yield str(dims[axis])
 
     def _declared(self, group: _Group) -> str:
         """Return the declared dim whose size is the number in a condition; "" if there is none."""
@@ -475,7 +484,7 @@ class _Naming:
 
     def _names(self) -> Iterator[str]:
         """Yield names not used by an input or a declared dim."""
-        declared = {str(dim) for dims in self.forward.dims for dim in dims or ()}
+        declared = {str(dim) for dims in self.forward.declared for dim in dims}
         return (one for one in LETTERS if one not in {*self.forward.inputs} | declared)
 
     def _group(self, slot: Slot, kind: _Kind, whole: bool) -> _Group | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from inspect import signature
 from itertools import combinations, combinations_with_replacement, product
-from operator import add, eq, ge, le, mul
+from operator import add, eq, ge, gt, le, mul
 from random import Random
 from time import process_time
 from typing import Any, NamedTuple
@@ -74,6 +74,7 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": eq,
     "<=": le,
     ">=": ge,
+    ">": gt,
 }
 LEAST = 30  # accepted choices from which conditions are read
 CHOICES = 1000  # of sizes, at most
@@ -147,6 +148,24 @@ def _conditions(names: Sizes, numbers: Sizes) -> Iterator[_Condition]:
             if len(one.names) == 1 and "*" not in one.text:
                 yield _Condition(name, "<=", one)
         yield from (_Condition(name, ">=", one) for one in fixed)
+        for one in _dilated(others, numbers):
+            yield _Condition(name, ">", one)
+
+
+def _dilated(names: Sequence[str], numbers: Sizes) -> Iterator[_Expression]:
+    """Yield how far a dilated kernel reaches, without and with padding: `2 * (K - 1) - 4`."""
+    for padding, name in product(range(0, 9, 2), names):
+        end = f" - {padding}" if padding else ""
+        for factor in (one for one in numbers if one != name):
+            reach = partial(_reach, padding)
+            yield _Expression(f"{factor} * ({name} - 1){end}", (factor, name), reach)
+        for number in range(2, 9):
+            reach = partial(_reach, padding, number)
+            yield _Expression(f"{number} * ({name} - 1){end}", (name,), reach)
+
+
+def _reach(padding: int, dilation: int, kernel: int) -> int:
+    return dilation * (kernel - 1) - padding
 
 
 def _wants(checks: Any, sizes: Sizes, name: str, size: int) -> bool:

@@ -58,12 +58,12 @@ def test_where_nothing_is_wrong_or_no_size_mends_it_nothing_is_wanted(
         (
             "input[N, I], weight[O, I], bias[O]?",
             "input @ weight + bias",
-            "input[N, D], weight[D, K], bias[K]",
+            "input[N, I], weight[I, O], bias[O]",
         ),
         (
-            "x[N, C, L], weight[O, C, K]",
-            "F.conv1d(x, weight, dilation=2)",
-            "x[N, D, K], weight[M, D, 4], with --require 'K >= 7'",
+            "x[N, C, L], weight[O, C, K], bias[O]",
+            "F.conv1d(x.mT, weight, bias, padding=3)",
+            "x[N, C, L], weight[O, L, K], bias[O]",
         ),
     ],
 )
@@ -105,6 +105,21 @@ def test_of_sizes_that_no_relation_mends_shapes_and_conditions_are_told(
             "x[N, C, H, W], w[O, I, K, K2]",
             "F.conv2d(x, w, groups=4)",
             "C == 4 * I and K <= H and K2 <= W and O % 4 == 0",
+        ),
+        (
+            "x[N, C, L], weight[O, C, K]",
+            "F.conv1d(x, weight, dilation=2)",
+            "L > 2 * (K - 1)",
+        ),
+        (
+            "x[N, C, H, W], w[O, C, KH, KW], d: int = 2",
+            "F.conv2d(x, w, dilation=d)",
+            "H > d * (KH - 1) and W > d * (KW - 1)",
+        ),
+        (
+            "x[N, C, T], w[O, C, K]",
+            "F.conv1d(x, w, dilation=3, padding=2, stride=2)",
+            "T > 3 * (K - 1) - 4",
         ),
     ],
 )
