@@ -29,6 +29,7 @@ from scaffold.formula.definitions import (
     imported,
     is_none,
     parameters,
+    without_docstring,
 )
 from scaffold.formula.made_tensors import STARTED, UNSET, elements_of, sizes_of
 from scaffold.formula.names import name_nodes, names_in, numbered, stores, take
@@ -227,9 +228,11 @@ def _place(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _given(arguments: ast.arguments, call: ast.Call) -> dict[str, ast.expr] | None:
-    """Return the argument or default of each parameter of an `__init__`; None if they do not fit."""
-    _, *plain = [*arguments.posonlyargs, *arguments.args]
+def _given(
+    arguments: ast.arguments, call: ast.Call, bound: bool = True
+) -> dict[str, ast.expr] | None:
+    """Return the argument or default of each parameter of a method; None if they do not fit."""
+    plain = [*arguments.posonlyargs, *arguments.args][bound:]
     names = [item.arg for item in plain]
     every = {*names, *(item.arg for item in arguments.kwonlyargs)}
     words = {item.arg: item.value for item in call.keywords}
@@ -416,12 +419,38 @@ def _methods(owner: ast.ClassDef) -> dict[str, ast.FunctionDef]:
     return {item.name: item for item in owner.body if isinstance(item, ast.FunctionDef)}
 
 
+class _Returned(ast.NodeTransformer):
+    """A replacement of calls of own methods that only return an expression: `self.make_mask(n)`."""
+
+    def __init__(self, owner: ast.ClassDef) -> None:
+        self.methods, self.owners = _methods(owner), {SELF, owner.name}
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(ast.Name(owner), name) if owner in self.owners:
+                return self._result(self.methods.get(name), node) or node
+        return node
+
+    def _result(
+        self, method: ast.FunctionDef | None, call: ast.Call
+    ) -> ast.expr | None:
+        match without_docstring(method.body) if method else ():
+            case [ast.Return(ast.expr() as value)] if method:
+                given = _given(method.args, call, _takes_self(method))
+                if given is not None:
+                    filled: ast.expr = _Filling(given).visit(copy.deepcopy(value))
+                    return placed(filled, call)
+        return None
+
+
 def _init_of(owner: ast.ClassDef) -> ast.FunctionDef | None:
     """Return `__init__`, with the methods that it calls without arguments written out."""
     methods = _methods(owner)
-    init = copy.copy(methods.get("__init__"))
+    init = copy.deepcopy(methods.get("__init__"))
     if init is None:
         return None
+    _Returned(owner).visit(init)
     body = list[ast.stmt]()
     for item in init.body:
         match item:
@@ -1120,6 +1149,10 @@ class _Sizes:
                 return "" if name in self.names or owner in self.last else name
             case ast.Constant(int(value)):
                 return str(value)
+            case ast.Call(ast.Name("int"), [ast.BinOp(op=ast.Mult()) as product]):
+                relations = dict(self.relations)  # of a ratio that may be no integer
+                called, self.relations = self._called(product), relations
+                return called
             case ast.BinOp(left, operator, right) if type(operator) in WORDS:
                 if isinstance(left, ast.Constant) and isinstance(operator, ast.Mult):
                     left, right = right, left
@@ -1202,7 +1235,9 @@ class _Starts(ast.NodeVisitor):
 
     def __init__(self, owner: ast.ClassDef) -> None:
         self.methods = _methods(owner)
-        self.attributes = dict(_attributes(owner, _init_of(owner)))
+        init = _init_of(owner)
+        self.methods |= {"__init__": init} if init else {}
+        self.attributes = dict(_attributes(owner, init))
         self.running: list[str] = []
         self.tests: list[ast.expr] = []
         self.made: dict[str, set[str]] = {}

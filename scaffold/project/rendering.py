@@ -246,8 +246,10 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
     if known.lost:
         said = f"no module: {', '.join(known.lost)} would start or be trained otherwise than __init__ says"
         first, is_buffer = known.lost[0], known.lost[0] in known.buffers
-        one = f"--buffers {first}, which is" if is_buffer else f"--init '{first}=...'"
-        notes.append(f"{said}; for one, state {one}{' zeros at first' * is_buffer}")
+        one = f"--init '{first}=...'"
+        if is_buffer:
+            one = f"--buffers {first}, and fill it where the module is made: it starts as zeros"
+        notes.append(f"{said}; for one, state {one}")
     if known.unkept and specified.spec.module is not None:
         names = ", ".join(known.unkept)
         said = f"how __init__ starts {names} is not taken over"

@@ -452,13 +452,59 @@ def test_a_mask_that_would_start_as_zeros_gets_no_module(tmp_path: Path) -> None
     asked = ("--forward", "@layers.py:Causal", "--no-verify", "--stdout")
     said = (
         "note: no module: mask would start or be trained otherwise than __init__ says; for one, state "
-        "--buffers mask, which is zeros at first"
+        "--buffers mask, and fill it where the module is made: it starts as zeros"
     )
     for stated in ((), ("--inputs", "x[n, n], mask[n, n; const]")):
         done = new_op(tmp_path, *asked, *stated, name="causal")
         assert said in done.err and "nn.Module" not in done.out
     done = new_op(tmp_path, *asked, "--buffers", "mask", name="causal")
     assert "register_buffer(" in done.out
+
+
+BY_METHOD = """
+import torch
+from torch import nn
+
+
+class Past(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = nn.Parameter(self.ones(n, scale=1))
+        MADE
+
+    def make_mask(self, n):
+        \"\"\"A row sees what is before it.\"\"\"
+        return torch.tril(torch.ones(n, n)).bool()
+
+    @staticmethod
+    def ones(n, scale):
+        return torch.ones(n)
+
+    def forward(self, x):
+        return (x * self.weight).masked_fill(~self.mask, 0.0).sum(-1)
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        'self.register_buffer("mask", self.make_mask(n))',
+        'self.register_buffer("mask", Past.make_mask(self, n=n))',
+        "self.mask = nn.Buffer(self.make_mask(n))",
+        'mask = self.make_mask(n); self.register_buffer("mask", mask)',
+    ],
+)
+def test_a_mask_that_a_method_makes_has_its_sizes_and_no_module(
+    made: str, tmp_path: Path
+) -> None:
+    (tmp_path / "layers.py").write_text(BY_METHOD.replace("MADE", made))
+    asked = ("--forward", "@layers.py:Past", "--no-verify", "--stdout")
+    done = new_op(tmp_path, *asked, name="past")
+    assert "weight[n], mask[n, n; bool] (parameters: weight; buffers" in done.err
+    assert "note: no module: mask would start" in done.err and done.code == 0
+    assert "nn.Module" not in done.out
+    done = new_op(tmp_path, *asked, "--buffers", "mask", name="past")
+    assert "nn.init.ones_(self.weight)" in done.out
 
 
 ATTENTION = """
@@ -548,23 +594,31 @@ from torch import nn
 class Mix(nn.Module):
     def __init__(self, n, d):
         super().__init__()
-        self.up = nn.Linear(int(n * d), d)
+        self.up = nn.Linear(SIZE, d)
 
     def forward(self, x):
         return torch.tanh(self.up(x.flatten(1)))
 """
 
 
-def test_the_bias_of_a_layer_starts_by_its_fan_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "bound"),
+    [
+        ("n * d", "1 / math.sqrt(self.n_d) if self.n_d"),
+        ("int(n * d)", "1 / math.sqrt(self.n_d) if self.n_d"),
+        ("round(n / d)", "1 / math.sqrt(fan_in) if"),
+    ],
+)
+def test_the_bias_of_a_layer_starts_by_its_fan_in(
+    size: str, bound: str, tmp_path: Path
+) -> None:
     """Also where the sizes of its weight are no plain dims; it was bounded by the number of all its elements."""
-    (tmp_path / "layers.py").write_text(SEQUENCE)
+    (tmp_path / "layers.py").write_text(SEQUENCE.replace("SIZE", size))
     asked = ("--forward", "@layers.py:Mix", "--no-verify", "--stdout")
     done = new_op(tmp_path, *asked, name="mix")
+    assert done.code == 0 and f"        bound = {bound}" in done.out
     fan_in = "        fan_in = self.up_weight.shape[1:].numel()\n"
-    assert (
-        done.code == 0
-        and f"{fan_in}        bound = 1 / math.sqrt(fan_in) if" in done.out
-    )
+    assert (fan_in in done.out) == ("fan_in" in bound)
 
 
 def test_stated_inputs_lose_nothing_of_what_the_module_says(tmp_path: Path) -> None:
