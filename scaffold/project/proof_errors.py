@@ -28,6 +28,7 @@ VALUELESS = (
 )
 HINT = "fix the call; if it runs only on another machine, use --no-verify"
 MEANT = "if the gradient is meant to differ from the derivative, use {}"
+UNLIKE = "a gradient has the shape and dtype of its input, also that of a surrogate"
 NO_GRADIENT = "if the input has no gradient, declare it in --inputs: '{}[; const]'"
 LEADING = (
     "the '...' of two inputs may differ and broadcast: sum the gradient, or name "
@@ -104,7 +105,9 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         if failure.actual == "None" and not failure.hint:
             return NO_GRADIENT.format(name)
         meant = failure.actual and not subject.spec.surrogate
-        stated = _named(subject.spec, failure) or MEANT.format(surrogate)
+        unlike = re.search(r"\b(shape|dtype) .* instead of ", failure.words)
+        stated = UNLIKE if unlike else MEANT.format(surrogate)
+        stated = _named(subject.spec, failure) or stated
         return failure.hint or (stated if meant else None)
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "

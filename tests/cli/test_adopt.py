@@ -175,3 +175,38 @@ def test_a_guess_does_not_hide_that_the_op_differs(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(UNTOLD + code)
     outcome = scaffold(tmp_path, "adopt", "ops.py", "--stdout")
     assert outcome.code == 1 and "the op differs from it: grad_" in outcome.err
+
+
+CLIP = """
+class Clip(Function):
+    @staticmethod
+    def forward(ctx, x, c):
+        ctx.c = c
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return CLIPPED, None
+
+
+def clip(x, c=0.5):
+    return Clip.apply(x, c)
+"""
+
+
+@pytest.mark.parametrize(
+    "clipped",
+    [
+        "grad_output.clamp(-ctx.c, ctx.c)",
+        "grad_output * (ctx.c / grad_output.norm()).clamp(max=1)",
+        "torch.sign(grad_output)",
+    ],
+)
+def test_a_gradient_that_is_clipped_is_adopted(clipped: str, tmp_path: Path) -> None:
+    """It is not linear in grad_output, which is asked of no surrogate."""
+    (tmp_path / "ops.py").write_text(HEAD + CLIP.replace("CLIPPED", clipped))
+    outcome = scaffold(tmp_path, "adopt", "ops.py", "--surrogate")
+    assert outcome.code == 0, outcome.err
+    made = scaffold(tmp_path, "new-op", "clip", "--spec", "clip.toml", "--verify")
+    assert made.code == 0, made.err
+    assert "of a surrogate are not proven" in made.proven

@@ -43,6 +43,28 @@ def test_a_wrong_formula_is_not_written(tmp_path: Path) -> None:
     assert not listing(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("formula", "hint"),
+    [
+        ("(grad_output * x).sum(0)", "a gradient has the shape and dtype of its input"),
+        (
+            "(grad_output * x).float()",
+            "a gradient has the shape and dtype of its input",
+        ),
+        ("grad_output * x + x * 0.5", "if the gradient is meant to differ"),
+    ],
+)
+def test_a_surrogate_is_proposed_only_where_it_would_be_taken(
+    formula: str, hint: str, tmp_path: Path
+) -> None:
+    """Shape and dtype are asked of a surrogate too."""
+    asked = (*PRODUCT, "--grad", f"y={formula}", "--no-module")
+    outcome = new_op(tmp_path, *asked, "--verify")
+    assert f"\nhint: {hint}" in outcome.err
+    taken = new_op(tmp_path, *asked, "--verify", "--surrogate")
+    assert (taken.code == 0) is hint.startswith("if")
+
+
 @pytest.mark.parametrize("looking", ["--dry-run", "--diff", "--stdout"])
 def test_a_look_tells_what_the_run_would(looking: str, tmp_path: Path) -> None:
     outcome = new_op(tmp_path, *WRONG, "--verify", looking)

@@ -175,3 +175,17 @@ def test_what_pytorch_refuses_is_left_to_it(inputs: str, forward: str) -> None:
     """Something that is no tensor in the place of one, another number of values: the proof tells what PyTorch says of it."""
     derivation = derive(spec_of(inputs, forward=forward))
     assert not derivation.derived or derivation.notes
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "v = x + 0\nu = v.t()\nu[0] *= 2\nreturn torch.stack([r.sum() for r in u])",
+        "v = x + 0\nv.t()[0].mul_(3)\nreturn torch.stack([r.exp() for r in v.t()])",
+        "v = x * 1\nu = v[0]\nu *= 2\nreturn torch.stack([r.exp() for r in v])",
+        "v = x * 1\nu = v.t()\nu[0] *= 2\nreturn sum(r.square().sum() for r in u)",
+        "v = x * 1\nu = v.t()\nu[0] *= 2\nreturn torch.stack(u.unbind(0)).square()",
+    ],
+)
+def test_rows_of_a_view_that_was_changed_are_as_many_as_it_has(forward: str) -> None:
+    check_forward("x[N, D]", forward, [(tensor(3, 4),), (tensor(2, 5),)])

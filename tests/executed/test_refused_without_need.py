@@ -45,6 +45,9 @@ def test_what_a_surrogate_was_held_against_is_said(tmp_path: Path) -> None:
             "F.cosine_similarity(a, b, dim=-1, eps=eps)",
         ),
         ("x[B, ...], y[B, ...]", "x - y"),
+        # What is computed in float32 is compared in its precision.
+        ("x[N, D]", "torch.softmax(x.float() * 30, -1).to(x.dtype)"),
+        ("x[N, D], y[N, D]", "torch.exp(x.float() - y.float()).double().sum()"),
     ],
 )
 def test_what_pytorch_has_wrong_is_not_asked(

@@ -32,6 +32,7 @@ LAYERS = {
     "LayerNorm(4, 0.1, bias=False)": (X,),
     "LayerNorm((3, 4))": (X,),
     "LayerNorm(4, 1e-3, False)": (X,),
+    "LayerNorm(4, elementwise_affine=False)": (X,),
     "RMSNorm(4)": (X,),
     "RMSNorm(4, eps=0.1)": (X,),
     "GroupNorm(2, 4)": (IMAGE,),

@@ -402,6 +402,37 @@ class Scale(nn.Module):
 """
 
 
+CONFIGURED = """
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+
+class Router(nn.Module):
+    def __init__(self, config: Any, act: Callable = torch.relu, **kwargs: Any):
+        super().__init__()
+        self.top_k = config.top_k
+        self.eps = config.eps
+        self.weight = nn.Parameter(torch.ones(config.hidden_size))
+
+    def forward(self, x, **kwargs: Any):
+        return torch.topk(x * self.weight, self.top_k, dim=-1)[0] + self.eps
+"""
+
+
+def test_what_a_configuration_holds_is_of_the_kind_that_its_use_tells(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "layers.py").write_text(CONFIGURED)
+    asked = ("--forward", "@layers.py:Router", "--no-verify", "--stdout")
+    done = new_op(tmp_path, *asked, name="router")
+    assert done.code == 0, done.err
+    assert (
+        "weight[hidden_size], top_k: int, eps: float (parameters: weight)" in done.err
+    )
+
+
 def test_the_tests_of_a_module_use_shapes_that_were_found(tmp_path: Path) -> None:
     """Those of its file do not fit what is told of its forward's argument."""
     wide = STARTS.replace("return x", "return x.sum((1, 2), True) * x")

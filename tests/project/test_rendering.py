@@ -381,3 +381,39 @@ def test_kernels_of_several_tensors_are_asked_about_autocast(tmp_path: Path) -> 
     assert told in errors("x, w", *two)
     assert told not in errors("x, w", *two, "--amp", "off")
     assert told not in errors("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "{% set ns = namespace(a=3) %}{% for n in range(60) %}{% set ns.a = ns.a * ns.a %}{% endfor %}",
+            "the template takes too long",
+        ),
+        ("{{ '%1500000000d' % 1 }}", "the template takes too much memory"),
+        ("{{ '{:1500000000}'.format(1) }}", "the template takes too much memory"),
+        (
+            "{{ range(100000)|join('x' * 1000000) }}",
+            "the template takes too much memory",
+        ),
+        (
+            "{{ ('x' * 100000).replace('x', 'y' * 100000) }}",
+            "the template takes too much memory",
+        ),
+    ],
+)
+def test_what_a_template_may_take_is_bounded(
+    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` renders the templates of whoever wrote the repository."""
+    monkeypatch.setattr(limits, "SECONDS", 1.0)
+    monkeypatch.setattr(limits, "GRACE", 1)
+    configured(tmp_path, "template-dirs = ['t']")
+    (tmp_path / "t").mkdir()
+    template = tmp_path / "t/op.py.jinja"
+    plain = '{% extends "builtin/op.py.jinja" %}\n{% block header %}TEXT{{ super() }}{% endblock %}'
+    template.write_text(plain.replace("TEXT", ""))
+    assert scaffold(tmp_path, "new-op", "foo", "--inputs", "x").code == 0
+    template.write_text(plain.replace("TEXT", f"# {text}\n"))
+    outcome = scaffold(tmp_path, "check")
+    assert outcome.code == 2 and words in outcome.err, outcome.err

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,3 +267,13 @@ def test_what_is_saved_has_indices_too() -> None:
         match="indices are given for 1 of 2 results of forward: output, inv_rms",
     ):
         splits((X, 1e-6), **said, sharding="b_ -> b_")
+
+
+def test_the_tangent_of_a_registered_op_is_zero_as_is_documented() -> None:
+    """PyTorch gives a custom_op no forward mode, and no error: docs/library.md says so."""
+    op = registered(inputs="x", forward="x * x")
+    x = torch.ones(3, dtype=torch.double)
+    value, tangent, *_ = torch.func.jvp(op, (x,), (x,))
+    assert torch.equal(value, x) and not tangent.any()
+    pages = Path(__file__).parents[2] / "docs"
+    assert "jacfwd`, `hessian` | the tangent is 0" in (pages / "library.md").read_text()

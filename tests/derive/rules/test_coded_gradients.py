@@ -5,7 +5,7 @@ import torch
 
 from scaffold.derive import derive
 from tests.derive.against_autograd import check_forward, tensor
-from tests.derive.building import draft_of, load, spec_of
+from tests.derive.building import draft_of, load, op_text, reference, spec_of
 
 Shapes = tuple[tuple[int, ...], ...]
 CASES: tuple[tuple[str, str, tuple[Shapes, ...]], ...] = (
@@ -198,3 +198,24 @@ def test_a_transform_of_two_dims_that_is_given_others_is_left_to_autograd(
 ) -> None:
     forward = f"torch.fft.rfft2(x, dim={dim}).abs()"
     assert "vjp(" in check_forward("x[A, B, C]", forward, [(tensor(2, 3, 4),)])
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.einsum('bd,dn->bn', x.float(), w)",
+        "torch.einsum('dn,bd->bn', w, x.to(w.dtype))",
+        "torch.tensordot(x.float(), w, dims=1)",
+        "x.float() @ w",
+        "F.linear(x.type_as(w), w.t())",
+    ],
+)
+def test_each_operand_of_a_product_keeps_its_dtype(forward: str) -> None:
+    """The product is float32, the gradient of x is float64 again."""
+    plain = reference(["x", "w"], forward)
+    op = load(op_text("x[B, D], w[D, N]", forward=forward)).some_op
+    given = tensor(2, 3).requires_grad_(), tensor(3, 4).float().requires_grad_()
+    found = torch.autograd.grad(op(*given).square().sum(), given)
+    right = torch.autograd.grad(plain(*given).square().sum(), given)
+    torch.testing.assert_close(found, right)
+    assert [item.dtype for item in found] == [torch.float64, torch.float32]
