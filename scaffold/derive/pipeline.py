@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaffold.derive.analysis.activity import is_random
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_dead
 from scaffold.derive.autocast import amp_of, is_changed
 from scaffold.derive.backward_kernels import with_registered_backward
@@ -66,12 +65,12 @@ from scaffold.formula import (
     Formula,
     Graph,
     Lines,
+    Trace,
     assigned,
     expressions,
     free_names,
     renaming,
     rewritten,
-    sharing,
     written,
 )
 from scaffold.formula.names import fresh
@@ -193,7 +192,7 @@ def _of_surrogate(spec: OpSpec, shown: Formula) -> Lines:
     results = (Assign(graph.name(name), value) for name, value in values)
     statements = forward.statements if maths.again is None else maths.again
     program = (*statements, *results, *maths.program)
-    if Trace(program, sharing).changes or any(map(is_random, expressions(*program))):
+    if Trace(program).changes or any(map(is_random, expressions(*program))):
         return ()
     coming = {grad_name(alone, new): grad_name(spec, old.name) for old, new in pairs}
     return rewritten(graph, program, renaming(graph, coming))

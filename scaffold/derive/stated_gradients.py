@@ -9,7 +9,6 @@ ambiguous name is an error.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.backward_program import Line
 from scaffold.derive.derivation import Element, Forward
 from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
@@ -28,13 +27,13 @@ from scaffold.formula import (
     If,
     Lines,
     Statement,
+    Trace,
     assigned,
     expressions,
     free_names,
     read_names,
     reads,
     renaming,
-    sharing,
     written,
 )
 from scaffold.formula.names import fresh
@@ -82,7 +81,7 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
 
 def _shared(program: list[Statement], body: Lines) -> Lines:
     """Return the lines of a formula already in the program, reading the same values."""
-    if Trace((*program, *body), sharing).changes:
+    if Trace((*program, *body)).changes:
         return ()  # a line may change a value made by another one
     shared: list[Statement] = []
     own, theirs = written(*body), written(*program)
@@ -159,7 +158,7 @@ def _builtins(formulas: list[tuple[str, Formula]]) -> frozenset[str]:
 
 def _reads_renamed(graph: Graph, formula: Formula, renamed: dict[str, str]) -> Formula:
     """Rename the forward's locals read by a formula to their new names."""
-    body = _lines(formula)
+    body = formula.lines()
     for old, new in renamed.items():
         body, _ = outer_renamed(graph, body, old, new)
     last = body[-1]
@@ -194,9 +193,9 @@ def _isolated(
 
 def _refuse_in_place(spec: OpSpec, formula: Formula, outer: frozenset[str]) -> None:
     """Raise if a backward changes a tensor it did not make, or one with two names."""
-    statements = _lines(formula)
+    statements = formula.lines()
     attributes = {item.name for item in spec.attributes}
-    for change in Trace(statements, sharing).changes:
+    for change in Trace(statements).changes:
         foreign = sorted(change.outside & outer - attributes)
         if foreign:
             message = (
@@ -247,17 +246,10 @@ def _refuse_ambiguous(spec: OpSpec) -> None:
         if item.name in locals_ and returned.get(item.name) != item.name
     }
     for formula in (*dict(spec.gradients).values(), spec.backward):
-        for name in sorted(other & free_names(_lines(formula) if formula else ())):
+        for name in sorted(other & free_names(formula.lines() if formula else ())):
             message = f"'{name}' is a local of the forward and the name of an output"
             hint = "return it under that name, or rename it"
             raise ScaffoldError(message, formula.location if formula else None, hint)
-
-
-def _lines(formula: Formula) -> Lines:
-    """Return the statements of a formula; the last one holds its result."""
-    if formula.result is None:
-        return formula.statements
-    return (*formula.statements, Assign(formula.graph.node("absent"), formula.result))
 
 
 # --- The gradient of a variadic input: lines computed for each of its tensors.

@@ -11,7 +11,7 @@ A formula takes this way; a module imports only from those above it:
     graph                  the result of parsing: nodes, statements, a formula
     constant_folding       operators and expressions over known values, and the branches they settle
     substitution, desugar, numpy_numbers, einops   rewrites of syntax, each from `ast` to `ast`
-    effects                the memory a node shares or changes
+    aliasing               the memory a node shares or changes, and the memory of each name
     uses                   the names that statements read and bind
     equations              equations of `torch.einsum` that fit no operands
     expression, assertions one expression, an `assert` or a `raise` -> nodes
@@ -30,6 +30,18 @@ A formula takes this way; a module imports only from those above it:
     parse                  the choice between `statements` and `verbatim`
 """
 
+from scaffold.formula.aliasing import (
+    Change,
+    Trace,
+    changed_in_place,
+    changes_memory,
+    copied,
+    holds_several,
+    same_memory,
+    same_tensor,
+    sharing,
+    written_to,
+)
 from scaffold.formula.assertions import refuses
 from scaffold.formula.constant_folding import (
     ARITHMETIC,
@@ -49,19 +61,6 @@ from scaffold.formula.constant_folding import (
     opposite_of,
     truth,
 )
-from scaffold.formula.effects import (
-    arguments_of,
-    changed_in_place,
-    changes_memory,
-    copied,
-    holds_several,
-    is_of_module,
-    keywords,
-    same_memory,
-    same_tensor,
-    sharing,
-    written_to,
-)
 from scaffold.formula.emit import emit, emit_lines
 from scaffold.formula.graph import (
     Assign,
@@ -72,11 +71,16 @@ from scaffold.formula.graph import (
     Lines,
     Node,
     Statement,
+    arguments_of,
     assignments,
+    bound,
     changed_parts,
     expressions,
+    is_of_module,
+    keywords,
     renaming,
     rewritten,
+    unpacked,
 )
 from scaffold.formula.graph import Kind as NodeKind
 from scaffold.formula.operators import (
@@ -94,7 +98,6 @@ from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
 from scaffold.formula.user_functions import FunctionText, docstring_of, function_in
 from scaffold.formula.uses import (
     Read,
-    bound,
     data_read,
     free_names,
     free_reads,
@@ -119,6 +122,7 @@ __all__ = [
     "UNKNOWN",
     "WELL_KNOWN",
     "Assign",
+    "Change",
     "Formula",
     "FunctionText",
     "Graph",
@@ -133,6 +137,7 @@ __all__ = [
     "Scope",
     "Statement",
     "Text",
+    "Trace",
     "are_opposite",
     "arguments_of",
     "as_number",
@@ -183,6 +188,7 @@ __all__ = [
     "sharing",
     "surely_written",
     "truth",
+    "unpacked",
     "written",
     "written_to",
 ]

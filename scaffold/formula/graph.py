@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from scaffold.errors import Location
+from scaffold.formula.text import WELL_KNOWN
 
 Kind = Literal[
     "name",  # label: the identifier
@@ -130,6 +131,27 @@ class Graph:
         return renewed(node)
 
 
+def keywords(call: Node) -> dict[str, Node]:
+    """Return the keyword arguments of a call."""
+    if not call.keywords:  # the usual case
+        return {}
+    count = len(call.keywords)
+    return dict(zip(call.keywords, call.args[len(call.args) - count :], strict=True))
+
+
+def arguments_of(call: Node, parameters: Iterable[str]) -> dict[str, Node]:
+    """Return the arguments of a call by parameter: the positional ones in order, then the keywords."""
+    named = keywords(call)
+    positional = call.args[1 : len(call.args) - len(named)]
+    return dict(zip(parameters, positional, strict=False)) | named
+
+
+def is_of_module(node: Node) -> bool:
+    """Return whether it is a module of torch or of Python's maths, or a member of one: `torch`, `F.conv2d`."""
+    root = node.root()
+    return root.kind == "name" and root.label in WELL_KNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class Assign:
     """An assignment `target = value` or `target op= value` to a name, a tuple or a subscript.
@@ -185,6 +207,23 @@ def renaming(graph: Graph, new: Mapping[str, str]) -> Callable[[Node], Node | No
         return graph.name(found) if found else None
 
     return change
+
+
+def bound(target: Node) -> frozenset[str]:
+    """Return the names a target assigns; for `h[0]` the name of the container."""
+    if target.kind == "subscript":
+        return bound(target.args[0])
+    if target.kind in ("tuple", "starred"):
+        return frozenset(name for item in target.args for name in bound(item))
+    return target.names()
+
+
+def unpacked(target: Node, value: Node) -> list[tuple[Node, Node]]:
+    """Return the pairs of `a, b = x, y`; of any other assignment the target and the value."""
+    same = target.kind == value.kind == "tuple" and len(target.args) == len(value.args)
+    if same and all(part.kind != "starred" for part in (*target.args, *value.args)):
+        return list(zip(target.args, value.args, strict=True))
+    return [(target, value)]
 
 
 def changed_parts(target: Node) -> tuple[Node, ...]:
@@ -250,6 +289,12 @@ class Formula:
     own_text: Callable[..., tuple[str, ...]] = field(
         default=lambda inputs, after=(): (), repr=False
     )
+
+    def lines(self) -> Lines:
+        """Return its statements; a last one computes its result, which may change a tensor."""
+        if self.result is None:
+            return self.statements
+        return (*self.statements, Assign(self.graph.node("absent"), self.result))
 
     def expressions(self) -> Iterator[Node]:
         """Yield every expression it reads: of its statements, then its result."""

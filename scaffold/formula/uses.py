@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaffold.formula.effects import changed_in_place
+from scaffold.formula.aliasing import changed_in_place
 from scaffold.formula.graph import (
     Assign,
     If,
@@ -16,6 +16,7 @@ from scaffold.formula.graph import (
     Node,
     Statement,
     assignments,
+    bound,
     expressions,
 )
 from scaffold.primitives.calls import by_shape
@@ -50,15 +51,6 @@ def _written_by(item: Statement) -> frozenset[str]:
     if isinstance(item, If):
         return written(*item.body, *item.orelse)
     return bound(item.target).union(changed_in_place(item.value))
-
-
-def bound(target: Node) -> frozenset[str]:
-    """Return the names a target assigns; for `h[0]` the name of the container."""
-    if target.kind == "subscript":
-        return bound(target.args[0])
-    if target.kind in ("tuple", "starred"):
-        return frozenset(name for item in target.args for name in bound(item))
-    return target.names()
 
 
 def names_bound_to(

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from scaffold.derive import derive, zero_gradients
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.errors import Location, ScaffoldError
-from scaffold.formula import Assign, Formula, Node, Scope, Text, emit, sharing
+from scaffold.formula import Formula, Node, Scope, Text, Trace, emit
 from scaffold.formula.operators import ARRAYS
 from scaffold.formula.program import program_of
 from scaffold.primitives.calls import is_constant
@@ -174,10 +173,7 @@ def _names_a_change(spec: OpSpec) -> bool:
 
 def _changed(spec: OpSpec, formula: Formula) -> tuple[str, ...]:
     """Return the inputs changed in place by the forward."""
-    lines = [*formula.statements]
-    if formula.result:  # `x.exp_()` alone changes its input too
-        lines.append(Assign(formula.graph.node("absent"), formula.result))
-    changed = {name for one in Trace(lines, sharing).changes for name in one.outside}
+    changed = Trace(formula.lines()).changed_outside
     return tuple(item.name for item in spec.tensors if item.name in changed)
 
 

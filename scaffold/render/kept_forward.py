@@ -4,8 +4,7 @@ In: an `OpSpec` and its kept forward. Out: the lines of a function's body. Invar
 an untyped result.
 """
 
-from scaffold.derive.analysis.aliasing import Trace
-from scaffold.formula import Kept, Node, assignments, emit, same_tensor, written
+from scaffold.formula import Kept, Node, Trace, assignments, emit, same_tensor, written
 from scaffold.formula.names import fresh
 from scaffold.render.typing import is_typed, typed_names
 from scaffold.spec import OpSpec

@@ -83,7 +83,7 @@ def _of_module(spec: OpSpec, module: ModuleSpec, formula: Formula) -> Lines:
     """Return the statements and the value of an update, reading from `self`; locals hiding a name are renamed."""
     assert formula.result is not None
     graph = formula.graph
-    body: Lines = (*formula.statements, Assign(graph.node("absent"), formula.result))
+    body = formula.lines()
     items = (*spec.attributes, *module.attributes)
     owned = {*module.parameters, *module.buffers, *(item.name for item in items)}
     outer = owned | {item.name for item in spec.inputs} | {spec.name, RESULT}

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 
 from scaffold.derive.derivation import LINE, METHOD, STEP
 from scaffold.formula import (
-    Assign,
     Lines,
     Node,
     Statement,
@@ -17,6 +16,7 @@ from scaffold.formula import (
     bound,
     emit,
     emit_lines,
+    unpacked,
     written,
 )
 from scaffold.formula.names import fresh, numbered
@@ -54,10 +54,11 @@ def typed_names(
     """Return the names of known type after the statements, judged by the first assignment to each."""
     known, seen = set(tensors), set(tensors)
     for item in assignments(statements):
-        for name, value in _parts(item):
-            if name not in seen and is_typed(value, frozenset(known)):
-                known.add(name)
-            seen.add(name)
+        pairs = () if item.operator else unpacked(item.target, item.value)
+        for target, value in pairs:
+            if is_typed(value, frozenset(known)):
+                known |= bound(target) - seen
+            seen |= bound(target)
     return frozenset(known)
 
 
@@ -159,14 +160,3 @@ def _begins_plainly(statements: Lines, name: str) -> bool:
         if name in written(item):
             return item.target.kind == "name" and not item.operator
     return False
-
-
-def _parts(item: Assign) -> list[tuple[str, Node]]:
-    """Return the bound names, each with its value or the value it is unpacked from."""
-    target, value = item.target, item.value
-    if target.kind == value.kind == "tuple" and len(target.args) == len(value.args):
-        pairs = zip(target.args, value.args, strict=True)
-        return [(part.label, inner) for part, inner in pairs if part.kind == "name"]
-    if item.operator or target.kind == "absent":
-        return []
-    return [(name, value) for name in sorted(bound(target))]

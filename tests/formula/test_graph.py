@@ -1,15 +1,27 @@
 """Nodes: shared, walked once, rewritten."""
 
+import pytest
+
 from scaffold.formula import (
+    Assign,
     Graph,
     Node,
+    arguments_of,
     emit,
     emit_lines,
     expressions,
+    keywords,
     renaming,
     rewritten,
+    unpacked,
 )
 from tests.formula.parsing import formula
+
+
+def value(source: str) -> Node:
+    result = formula(source, names="x y w p h f", optional="").result
+    assert result is not None
+    return result
 
 
 def test_an_expression_that_was_made_before_is_the_same() -> None:
@@ -65,3 +77,38 @@ def test_what_a_statement_reads() -> None:
     parsed = formula("h = x\nh[y] = w\nh -= p\nif p:\n    k = h\nreturn h")
     read = [[emit(node) for node in expressions(item)] for item in parsed.statements]
     assert read == [["x"], ["h[y]", "w"], ["h", "p"], ["p", "h"]]
+
+
+def test_keywords_of_a_call() -> None:
+    found = keywords(value("f(x, dim=y, **w)"))
+    assert {name: node.label for name, node in found.items()} == {"dim": "y", "**": "w"}
+
+
+def test_arguments_are_given_by_place_and_by_name() -> None:
+    found = arguments_of(value("f(x, h=y)"), ("a", "h"))
+    assert {key: node.label for key, node in found.items()} == {"a": "x", "h": "y"}
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs"),
+    [
+        ("a, b = x, y", [("a", "x"), ("b", "y")]),
+        ("a, b = f(x)", [("(a, b)", "f(x)")]),
+        ("h = (x, y)", [("h", "(x, y)")]),
+    ],
+)
+def test_pairs_of_an_assignment(source: str, pairs: list[tuple[str, str]]) -> None:
+    parsed = formula(f"{source}\nreturn x", names="x y f", optional="")
+    (item,) = parsed.statements
+    assert isinstance(item, Assign)
+    found = unpacked(item.target, item.value)
+    assert [(emit(target), emit(value)) for target, value in found] == pairs
+
+
+def test_lines_end_with_a_statement_for_its_effect_alone() -> None:
+    *_, item, last = formula(
+        "h = x + 1\nh.mul_(x)\nreturn h", names="x", optional=""
+    ).lines()
+    assert isinstance(item, Assign) and isinstance(last, Assign)
+    assert item.target.kind == last.target.kind == "absent"
+    assert emit(last.value) == "h"

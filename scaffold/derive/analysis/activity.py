@@ -7,16 +7,15 @@ function from outside torch is not called twice.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.formula import (
     BUILTINS,
     If,
     Lines,
     Node,
     Statement,
+    Trace,
     keywords,
     metadata_read,
-    sharing,
     written,
 )
 from scaffold.primitives.calls import by_shape, draws_random, is_constant, may_be
@@ -137,7 +136,7 @@ def active_locals(
     statements: Lines, inputs: frozenset[str], flat: bool = False
 ) -> frozenset[str]:
     """Return the locals with a gradient of one of the inputs; with `flat`, even one that is always 0."""
-    changes = Trace(statements, sharing).changes
+    changes = Trace(statements).changes
     active = set(inputs)
     for position, item in enumerate(statements):
         before = frozenset(active)

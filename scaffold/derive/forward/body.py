@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scaffold.derive.analysis.activity import callee, is_random
-from scaffold.derive.analysis.aliasing import Change, Trace
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Unfolder
@@ -26,6 +25,7 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    Trace,
     changed_in_place,
     emit,
     expressions,
@@ -285,12 +285,8 @@ def _as_tuple(graph: Graph, result: Node) -> Node:
 def _refuse_in_place(formula: Formula, spec: OpSpec) -> None:
     """Raise if the forward changes an input that is not declared dirty, or rebinds a dirty input's name."""
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
-    end = (
-        [Assign(formula.graph.node("absent"), formula.result)] if formula.result else []
-    )
-    trace = Trace((*formula.statements, *end), sharing)
-    changed = frozenset().union(*(item.outside for item in trace.changes))
-    for name in sorted(changed & tensors):
+    trace = Trace(formula.lines())
+    for name in sorted(trace.changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"
         held = {name}.union(*(x.holders for x in trace.changes if name in x.outside))
         returned = formula.result and held.intersection(sharing(formula.result))
@@ -339,13 +335,12 @@ def kept_forward(spec: OpSpec, formula: Formula, kept: Kept) -> Forward:
 
 def writes_in_place(kept: Kept) -> bool:
     """Return whether the kept forward changes a named tensor or number in place."""
-    return bool(_changes(kept))
+    return bool(Trace(kept.statements).changes)
 
 
 def _refuse_changes(spec: OpSpec, kept: Kept) -> None:
     tensors = {item.name for item in spec.tensors} - set(spec.dirty)
-    changed = frozenset().union(*(item.outside for item in _changes(kept)))
-    for name in sorted(changed & tensors):
+    for name in sorted(Trace(kept.statements).changed_outside & tensors):
         message = f"the forward changes its input '{name}' in place"
         raise ScaffoldError(message, kept.location, f"work on {name}.clone()")
 
@@ -365,7 +360,3 @@ def _refuse_inputs(spec: OpSpec, kept: Kept) -> None:
                     text = f"({text})"
                 hint = f"return a copy: {text}.clone()"
                 raise ScaffoldError(message, kept.location, hint)
-
-
-def _changes(kept: Kept) -> list[Change]:
-    return Trace(kept.statements, sharing).changes

@@ -6,7 +6,6 @@ saved local. Invariant: same values; surely new tensors are not cloned.
 
 from dataclasses import replace
 
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.derivation import Saved
 from scaffold.derive.library import leaves
 from scaffold.formula import (
@@ -16,6 +15,7 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    Trace,
     copied,
     same_tensor,
     sharing,
@@ -115,7 +115,7 @@ def kept_apart(
     A saved local is returned as non-differentiable, so it must be neither a result's tensor nor a view of it. PyTorch
     also refuses to save an input that is returned unchanged.
     """
-    same, views = Trace(statements, same_tensor), Trace(statements, sharing)
+    same, views = Trace(statements, same_tensor), Trace(statements)
     inputs = frozenset(item.name for item in spec.tensors) - set(spec.dirty)
     taken = frozenset().union(*(views.of_value(value) for value in results)) - inputs
     extra = []
@@ -144,7 +144,7 @@ def registered_apart(
     saved: tuple[Saved, ...],
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return, for a registered op, results and saved locals that share no memory with inputs or each other."""
-    views = Trace(statements, sharing)
+    views = Trace(statements)
     taken = frozenset(item.name for item in spec.tensors)
     outside = spec.kept is None and leaves(spec, statements, results)
     kept = (item.origin for item in saved if item.source == "intermediate")
@@ -166,7 +166,7 @@ def saved_apart(
     saved: tuple[Saved, ...],
 ) -> Lines:
     """Clone saved locals that are views of a result in a combined forward: autograd would see them as changed."""
-    views = Trace(statements, sharing)
+    views = Trace(statements)
     taken = frozenset().union(*(views.of_value(value) for value in results))
     copies = []
     for name in (item.origin for item in saved if item.source == "intermediate"):

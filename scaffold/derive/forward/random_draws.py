@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scaffold.derive.analysis.activity import callee, carries_gradient, is_random
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
 from scaffold.formula import (
@@ -20,10 +19,10 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    Trace,
     assignments,
     changed_in_place,
     keywords,
-    sharing,
     written,
 )
 from scaffold.formula.names import take
@@ -65,7 +64,7 @@ def _chosen(lines: Lines) -> frozenset[str]:
 
 def _shared(lines: Lines) -> frozenset[str]:
     """Return the names whose tensor is changed in place while another name aliases it."""
-    changes = Trace(lines, sharing).changes
+    changes = Trace(lines).changes
     return frozenset(
         item.name for item in changes if len(item.holders) > 1 or item.outside
     )

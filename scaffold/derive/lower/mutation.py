@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import OfShape, Op, Operator, literal
 from scaffold.derive.graph.static_values import UnsupportedError, difference, size_at
@@ -23,6 +22,7 @@ from scaffold.formula import (
     Graph,
     Node,
     Statement,
+    Trace,
     assignments,
     bound,
     changes_memory,
@@ -158,11 +158,6 @@ def _count(value: Node, name: Node) -> int:
     return sum(_count(arg, name) for arg in value.args) + (value is name)
 
 
-def changes_names(item: Assign) -> bool:
-    """Return whether a statement changes a named tensor by a call."""
-    return any(_changed_under_names(item.value))
-
-
 @lru_cache(maxsize=1024)  # called for every line of a forward on each lowering
 def _changed_under_names(value: Node) -> tuple[Node, ...]:
     changed = (item for node in value.walk() for item in written_to(node))
@@ -179,7 +174,7 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
 
     In the latter case, nor may it read values computed from them: their lines' order does not show in the names read.
     """
-    trace, last, mixed = Trace(lines, sharing), set[str](), set[str]()
+    trace, last, mixed = Trace(lines), set[str](), set[str]()
     for change in trace.changes:
         names = trace.holders_ever(change)
         if change.position >= end:
@@ -195,7 +190,7 @@ def unsteady(lines: Sequence[Statement], end: int) -> frozenset[str]:
 def written_over(statements: Iterable[Statement], results: Iterable[Node]) -> set[Node]:
     """Return the expressions whose memory changes later: a name for one would refer to the changed value."""
     statements, values = tuple(statements), list(results)
-    trace = Trace((*statements, *ended(values)), sharing)
+    trace = Trace((*statements, *ended(values)))
     names = frozenset().union(*map(trace.holders_ever, trace.changes))
     found = set[Node]()
     for item in assignments(statements):

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from scaffold.derive.analysis.activity import carries_gradient, is_random
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_checks
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
@@ -28,7 +27,6 @@ from scaffold.derive.lower.forward_names import Place, respelled
 from scaffold.derive.lower.mutation import (
     CHANGES,
     ChangedView,
-    changes_names,
     changes_of_a_name,
     changes_of_views,
     ended,
@@ -43,11 +41,11 @@ from scaffold.formula import (
     If,
     Lines,
     Node,
+    Trace,
     assignments,
     bound,
     changed_in_place,
     data_read,
-    sharing,
     written,
 )
 from scaffold.spec import OpSpec
@@ -96,7 +94,7 @@ def lower(
 
 def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     """Count the assignments of each name; raise unless a changed tensor is dirty or the forward's own, and has one name."""
-    for change in Trace(statements, sharing).changes:
+    for change in Trace(statements).changes:
         others = change.holders - {change.name}
         if change.outside.difference(spec.dirty) or others & _seen(
             statements, change.position
@@ -106,7 +104,7 @@ def checked(spec: OpSpec, statements: Lines) -> dict[str, int]:
     for item in assignments(statements):
         inside = item.target.kind == "subscript" and item.target.args[0].kind != "name"
         known = changes_of_a_name(item) or changes_of_views(item)
-        if inside or changes_names(item) and not known:
+        if inside or changed_in_place(item.value) and not known:
             raise UnsupportedError(CHANGES)
         writes.update(written(item))
     return writes

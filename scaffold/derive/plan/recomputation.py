@@ -18,7 +18,6 @@ from scaffold.derive.analysis.activity import (
     is_random,
     leaves_torch,
 )
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.live_variables import without_checks, without_dead
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.derivation import Maths
@@ -31,6 +30,7 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    Trace,
     data_read,
     expressions,
     free_reads,
@@ -38,7 +38,6 @@ from scaffold.formula import (
     renaming,
     rewritten,
     same_tensor,
-    sharing,
     surely_written,
     written,
 )
@@ -323,7 +322,7 @@ class _Repeatable:
         objects = {item.name for item in spec.attributes}
         self.spec, self.kinds = spec, kinds
         self.unknown = frozenset(objects | (spec.foreign - kinds.arrays))
-        changes = Trace(statements, sharing).changes
+        changes = Trace(statements).changes
         several = [item.holders for item in changes if len(item.holders) > 1]
         self.changed = frozenset(spec.dirty).union(*several)
 

@@ -12,7 +12,6 @@ which appear only when a line is printed. Hence this second pass over the statem
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.backward_program import lines_of
 from scaffold.derive.derivation import Maths
@@ -27,11 +26,11 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    Trace,
     assignments,
     nodes,
     rewritten,
     same_memory,
-    sharing,
     written,
     written_to,
 )
@@ -93,10 +92,7 @@ def named_once(known: Backward, statements: Lines) -> Lines:
 
     statements = rewritten(known.graph, statements, spelled)
     while _stands_twice(statements):  # rare; only then trace in-place changes
-        changed = frozenset(
-            name for item in Trace(statements, sharing).changes for name in item.holders
-        )
-        step = _Step(known, statements, changed)
+        step = _Step(known, statements, Trace(statements).changed)
         found = step.block(statements, True)
         if found is None:
             return statements

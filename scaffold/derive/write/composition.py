@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from scaffold.derive.analysis.aliasing import Trace
 from scaffold.derive.analysis.value_kinds import kinds_of_inputs
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.derivation import (
@@ -37,6 +36,7 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    Trace,
     assignments,
     changed_in_place,
     emit,
@@ -45,7 +45,6 @@ from scaffold.formula import (
     read_names,
     renaming,
     rewritten,
-    sharing,
     written,
 )
 from scaffold.spec import OpSpec
@@ -139,8 +138,7 @@ class _Known:
     def joined(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         """Inline each value read once, if the resulting line is short enough."""
         lines = tuple(item for block in blocks for item in block.statements)
-        traced = Trace(lines, sharing).changes
-        changed = frozenset(name for item in traced for name in item.holders)
+        changed = Trace(lines).changed
         free = [_free(block.statements) for block in blocks]
         found = list[Block]()
         for at, block in enumerate(blocks):
@@ -155,7 +153,7 @@ class _Known:
         return tuple(found)
 
     def _in_fewer_lines(
-        self, lines: Lines, once: Collection[str], changed: Collection[str], width: int
+        self, lines: Lines, once: Collection[str], changed: frozenset[str], width: int
     ) -> Lines:
         """Inline values named in `once` into their readers, in a block and its branches."""
         rest = list[Statement]()
@@ -171,7 +169,7 @@ class _Known:
             item = rest[at]
             if not _is_plain(item) or item.target.label not in once:
                 continue
-            if item.value.names() & frozenset(changed) or self._stays(item):
+            if item.value.names() & changed or self._stays(item):
                 continue
             for after in range(at + 1, len(rest)):
                 line = rest[after]

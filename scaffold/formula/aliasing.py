@@ -1,0 +1,259 @@
+"""Aliasing: the memory of formula text, and its changes in place.
+
+In: expressions and statements as nodes. Out: the names an expression changes or shares memory with; the memory each
+name may hold after statements. Invariant: in doubt two names share memory, and a call by PyTorch's convention for names
+(`exp_`, `out=`, `inplace=True`) changes its tensor. What each function of PyTorch does is known to the table of primitives.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from scaffold.formula.graph import (
+    If,
+    Node,
+    Statement,
+    bound,
+    changed_parts,
+    is_of_module,
+    keywords,
+    unpacked,
+)
+from scaffold.primitives.calls import (
+    facts_of_attribute,
+    is_in_place,
+    may_be,
+    may_be_argument,
+    may_share_memory,
+)
+
+# Builtins whose result contains or yields their arguments.
+HOLDERS = frozenset({"enumerate", "list", "reversed", "tuple", "zip"})
+
+
+@lru_cache(maxsize=1024)  # the passes of a derivation often ask for the same nodes
+def changed_in_place(value: Node) -> tuple[str, ...]:
+    """Return the names of tensors an expression changes: `x.exp_()`, `torch.exp_(x[0])`, `torch.exp(x, out=y)`."""
+    changed = (item for node in value.walk() for item in written_to(node))
+    return tuple(name for item in changed for name in sorted(sharing(item)))
+
+
+def written_to(node: Node) -> Iterator[Node]:
+    """Yield the tensors a call itself changes, as expressions."""
+    if node.kind != "call":
+        return
+    callee, args, named = node.args[0], node.args[1:], keywords(node)
+    if "out" in named:
+        yield named["out"]
+    first = args[0] if args else named.get("input")
+    if is_in_place(callee.label) or _is_true(named.get("inplace")):
+        changed = callee.args[0] if _is_method(callee) else first
+        if callee.kind == "attribute" and changed is not None:
+            yield changed
+
+
+@lru_cache(maxsize=4096)  # called by lowering for every line; few lines change memory
+def changes_memory(value: Node) -> bool:
+    """Return whether a call in an expression changes a tensor, named or not."""
+    return any(True for node in value.walk() for _ in written_to(node))
+
+
+@lru_cache(maxsize=4096)  # each trace of a forward asks for the same expressions
+def sharing(value: Node) -> frozenset[str]:
+    """Return the names the value may share memory with: aliases and bases of views."""
+    return _names(same_memory(value))
+
+
+def same_memory(value: Node) -> Iterator[Node]:
+    """Yield the expressions the value may share memory with, itself first."""
+    return _sources(value, may_share_memory, views=True)
+
+
+def same_tensor(value: Node) -> frozenset[str]:
+    """Return the names the value may alias, as the same tensor object."""
+    return _names(_sources(value, may_be_argument, views=False))
+
+
+def copied(value: Node) -> frozenset[str]:
+    """Return the names the value aliases by assignment alone, without a call."""
+    return _names(_sources(value, lambda word: False, views=False))
+
+
+def _names(several: Iterator[Node]) -> frozenset[str]:
+    return frozenset(node.label for node in several if node.kind == "name")
+
+
+def _sources(value: Node, shares: Callable[[str], bool], views: bool) -> Iterator[Node]:
+    yield value
+    for inner in _parts(value, shares, views):
+        yield from _sources(inner, shares, views)
+
+
+def _parts(value: Node, shares: Callable[[str], bool], views: bool) -> tuple[Node, ...]:
+    """Return the subexpressions the value may be equal to, or a view of."""
+    match value:
+        case Node("conditional", _, (_, *inner)):
+            return tuple(inner)
+        case Node("boolean" | "starred" | "tuple" | "list", _, args):
+            return args
+        case Node("unary", "+", (inner,)):
+            return (inner,)
+        case Node("attribute", label, (inner,)) if _attribute_shares(label, views):
+            return (inner,)
+        case Node("subscript", _, (inner, _)) if views or holds_several(inner):
+            return (inner,)
+        case Node("call", _, (Node("name", name), *args)) if views and name in HOLDERS:
+            return tuple(args)
+        case Node("call", _, (Node("attribute", label) as callee, *args)):
+            if shares(label):
+                if _is_method(callee):
+                    return callee.args
+                if args and args[0].kind == "constant":  # the equation of `einsum`
+                    args = args[1:] if len(args) == 2 else []  # a product is new
+                first = args if may_be(label, "several") else args[:1]
+                return tuple(first)
+            return tuple(written_to(value))
+    return ()
+
+
+def holds_several(value: Node) -> bool:
+    """Return whether a value is several tensors: a literal tuple or list, or `torch.atleast_1d(x, y)`.
+
+    Such a call may return its arguments themselves.
+    """
+    match value:
+        case Node("tuple" | "list"):
+            return True
+        case Node("call", _, (Node("attribute", label) as callee, *_)):
+            return may_be(label, "several") and not _is_method(callee)
+    return False
+
+
+def _is_method(callee: Node) -> bool:
+    """Return whether a call is of a tensor's method rather than of a module's function."""
+    return callee.kind == "attribute" and not is_of_module(callee)
+
+
+def _attribute_shares(label: str, views: bool) -> bool:
+    """Return whether an attribute may be the tensor itself, `x.real`, or with `views` a view of it: `x.mT`, `x.data`."""
+    if views and label == "data":
+        return True
+    wanted = ("same", "view") if views else ("same",)
+    return any(facts.memory in wanted for facts in facts_of_attribute(label))
+
+
+def _is_true(node: Node | None) -> bool:
+    return node is not None and node.kind == "constant" and node.label == "True"
+
+
+# --- The memory of names, statement by statement.
+
+
+Memory = frozenset[str]  # names from outside, and `@1`, `@2` for memory made inside
+Sources = Callable[[Node], frozenset[str]]
+
+
+class Change(NamedTuple):
+    """A change in place: the name it was written with, and all names holding the changed memory."""
+
+    position: int
+    name: str
+    holders: frozenset[str]
+    outside: frozenset[str]  # the names from outside in the changed memory
+    memory: Memory  # the changed memory
+
+
+class Trace:
+    """A trace of the memory each name may hold, statement by statement, and of changes in place."""
+
+    def __init__(
+        self, statements: Iterable[Statement], sources: Sources = sharing
+    ) -> None:
+        self.sources = sources
+        self.held: dict[str, Memory] = {}
+        # With memory a name held before, or holds later.
+        self.ever: dict[str, Memory] = {}
+        self.groups: set[str] = set()  # names of several tensors
+        self.changes: list[Change] = []
+        self._made = 0
+        for position, item in enumerate(statements):
+            self._run(item, position)
+
+    def of(self, name: str) -> Memory:
+        """Return the memory a name may hold."""
+        return self.held.get(name, frozenset({name}))
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Return the names holding memory that changes."""
+        return frozenset().union(*(change.holders for change in self.changes))
+
+    @property
+    def changed_outside(self) -> frozenset[str]:
+        """Return the names from outside whose memory changes."""
+        return frozenset().union(*(change.outside for change in self.changes))
+
+    def holders_ever(self, change: Change) -> frozenset[str]:
+        """Return the names that hold the changed memory now, before or later."""
+        others = {name for name, memory in self.ever.items() if memory & change.memory}
+        return change.holders | others
+
+    def of_value(self, value: Node) -> Memory:
+        """Return the memory an expression's value may have, given the statements so far."""
+        names = self.sources(value)
+        match value:
+            case Node("subscript", _, (Node("name", name), _)) if name in self.groups:
+                names |= {name}
+        return frozenset().union(*map(self.of, names))
+
+    def _run(self, item: Statement, position: int) -> None:
+        if isinstance(item, If):
+            self._choose(item, position)
+            return
+        changed = list(changed_in_place(item.value))
+        parts = (item.target,) if item.operator else changed_parts(item.target)
+        changed += [name for part in parts for name in sorted(bound(part))]
+        for name in changed:
+            self._change(name, position)
+        if not item.operator:
+            self._assign(item.target, item.value)
+
+    def _choose(self, item: If, position: int) -> None:
+        for name in changed_in_place(item.test):
+            self._change(name, position)
+        before = dict(self.held)
+        for inner in item.body:
+            self._run(inner, position)
+        after_body, self.held = self.held, before
+        for inner in item.orelse:
+            self._run(inner, position)
+        for name in {*after_body, *self.held}:
+            other = after_body.get(name, frozenset({name}))
+            self.held[name] = self.of(name) | other
+
+    def _change(self, name: str, position: int) -> None:
+        memory = self.of(name)
+        outside = frozenset(part for part in memory if not part.startswith("@"))
+        inside = {other for other in self.held if self.of(other) & memory}
+        still = {other for other in outside if other in self.of(other)}
+        holders = frozenset(inside | still)
+        self.changes.append(Change(position, name, holders, outside, memory))
+
+    def _assign(self, target: Node, value: Node) -> None:
+        pairs = unpacked(target, value)
+        memories = [self.of_value(part) for _, part in pairs]
+        for (part, one), memory in zip(pairs, memories, strict=True):
+            if part.kind == "name" and holds_several(one):
+                self.groups.add(part.label)
+            for name in sorted(_given(part)):
+                self._made += 1
+                held = memory or frozenset({f"@{self._made}"})
+                self.held[name] = held
+                self.ever[name] = self.ever.get(name, frozenset()) | held
+
+
+def _given(target: Node) -> frozenset[str]:
+    """Return the names bound by a target, without those changed in part."""
+    if target.kind in ("tuple", "starred"):
+        return frozenset().union(*map(_given, target.args))
+    return frozenset() if target.kind == "subscript" else bound(target)
