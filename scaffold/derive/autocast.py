@@ -12,12 +12,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from scaffold.derive.analysis.activity import callee
-from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.formula import (
     Formula,
     Lines,
     Node,
     Statement,
+    ValueKinds,
     expressions,
     is_of_module,
     names_bound_to,

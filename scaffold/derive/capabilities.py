@@ -13,7 +13,6 @@ from scaffold.derive.analysis.activity import (
     leaves_autograd,
     leaves_torch,
 )
-from scaffold.derive.analysis.value_kinds import ValueKinds
 from scaffold.derive.derivation import Forward, Maths
 from scaffold.derive.forward.body import writes_in_place
 from scaffold.errors import ScaffoldError
@@ -22,6 +21,7 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    ValueKinds,
     bound,
     expressions,
     is_check,

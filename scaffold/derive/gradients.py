@@ -17,7 +17,7 @@ from scaffold.derive.analysis.activity import (
     is_random,
     is_undifferentiated,
 )
-from scaffold.derive.analysis.value_kinds import functions_of_numbers, kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.autograd_fallback import autograd_of_forward, of_results
 from scaffold.derive.backward_program import needed_for
@@ -58,7 +58,13 @@ from scaffold.derive.simplify.settled_choices import present
 from scaffold.derive.undefined_gradients import undefined_gradients, where_defined
 from scaffold.derive.variadic_inputs import JoinedInput, joined_input, with_joined
 from scaffold.derive.write.statements import gradient_statements, names_of_returned
-from scaffold.formula import Graph, Statement, free_reads, read_names
+from scaffold.formula import (
+    Graph,
+    Statement,
+    free_reads,
+    functions_of_numbers,
+    read_names,
+)
 from scaffold.formula.names import take
 from scaffold.spec import OpSpec
 

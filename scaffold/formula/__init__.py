@@ -13,6 +13,7 @@ A formula takes this way; a module imports only from those above it:
     substitution, desugar, numpy_numbers, einops   rewrites of syntax, each from `ast` to `ast`
     aliasing               the memory a node shares or changes, and the memory of each name
     uses                   the names that statements read and bind
+    value_kinds            tensors, Python values and tuples of tensors among the values of text
     equations              equations of `torch.einsum` that fit no operands
     expression, assertions one expression, an `assert` or a `raise` -> nodes
     operators              whether a name is an operator, and the function of a module without parameters
@@ -111,6 +112,7 @@ from scaffold.formula.uses import (
     surely_written,
     written,
 )
+from scaffold.formula.value_kinds import ValueKinds, functions_of_numbers
 
 __all__ = [
     "ARITHMETIC",
@@ -138,6 +140,7 @@ __all__ = [
     "Statement",
     "Text",
     "Trace",
+    "ValueKinds",
     "are_opposite",
     "arguments_of",
     "as_number",
@@ -159,6 +162,7 @@ __all__ = [
     "free_names",
     "free_reads",
     "function_in",
+    "functions_of_numbers",
     "holds_several",
     "is_check",
     "is_judged",

@@ -14,7 +14,7 @@ from scaffold.derive.analysis.activity import (
     calls,
     carries_gradient,
 )
-from scaffold.derive.analysis.value_kinds import kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.formula import Formula, Node, reads
 from scaffold.primitives.calls import may_be, singularities
 from scaffold.spec import OpSpec, is_size_name

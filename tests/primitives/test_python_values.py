@@ -5,6 +5,7 @@ import torch
 from scaffold.primitives.calls import facts_of_call
 from scaffold.primitives.python_values import (
     ATTRIBUTES,
+    DTYPES,
     FUNCTIONS,
     METADATA,
     METADATA_METHODS,
@@ -35,3 +36,11 @@ def test_each_stands_in_one_set() -> None:
 
 def test_none_of_them_is_in_the_table() -> None:
     assert not [name for name in METHODS | ATTRIBUTES if facts_of_call(name)]
+
+
+def test_dtypes_have_the_kind_that_torch_says() -> None:
+    for name, kind in DTYPES.items():
+        dtype = getattr(torch, name)
+        real = "real" if dtype.is_floating_point else "int"
+        found = "complex" if dtype.is_complex else real
+        assert kind == ("bool" if dtype is torch.bool else found), name

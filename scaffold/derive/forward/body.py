@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scaffold.derive.analysis.activity import callee, is_random
-from scaffold.derive.analysis.value_kinds import kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Forward
 from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.forward.outputs import own_results

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.live_forward import ReturningForward
 from scaffold.derive.forward.ssa_names import names_inside
@@ -20,6 +20,7 @@ from scaffold.formula import (
     If,
     Lines,
     Statement,
+    ValueKinds,
     assignments,
     read_names,
     renaming,

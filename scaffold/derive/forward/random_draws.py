@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scaffold.derive.analysis.activity import callee, carries_gradient, is_random
-from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.lower.mutation import changes_of_a_name, made_anew
 from scaffold.formula import (
     Assign,
@@ -20,6 +20,7 @@ from scaffold.formula import (
     Node,
     Statement,
     Trace,
+    ValueKinds,
     assignments,
     changed_in_place,
     keywords,

@@ -14,12 +14,7 @@ from scaffold.derive.analysis.activity import (
     is_random,
     is_undifferentiated,
 )
-from scaffold.derive.analysis.value_kinds import (
-    COMPLEX,
-    INTEGERS,
-    REALS,
-    kinds_of_inputs,
-)
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.graph.application import Applier, Bound, constant
 from scaffold.derive.graph.conditions import given, opposite, told_by
@@ -84,7 +79,7 @@ from scaffold.formula import (
     written_to,
 )
 from scaffold.primitives.calls import computes_in_given_dtype
-from scaffold.primitives.python_values import READ_OUT
+from scaffold.primitives.python_values import DTYPES, READ_OUT
 from scaffold.spec import ANY_DIMS, OpSpec, TensorInput, is_leading
 
 # --- Dtypes, as far as derivatives differ by them.
@@ -126,15 +121,6 @@ def kind_of_type(op: Op) -> Kind | None:
     text = as_text(op).label if attribute or op.rule == "static" else literal(op)
     last = text.rpartition(".")[2] if isinstance(text, str) else ""
     return TENSORS.get(last.removesuffix("Tensor")) if last != "Tensor" else None
-
-
-def kind_named(name: str) -> Kind | None:
-    """Return the kind of tensors of a torch dtype."""
-    if name in INTEGERS:
-        return "int"
-    if name in REALS:
-        return "real"
-    return "complex" if name in COMPLEX else "bool" if name == "bool" else None
 
 
 def declared(spec: OpSpec) -> Declared:
@@ -271,7 +257,7 @@ class Expressions(Evaluator):
 
     def _of_torch(self, node: Node) -> Op:
         """Return the op of a torch name that is not called: a dtype, a constant."""
-        op, kind = self.program.static(node), kind_named(node.label)
+        op, kind = self.program.static(node), DTYPES.get(node.label)
         if kind is not None:
             self.program.set_dtype(op, kind)
         return op

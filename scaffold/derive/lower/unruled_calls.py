@@ -7,7 +7,6 @@ In: a call's expression. Out: the same with holes for its tensors. Invariant: Py
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from scaffold.derive.analysis.value_kinds import COMPLEX, INTEGERS
 from scaffold.derive.graph.op import Kind, Op, Program, Template
 from scaffold.derive.graph.shape_rules import made_shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
@@ -21,6 +20,7 @@ from scaffold.primitives.calls import (
     may_be_argument,
     name_alone,
 )
+from scaffold.primitives.python_values import DTYPES
 
 
 def template_of(
@@ -89,9 +89,8 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
     plain = args[: len(args) - len(node.keywords)]
     dtype = keywords(node).get("dtype")
     whole = dtype is None and (is_whole(name) or _is_made_of_ints(program, name, plain))
-    kind: Kind = "int" if whole or _is_dtype(dtype, INTEGERS) else "real"
-    kind = "bool" if _is_dtype(dtype, frozenset({"bool"})) else kind
-    kind = "complex" if _is_dtype(dtype, COMPLEX) else kind
+    kind: Kind = "int" if whole else "real"
+    kind = DTYPES.get(dtype.label, kind) if dtype is not None else kind
     named = dict(zip(node.keywords, args[len(plain) :], strict=True))
     if "dtype" in named:  # `dtype=x.dtype`
         kind = program.dtype(named["dtype"]) or kind
@@ -121,10 +120,6 @@ def item_of_call(program: Program, op: Op, position: int) -> Op:
         kind = "int"
     whole = template._replace(node=item)
     return program.op("call", op.args, whole, kind=kind, shape=None)
-
-
-def _is_dtype(node: Node | None, names: frozenset[str]) -> bool:
-    return node is not None and node.label in names
 
 
 def kind_of_call(node: Node, args: Sequence[Op]) -> Kind:

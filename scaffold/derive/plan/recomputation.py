@@ -18,8 +18,8 @@ from scaffold.derive.analysis.activity import (
     is_random,
     leaves_torch,
 )
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.analysis.live_variables import without_checks, without_dead
-from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.ssa_names import as_they_were
 from scaffold.errors import Location, ScaffoldError
@@ -31,6 +31,7 @@ from scaffold.formula import (
     Node,
     Statement,
     Trace,
+    ValueKinds,
     data_read,
     expressions,
     free_reads,

@@ -12,7 +12,7 @@ which appear only when a line is printed. Hence this second pass over the statem
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from scaffold.derive.analysis.value_kinds import ValueKinds, kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.backward_program import lines_of
 from scaffold.derive.derivation import Maths
 from scaffold.derive.forward.live_forward import effects
@@ -27,6 +27,7 @@ from scaffold.formula import (
     Node,
     Statement,
     Trace,
+    ValueKinds,
     assignments,
     nodes,
     rewritten,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from scaffold.derive.analysis.value_kinds import kinds_of_inputs
+from scaffold.derive.analysis.input_kinds import kinds_of_inputs
 from scaffold.derive.autocast import amp_of
 from scaffold.derive.derivation import (
     LINE,

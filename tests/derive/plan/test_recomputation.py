@@ -2,10 +2,12 @@
 
 import pytest
 
-from scaffold.derive.analysis.value_kinds import ValueKinds
 from scaffold.derive.plan.recomputation import Locals, plan, repeated_for
 from scaffold.errors import Location
-from scaffold.formula import emit_lines
+from scaffold.formula import (
+    ValueKinds,
+    emit_lines,
+)
 from tests.formula.parsing import formula
 
 NOTHING = frozenset[str]()

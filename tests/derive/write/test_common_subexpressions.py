@@ -3,9 +3,12 @@
 import pytest
 
 from scaffold.derive.analysis.activity import is_random
-from scaffold.derive.analysis.value_kinds import ValueKinds
 from scaffold.derive.write.common_subexpressions import Backward, named_once
-from scaffold.formula import Formula, emit_lines
+from scaffold.formula import (
+    Formula,
+    ValueKinds,
+    emit_lines,
+)
 from tests.derive.building import backward_of, op_text
 from tests.formula.parsing import formula
 

@@ -1,16 +1,14 @@
-"""The kind of value of an expression in the text: a tensor, a Python value, or a tuple of tensors.
+"""Value kinds of formula text: a tensor, a Python value, or a tuple of tensors.
 
-A tensor's element type (real, complex, integer or mask) is the `Kind` of an op, in `graph/op.py`.
-
-In: expressions, and the names that are no tensors. Out: a `ValueKind`. Invariant: in doubt it is a tensor, since
-formulas are made of tensors; only tensors are saved for the backward.
+In: expressions as nodes, and the names that are no tensors. Out: a `ValueKind`. Invariant: in doubt it is a tensor, since
+formulas are made of tensors; only tensors are saved for the backward. The element type of a tensor (real, complex,
+integer or mask) is a fact of an op of the graph, not of text.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from scaffold.formula import (
-    BUILTINS,
+from scaffold.formula.graph import (
     Assign,
     If,
     Lines,
@@ -18,16 +16,17 @@ from scaffold.formula import (
     Statement,
     assignments,
     is_of_module,
-    nodes,
+    unpacked,
 )
+from scaffold.formula.text import BUILTINS
+from scaffold.formula.uses import nodes
 from scaffold.primitives.calls import (
     is_made_of_numbers,
     is_several_tensors,
     mask_positions,
     may_be_several_tensors,
 )
-from scaffold.primitives.python_values import ATTRIBUTES, FUNCTIONS, METHODS
-from scaffold.spec import OpSpec
+from scaffold.primitives.python_values import ATTRIBUTES, DTYPES, FUNCTIONS, METHODS
 
 ValueKind = Literal["tensor", "scalar", "group", "array"]
 
@@ -39,17 +38,7 @@ SCALAR_CALLS = frozenset(
     {"bool", "float", "int", "isinstance", "len", "list", "range", "tuple"}
 )
 NUMBERS = frozenset({"e", "inf", "nan", "pi", "tau"})  # of math and of torch
-# Names of dtypes.
-INTEGERS = frozenset(
-    {"int", "int8", "int16", "int32", "int64", "long", "short", "uint8"}
-)
-REALS = frozenset(
-    {"float", "double", "half", "float16", "float32", "float64", "bfloat16"}
-)
-COMPLEX = frozenset({"complex64", "complex128", "cfloat", "cdouble"})
-DTYPES = INTEGERS | REALS | COMPLEX | {"bool"}
 ARRAYS = frozenset({"numpy", "__array__"})
-ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
 
 
 class ValueKinds:
@@ -99,7 +88,7 @@ class ValueKinds:
             case Node("tuple" | "list"):
                 return self._common_kind(node.args, "group")
             case Node("attribute", label, (Node("name", "math" | "torch"),)):
-                return "scalar" if label in NUMBERS | DTYPES else "tensor"
+                return "scalar" if label in NUMBERS | DTYPES.keys() else "tensor"
             case Node("attribute", label) if label in ATTRIBUTES:
                 return "scalar"
             case Node("attribute" | "subscript", _, (value, *_)):
@@ -191,20 +180,16 @@ class ValueKinds:
             self.names[name] = kind if kind != "scalar" else body.get(name, kind)
 
     def _learn(self, item: Assign) -> None:
-        kind = self.of(item.value)
-        if item.target.kind == "name":
-            change = set.add if self.may_be_number(item.value) else set.discard
-            change(self.numbers, item.target.label)
-            self.names[item.target.label] = kind
-        elif item.target.kind == "tuple":
-            parts = item.value.args if item.value.kind == "tuple" else ()
-            same = len(parts) == len(item.target.args)
-            for position, target in enumerate(item.target.args):
-                inner = self.of(parts[position]) if same else kind
-                star = target.kind == "starred"
-                one: ValueKind = "tensor" if inner == "group" else inner
-                for name in target.names():
-                    self.names[name] = "group" if star and one == "tensor" else one
+        for target, value in unpacked(item.target, item.value):
+            kind = self.of(value)
+            if target.kind == "name":
+                change = set.add if self.may_be_number(value) else set.discard
+                change(self.numbers, target.label)
+                self.names[target.label] = kind
+            for part in target.args if target.kind == "tuple" else ():
+                star = part.kind == "starred" and kind in ("tensor", "group")
+                one = "tensor" if kind == "group" else kind
+                self.names |= dict.fromkeys(part.names(), "group" if star else one)
 
 
 def functions_of_numbers(
@@ -258,16 +243,3 @@ def _function_of_number(kinds: ValueKinds, call: Node) -> Iterator[str]:
         asked = [each for each in several if each.names() & kinds.numbers]
         if any(map(kinds.may_be_number, asked)):
             yield callee.label
-
-
-def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
-    """Return the kinds of an op's inputs and of its imports of arrays."""
-    plain = [
-        item.name
-        for item in spec.attributes
-        if item.annotation != "object" and item.imported is None
-    ]
-    several = [item.name for item in spec.tensors if item.variadic]
-    roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
-    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
-    return ValueKinds(plain, several, arrays)

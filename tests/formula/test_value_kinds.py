@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaffold.derive.analysis.value_kinds import ValueKinds
+from scaffold.formula import ValueKinds
 from tests.formula.parsing import formula
 
 NAMES = "x y p n f tensors np"

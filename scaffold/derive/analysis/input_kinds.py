@@ -1,0 +1,23 @@
+"""The value kinds of an op's inputs, from which those of its text follow.
+
+In: an `OpSpec`. Out: `ValueKinds` that know its inputs, and its imports of NumPy and its like. Invariant: an attribute of
+any type may hold a tensor.
+"""
+
+from scaffold.formula import ValueKinds
+from scaffold.spec import OpSpec
+
+ARRAY_MODULES = frozenset({"cupy", "numpy", "scipy"})
+
+
+def kinds_of_inputs(spec: OpSpec) -> ValueKinds:
+    """Return the kinds of an op's inputs and of its imports of arrays."""
+    plain = [
+        item.name
+        for item in spec.attributes
+        if item.annotation != "object" and item.imported is None
+    ]
+    several = [item.name for item in spec.tensors if item.variadic]
+    roots = ((item.binding, item.module.partition(".")[0]) for item in spec.imports)
+    arrays = [binding for binding, root in roots if root in ARRAY_MODULES]
+    return ValueKinds(plain, several, arrays)
