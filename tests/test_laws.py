@@ -551,7 +551,7 @@ def test_no_more_primitives_are_named_in_python() -> None:
 # Code lines (no blanks, comments, docstrings) that a package may have. A number may only become smaller, but for a capability that is worth its
 # lines: the commit that raises one says what it is, and what went for it.
 BUDGET = {
-    "cli": 4760,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant; errors show their line; whole sentences in messages, as in the packages below
+    "cli": 4764,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant; errors show their line; whole sentences in messages, as in the packages below
     "derive": 19248,  # calls in parts, of which one is saved; a line says why it casts, or guards an exponent
     "formula": 7362,
     "inspect": 3650,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers

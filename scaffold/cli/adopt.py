@@ -133,7 +133,7 @@ def adopt(
 
     Its forward and backward stay as they are, as functions of a file that the op calls. The op is compared with the Function,
     values and gradients, if it runs; else a note says "not compared". A gradient that differs from the derivative is an error,
-    unless the text of the Function, or --surrogate, says that it is meant.
+    unless the text of the Function, or --surrogate, says that it is intended.
 
     Example: scaffold adopt src/ops.py:ScaleFunction
     """

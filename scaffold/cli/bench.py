@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 HELP = """Measure an op beside plain autograd and torch.compile.
 
-Each variant runs in a process of its own; they take turns. Times are medians of all rounds, with their quartiles. Bytes are those of
-a call: the most that it has beside its inputs, and what waits for the backward, inputs among it. Where sizes are not stated, the
-largest input has about half a million elements. --sizes and --dtype may be given several times.
+Each variant runs in a process of its own; they take turns. Times are medians of all rounds; the brackets hold the quartiles of both
+passes together. Bytes are those of a call: `peak` is the most that it has beside its inputs, `saved` is what waits for the backward,
+inputs included. Unless sizes are stated, the largest input has about half a million elements. --sizes and --dtype may be given several
+times.
 
 Example: scaffold bench swish --inputs 'x' --forward 'x * torch.sigmoid(x)' --against 'F.silu(x)'
 
@@ -38,7 +39,7 @@ Example: scaffold bench rms_norm --sizes '...=512, D=1024' --sizes '...=8, D=64'
 DEFAULTS = {"device": "cpu", "threads": 1, "rounds": ROUNDS, "create-graph": False}
 LEAST = {"threads": 1, "rounds": ROUNDS, "limit": LIMIT}  # 1, and a suggestion
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
-HEAD = ("over plain", "peak", "saved")
+HEAD = ("", *PARTS, "over plain", "peak", "saved")
 
 
 def _run(name: str, given: "Values") -> None:
@@ -173,24 +174,23 @@ def _lines(table: "Table") -> "Iterator[str]":
     measured, refused = table.found
     most = max(found.both.high for found in measured.values())
     unit, word = next((one for one in UNITS if most >= one[0]), UNITS[-1])
-    rows = [(table.title, *(f"{part}, {word}" for part in PARTS), *HEAD)]
+    yield f"{table.title}, times in {word}"
+    rows: list[tuple[str, ...]] = [HEAD]
     for name, found in measured.items():
-        times = (_time(getattr(found, part), unit) for part in PARTS)
+        forward, backward, both = (_times(getattr(found, x), unit) for x in PARTS)
         ratio, noise = _over_plain(table, name) or (0, False)
-        shown = f"{ratio:.2f}{' (noise)' * noise}" if ratio else ""
+        shown = f"{ratio:.2f}{' noise' * noise}" if ratio else ""
         sizes = map(_size, (found.peak_bytes, found.saved_bytes))
-        rows.append((name, *times, shown, *sizes))
+        spread = "{} ({}-{})".format(*both)
+        rows.append((name, forward[0], backward[0], spread, shown, *sizes))
     yield from columns(rows)
     yield from (f"{name}: not measured, {why}" for name, why in refused.items())
 
 
-def _time(spread: "Spread", unit: float) -> str:
+def _times(spread: "Spread", unit: float) -> list[str]:
     """Write the median and the quartiles with three digits."""
-    median, low, high = (
-        f"{value:.{max(0, 3 - len(str(int(value))))}f}"
-        for value in (one / unit for one in spread)
-    )
-    return f"{median} ({low}-{high})"
+    values = [one / unit for one in spread]
+    return [f"{value:.{max(0, 3 - len(str(int(value))))}f}" for value in values]
 
 
 def _size(count: int | None) -> str:
@@ -198,7 +198,7 @@ def _size(count: int | None) -> str:
         return "?"
     for size, word in ((2**20, "MiB"), (2**10, "KiB")):
         if count >= size:
-            return f"{count / size:.2f} {word}"
+            return f"{count / size:.4g} {word}"
     return f"{count} B"
 
 

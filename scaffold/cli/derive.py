@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """Print the Function of an op, its backward derived.
 
-With --explain it is preceded by the rules that were used, what is saved and why, and the bytes of it beside those that plain
-autograd keeps.
+--explain adds, above it, the rules that were used, what is saved and why, and its bytes beside those that plain autograd keeps.
 
 Example: scaffold derive swish --inputs 'x' --forward 'x * torch.sigmoid(x)'
 

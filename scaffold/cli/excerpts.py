@@ -19,8 +19,8 @@ LONG = 120  # characters: of a longer line, a part is shown
 BEFORE = 60  # characters of such a part before the place
 
 
-def excerpt(error: ScaffoldError) -> tuple[str, str] | None:
-    """Return the source line of an error and the carets below it, each behind its margin."""
+def excerpt(error: ScaffoldError) -> tuple[str, str, str] | None:
+    """Return the source line of an error behind its margin, the margin below it, and carets."""
     place = error.location
     if place is None:
         return None
@@ -40,7 +40,7 @@ def excerpt(error: ScaffoldError) -> tuple[str, str] | None:
     column, count = _marked(line, column, name)
     line, column = _part(line, column)
     shown = "".join(letter if letter.isprintable() else " " for letter in line)
-    return f"{place.line:5} | {shown}", f"{'':5} | {' ' * column}{'^' * count}"
+    return f"{place.line:5} | {shown}", f"{'':5} | {' ' * column}", "^" * count
 
 
 def _texts(source: str) -> Iterator[str]:

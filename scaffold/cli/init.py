@@ -99,7 +99,7 @@ def init(
 ) -> None:
     """Make a directory a project.
 
-    It gets a [tool.scaffold], an empty manifest, its JSON Schema and, with --ci, a job for CI.
+    It gets a [tool.scaffold] in pyproject.toml, an empty manifest of ops, its JSON Schema and, with --ci, a job for CI.
     Existing files are kept.
 
     Example: scaffold init --source src/myops --tests tests

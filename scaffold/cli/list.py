@@ -1,5 +1,6 @@
 """`scaffold list`: the ops of a project, where each is written down, and its files."""
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -7,6 +8,7 @@ import typer
 
 from scaffold.cli.options import FORMAT, check_format
 from scaffold.cli.output import show_object
+from scaffold.cli.terminal import paint
 from scaffold.errors import ScaffoldError, raise_all
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class Row(NamedTuple):
 def list_ops(format_: FORMAT = "text") -> None:
     """List the ops of the manifest and their files.
 
-    Each line has the place of its table and the state of its files. A skeleton is an op with parts left to write.
+    Each line shows the place of an op's table and the state of its files. A skeleton is an op with parts left to write.
     To see which files are out of date: scaffold check.
 
     Example: scaffold list
@@ -51,7 +53,8 @@ def _show(rows: list[Row]) -> None:
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for row in rows:
         files = ", ".join(
-            f"{path} ({standing})" if standing else path for path, standing in row.files
+            f"{path} ({paint(standing, 'changed', sys.stdout)})" if standing else path
+            for path, standing in row.files
         )
         said = "; ".join(filter(None, [files, *row.status]))
         line = f"{row.op:{widths[0]}}  {row.place:{widths[1]}}  {said}"

@@ -130,7 +130,7 @@ SHOW = (
     Option("--sizes", "For the bytes: 'N=32, D=512, ...=8'.", metavar="SIZES"),
     Option(
         "--format",
-        "svg, mermaid or json.",
+        "svg, mermaid or json (--json).",
         metavar="FORMAT",
         choices=("svg", "mermaid", "json"),
     ),

@@ -85,9 +85,9 @@ def say_error(error: ScaffoldError) -> None:
         head, *hint = str(problem).split("\n")
         _say(head)
         if shown := excerpt(problem):
-            carets = terminal.paint(shown[1], "error", sys.stderr)
+            carets = terminal.paint(shown[2], "error", sys.stderr)
             colours = terminal.has_colours(sys.stderr) or None
-            typer.echo(f"{shown[0]}\n{carets}", err=True, color=colours)
+            typer.echo(f"{shown[0]}\n{shown[1]}{carets}", err=True, color=colours)
         for advice in hint:
             _say(advice)
     show_notes(error.details)

@@ -63,8 +63,8 @@ def rename(
 ) -> None:
     """Rename an op: its files, its table, the names in them.
 
-    What was edited by hand is kept, with the names in it changed. Where that collides with what is generated now, the
-    file gets conflict markers, and the exit code is 1.
+    Hand edits are kept, with the names in them changed. Where they collide with the newly generated text, the file gets
+    conflict markers, and the exit code is 1.
 
     Example: scaffold rename linear dense
     """

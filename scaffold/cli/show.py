@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HELP = """Draw an op: forward, backward, and what is saved in between.
 
-The bytes are those of single precision, written with the names of the dims. The picture is NAME.svg, which loads nothing and is
+Sizes are bytes of float32, written with the names of the dims. The picture is NAME.svg, which loads nothing and is
 legible on light and on dark pages; --format mermaid gives text that Markdown pages show as a picture.
 
 Example: scaffold show swish --forward 'x * torch.sigmoid(x)'

@@ -58,8 +58,8 @@ def sync(
 ) -> None:
     """Write the files of every op of a manifest, or update them.
 
-    An op that was edited and is out of date is left as it is: scaffold upgrade merges the two; exit code 1. Ops whose Function
-    changes are proven before anything is written, in processes with PyTorch: if one fails, nothing is, and the exit code is 1.
+    An op that was edited and is out of date is left as it is, and the exit code is 1: scaffold upgrade merges both. Ops whose
+    Function changes are proven first, in processes with PyTorch. If a proof fails, nothing is written, and the exit code is 1.
 
     Example: scaffold sync
     """

@@ -1,4 +1,4 @@
-"""`scaffold test-stub`: gradient tests for Functions that are there already.
+"""`scaffold test-stub`: gradient tests for Functions you already have.
 
 In: what the user points at, and a directory. Out: test files; notes on how they import what they test, and what they lack.
 Invariant: no two files of a run have one name; the text is formatted and parses.
@@ -81,8 +81,8 @@ def test_stub(
     They run gradcheck and the checks of `scaffold verify FILE`. If the arguments of a Function are unknown, its test is
     skipped, and says what it needs.
 
-    With --record, tests of yours run once, in a process of their own, and the stubs call each Function with tensors of the shapes, dtypes and strides
-    that it got there.
+    With --record, your tests run once, in a process of their own. The stubs then call each Function with tensors of the
+    shapes, dtypes and strides that it got there.
 
     Example: scaffold test-stub src/ops.py::ScaleFunction
 

@@ -24,10 +24,19 @@ def bench(directory: Path, *arguments: str) -> Outcome:
 def test_an_op_beside_its_text_and_another_operator(tmp_path: Path) -> None:
     done = bench(tmp_path, "--against", "F.silu(x)")
     assert (done.code, done.err) == (0, "")
-    title, _, head, *rows = done.out.splitlines()
+    title, _, sizes, head, *rows = done.out.splitlines()
     assert title.startswith("swish on cpu, 1 thread, torch 2.")
     assert title.endswith("; medians of 2 rounds")
-    assert head.startswith("...=4x5, float32  forward, us  ")
+    assert sizes == "...=4x5, float32, times in us"
+    assert head.split() == [
+        "forward",
+        "backward",
+        "both",
+        "over",
+        "plain",
+        "peak",
+        "saved",
+    ]
     names = [row[:14].rstrip() for row in rows]
     assert names == ["op", "plain autograd", "F.silu(x)"]
     assert rows[0].split()[-2:] == ["80", "B"] and rows[1].endswith(" 160 B")

@@ -21,7 +21,7 @@ from tests.cli.projects import (
     interrupted,
     lose,
 )
-from tests.cli.running import environment, scaffold
+from tests.cli.running import environment, run, scaffold
 
 pytestmark = pytest.mark.usefixtures("proven_at_once")
 
@@ -51,6 +51,16 @@ def test_an_edit_is_told_and_fails_only_when_strict(synced: Path) -> None:
         ],
     )
     assert scaffold(synced, "check", "--strict").code == 1
+
+
+def test_states_are_coloured_where_colours_are_shown(synced: Path) -> None:
+    edit(synced / "ops/scale.py", "x * factor", "factor * x")
+    (synced / "tests/test_shift.py").unlink()
+    shown = run(synced, "check", FORCE_COLOR="1").out
+    assert "\x1b[33medited  \x1b[0m  ops/scale.py\n" in shown
+    assert "\x1b[1;31mmissing \x1b[0m  tests/test_shift.py" in shown
+    assert "(\x1b[33medited\x1b[0m)" in run(synced, "list", FORCE_COLOR="1").out
+    assert "\x1b" not in run(synced, "check", FORCE_COLOR="1", NO_COLOR="1").out
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def main() -> None:
 HEAD = (
     "# PyTorch's own samples",
     "",
-    "Each primitive of the rule table as an op of one call, on the samples that PyTorch tests its operators with (`op_db`), with and",
+    "For contributors: each primitive of the rule table, as an op of one call, on PyTorch's own samples for its operators (`op_db`), with and",
     "without declared shapes in turns. A sample passes if the forward, the gradients, what `backward` returns and the second",
     "derivatives are those of autograd, or of differences where autograd has none. *Direct* has a derived formula; in a *fallback* autograd differentiates the call. Samples whose",
     "value or gradient is not finite are left out. Written by `python -m tests.derive.opinfo --write docs/opinfo.md`, over all",
