@@ -14,7 +14,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count, product
 from typing import Any, NamedTuple
@@ -321,32 +321,66 @@ FREE = ((5, 6, 10, 7), (3, 9, 11, 14))  # sizes by position, not declared
 
 
 def _beside_declared(forward: _Forward) -> Shapes | None:
-    """Return shapes of open inputs; declared ones keep the tests' sizes.
+    """Return shapes of open inputs; declared ones keep the tests' sizes, or have a multiple of an integer: `dim % heads == 0`.
 
     This helps if declared sizes depend on each other.
     """
-    usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
-    pairs = [
-        pair for one, two in zip(forward.dims, usual) for pair in zip(one or (), two)
-    ]
-    sizes = {dim: size for dim, size in pairs if isinstance(dim, str) and dim}
+    beside = _Beside(forward)
     before, forward.runs = forward.runs, 0
     forward.until = time.process_time() + forward.seconds
-    for dims in _together(sizes, len(forward.open)) if sizes else ():
+    tried = _together(beside.sizes, len(forward.open)) if beside.sizes else iter(())
+    for dims, factor in ((dims, one) for dims in tried for one in beside.factors):
         if forward.is_over:
             break
-        every = []
-        for free in FREE:
-            shapes = list(usual)
-            named = {**dict(zip(dims[0], free)), **sizes, "1": 1}
-            for at, own in zip(forward.open, dims, strict=True):
-                shapes[at] = tuple(named[dim] for dim in own)
-            every.append((*shapes,))
-        if not any(map(forward.run, every)):
+        if beside.takes(dims, factor, beside.sizes):
             names = (forward.names[at] for at in forward.open)
-            return Shapes(dict(zip(names, map(", ".join, dims), strict=True)))
+            shapes = dict(zip(names, map(", ".join, dims), strict=True))
+            return Shapes(shapes, beside.conditions(dims, factor))
     forward.runs += before
     return None
+
+
+class _Beside:
+    """Runs of the forward beside inputs of declared shapes."""
+
+    def __init__(self, forward: _Forward) -> None:
+        self.forward = forward
+        self.usual = [tuple(forward.usual[at].shape) for at in forward.tensors.values()]
+        pairs = [zip(one or (), two) for one, two in zip(forward.dims, self.usual)]
+        known = chain(*pairs)
+        self.sizes = {dim: n for dim, n in known if isinstance(dim, str) and dim}
+        values = zip(forward.inputs, forward.usual, strict=False)
+        self.factors = {"": 1, **{one: n for one, n in values if type(n) is int}}
+
+    def takes(self, dims: tuple[Dims, ...], factor: str, scaled: Iterable[str]) -> bool:
+        """Return whether the forward accepts these dims, with some declared sizes times an integer."""
+        by = dict.fromkeys(scaled, self.factors[factor])
+        sizes = {name: size * by.get(name, 1) for name, size in self.sizes.items()}
+        every = []
+        for free in FREE:
+            named = {**dict(zip(dims[0], free)), **sizes, "1": 1}
+            shapes = [
+                tuple(sizes.get(dim, size) for dim, size in zip(one or usual, usual))
+                for one, usual in zip(self.forward.dims, self.usual)
+            ]
+            for at, own in zip(self.forward.open, dims, strict=True):
+                shapes[at] = tuple(named[dim] for dim in own)
+            every.append((*shapes,))
+        return not any(map(self.forward.run, every))
+
+    def conditions(self, dims: tuple[Dims, ...], factor: str) -> tuple[str, ...]:
+        """Return the conditions on the sizes that must be multiples; none of a size that is a multiple of another one."""
+        needed = list[str]() if self.factors[factor] == 1 else [*self.sizes]
+        for name in self.sizes:
+            fewer = [one for one in needed if one != name]
+            needed = fewer if self.takes(dims, factor, fewer) else needed
+        sizes = {name: self.sizes[name] for name in needed}
+        least = [
+            name
+            for name, size in sizes.items()
+            if not any(size > one and size % one == 0 for one in sizes.values())
+        ]
+        return tuple(f"{name} % {factor} == 0" for name in least)
 
 
 def _together(sizes: Mapping[str, int], count: int) -> Iterator[tuple[Dims, ...]]:

@@ -202,3 +202,25 @@ def test_sizes_that_depend_on_each_other_stay_as_they_are_declared(
     assert with_dims(inputs, found.shapes) == shapes
     again = verdict(inputs=shapes, forward=forward, derive=True, require=require)
     assert again.failure is None
+
+
+@pytest.mark.parametrize("heads", [4, 8])
+def test_a_size_that_a_number_divides_is_told_with_it(heads: int) -> None:
+    """Of `dim_3`, which is a multiple of `dim`, nothing more is asked; the width of a layer behind it is free."""
+    forward = (
+        "B, N, C = x.shape\n"
+        "qkv = (x @ w).reshape(B, N, 3, heads, C // heads).permute(2, 0, 3, 1, 4)\n"
+        "q, k, v = qkv.unbind(0)\n"
+        "y = ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).reshape(B, N, C)\n"
+        "return (y @ up).relu() @ down"
+    )
+    weights = "w[dim, dim_3], up[dim, wide], down[wide, dim]"
+    require = ["dim_3 == 3 * dim"]
+    inputs = f"x, {weights}, heads: int = {heads}"
+    found = verdict(inputs=inputs, forward=forward, derive=True, require=require)
+    assert found.shapes == {"x": "N, D, dim"}
+    assert found.conditions == ("dim % heads == 0",)
+    require += found.conditions
+    inputs = inputs.replace("x,", "x[N, D, dim],")
+    again = verdict(inputs=inputs, forward=forward, derive=True, require=require)
+    assert again.failure is None
