@@ -29,6 +29,7 @@ from scaffold.derive.gradients import (
     reason_of,
 )
 from scaffold.derive.graph.application import Applier
+from scaffold.derive.graph.conditions import given
 from scaffold.derive.graph.op import (
     Named,
     OfShape,
@@ -39,7 +40,7 @@ from scaffold.derive.graph.op import (
     literal,
     tensors,
 )
-from scaffold.derive.graph.static_values import UnsupportedError
+from scaffold.derive.graph.static_values import UnsupportedError, may_be_none
 from scaffold.derive.lower.expressions import declared
 from scaffold.derive.lower.statements import Lowered, lower
 from scaffold.derive.plan.costs import PLAIN
@@ -61,6 +62,7 @@ from scaffold.formula import (
     Lines,
     Node,
     Statement,
+    checked_for_none,
     renaming,
     rewritten,
     written,
@@ -279,16 +281,14 @@ class TangentWalk:
         total: Op | None = None
         for name, arg, tangent in pairs:
             found = term(name, tangent)
-            if self.program.may_be_absent(arg) and make.applier.takes_none(op, arg):
+            if may_be_none(self.program, arg) and make.applier.takes_none(op, arg):
                 perhaps.append((arg, found))
             else:
                 total = found if total is None else make.add(total, found)
         for arg, found in perhaps:
-            none, read = make.const(None), self.program.read(arg.name)
-            there = self.program.python("compare", "is not", read, none)
             without = make.zeros(op, op.shape) if total is None else total
             both = found if total is None else make.add(total, found)
-            total = make.choose(there, both, without)
+            total = make.choose(given(self.program, arg), both, without)
         assert total is not None  # there is at least one tangent
         return total
 
@@ -353,7 +353,7 @@ class TangentWalk:
         args = tuple(x for x in dict.fromkeys(tensors(known)) if x in self.tangents)
         if not args:
             return None
-        if any(self.program.may_be_absent(arg) for arg in args if arg.rule == "input"):
+        if any(may_be_none(self.program, arg) for arg in args):
             raise UnsupportedError(f"an input of {source.rule} may be absent")
         self.calls.append(source)
         pushed = tuple(self.tangents[arg] for arg in args)
@@ -624,14 +624,11 @@ def _by_presence(
     optional = {item.name for item in spec.differentiable if item.optional}
 
     def change(node: Node) -> Node | None:
-        if node.kind != "compare" or node.label not in ("is", "is not"):
+        name, _ = checked_for_none(node) or ("", False)
+        if name not in optional:
             return None
-        name, other = node.args
-        if name.kind != "name" or name.label not in optional or other.label != "None":
-            return None
-        return graph.node(
-            "compare", node.label, (graph.name(tangents[name.label]), other)
-        )
+        args = (graph.name(tangents[name]), *node.args[1:])
+        return graph.node("compare", node.label, args)
 
     return rewritten(graph, statements, change)
 

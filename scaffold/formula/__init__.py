@@ -9,6 +9,7 @@ A formula takes this way; a module imports only from those above it:
     definitions            the definitions of a file, and its functions with resolved names
     text                   the text with its place, and the scope of its names
     graph                  the result of parsing: nodes, statements, a formula
+    optionality            what may be None, and what a test for None tells
     constant_folding       operators and expressions over known values, and the branches they settle
     substitution, desugar, numpy_numbers, einops   rewrites of syntax, each from `ast` to `ast`
     aliasing               the memory a node shares or changes, and the memory of each name
@@ -93,6 +94,7 @@ from scaffold.formula.operators import (
     meant,
     newer,
 )
+from scaffold.formula.optionality import checked_for_none, is_present, may_be_none
 from scaffold.formula.parse import parse
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
@@ -150,6 +152,7 @@ __all__ = [
     "changed_in_place",
     "changed_parts",
     "changes_memory",
+    "checked_for_none",
     "compared",
     "computed",
     "copied",
@@ -168,11 +171,13 @@ __all__ = [
     "is_judged",
     "is_newer",
     "is_of_module",
+    "is_present",
     "is_torch_word",
     "judged",
     "judged_value",
     "keywords",
     "literal_value",
+    "may_be_none",
     "meant",
     "metadata_read",
     "names_bound_to",

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from scaffold.formula.constant_folding import PRESENT, UNKNOWN, evaluated, truth
-from scaffold.formula.expression import ExpressionParser, Guarded, Source
+from scaffold.formula.expression import ExpressionParser, Source
 from scaffold.formula.graph import Formula, If, Lines, Node
+from scaffold.formula.optionality import Guarded
 from scaffold.formula.uses import is_check, written
 
 ERRORS = frozenset(

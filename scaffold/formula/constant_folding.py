@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from scaffold.formula.graph import Graph, Node
+from scaffold.formula.optionality import checked_for_none
 
 Number = int | float | complex
 Read = Callable[[Node], object]
@@ -340,11 +341,10 @@ def truth_of(test: ast.expr, there: Names = NONE, nones: Names = NONE) -> bool |
             if settling in found:
                 return settling
             return None if None in found else not settling
-        case ast.Compare(
-            ast.Name(name), [ast.Is() | ast.IsNot() as compare], [ast.Constant(None)]
-        ) if (name in there | nones):
-            return isinstance(compare, ast.IsNot) == (name in there)
         case ast.Compare(left, [operation], [right]):
+            name, present = checked_for_none(test) or ("", False)
+            if name in there | nones:
+                return present == (name in there)
             return _compared(left, operation, right)
     return None
 

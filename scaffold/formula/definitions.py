@@ -192,11 +192,6 @@ def effective_decorator(
     return None
 
 
-def is_none(value: ast.expr) -> bool:
-    """Return whether an expression is the literal None."""
-    return isinstance(value, ast.Constant) and value.value is None
-
-
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
     """Return the named parameters in order, without `*args` and `**kwargs`."""
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

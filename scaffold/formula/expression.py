@@ -2,8 +2,7 @@
 
 In: an `ast` expression. Out: its node; `+`, `-` or `*` with an optional operand becomes a conditional without that
 operand if it is None. Invariant: only the syntax listed here is accepted; everything else is a problem at its place. An
-optional tensor may be read untested as an argument that may be None: for functions of torch, those documented so; for
-the user's own functions, all, since nothing is known of them.
+optional tensor may be read untested as an argument that may be None.
 """
 
 import ast
@@ -15,16 +14,16 @@ from typing import Protocol
 from scaffold.formula.constant_folding import BINARY, COMPARE, UNARY, opposite_of
 from scaffold.formula.equations import wrong_equation
 from scaffold.formula.graph import Graph, Node
-from scaffold.formula.text import BUILTINS, TOO_LARGE, WELL_KNOWN, Scope
-from scaffold.primitives.calls import (
-    facts_of_attribute,
-    facts_of_call,
-    optional_tensors,
+from scaffold.formula.optionality import (
+    Guarded,
+    checked_for_none,
+    guards,
+    is_present,
+    takes_none,
 )
+from scaffold.formula.text import BUILTINS, TOO_LARGE, WELL_KNOWN, Scope
+from scaffold.primitives.calls import facts_of_attribute, facts_of_call
 from scaffold.primitives.facts import MOVING
-
-# Optional names known to be present, or known to be None.
-Guarded = frozenset[str]
 
 
 class Source(Protocol):
@@ -136,11 +135,6 @@ class ExpressionParser:
             inner = moved
         return self.absent_name(inner, present)
 
-    def is_present(self, name: str) -> Node:
-        """Return the test `name is not None`."""
-        none = self.graph.constant("None")
-        return self.graph.node("compare", "is not", (self.graph.name(name), none))
-
     def needs(self) -> tuple[list[Node], Guarded]:
         """Return asserts for the optionals read untested, and the names present from then on.
 
@@ -149,7 +143,7 @@ class ExpressionParser:
         """
         found, there = list[Node](), set[str]()
         for name, tests in self.needed.items():
-            asked, inner = self.is_present(name), tests[len(self.tests) :]
+            asked, inner = is_present(self.graph, name), tests[len(self.tests) :]
             for test, holds in reversed(inner):
                 other = opposite_of(self.graph, test) if holds else test
                 asked = self.graph.node("boolean", "or", (other, asked))
@@ -157,35 +151,6 @@ class ExpressionParser:
             there |= set() if inner else {name}
         self.needed = {}
         return found, frozenset(there)
-
-    def guards(self, test: ast.expr) -> tuple[Guarded, Guarded]:
-        """Return the optionals present if a test holds, and those present if it does not."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            there, gone = self.guards(test.operand)
-            return gone, there
-        if isinstance(test, ast.BoolOp):
-            parts = [self.guards(value) for value in test.values]
-            if isinstance(test.op, ast.And):
-                return frozenset().union(*(there for there, _ in parts)), frozenset()
-            return frozenset(), frozenset().union(*(gone for _, gone in parts))
-        name = self._tested(test)
-        if name is None or not isinstance(test, ast.Compare):
-            return frozenset(), frozenset()
-        settled = frozenset({name})
-        return (
-            (settled, frozenset())
-            if isinstance(test.ops[0], ast.IsNot)
-            else (frozenset(), settled)
-        )
-
-    def _tested(self, test: ast.expr) -> str | None:
-        """Return the optional tested by `x is None` or `x is not None`."""
-        match test:
-            case ast.Compare(
-                ast.Name(name), [ast.Is() | ast.IsNot()], [ast.Constant(None)]
-            ):
-                return name if name in self.optional else None
-        return None
 
     def _name(self, item: ast.Name, present: Guarded) -> Node:
         if item.id in self.optional - present and self._comes_with_others(item):
@@ -238,7 +203,8 @@ class ExpressionParser:
         single = self.tensors - self.source.locals - self.source.scope.variadic
         if problem := wrong_equation(item, single):
             self.fail(item, *problem)
-        welcome = self._takes_none(item)
+        known = self.tensors | self.source.locals | BUILTINS
+        welcome = takes_none(item, known) if self.optional else ()
         args = (
             self.parse(item.func, present),
             *(
@@ -247,12 +213,6 @@ class ExpressionParser:
             ),
         )
         return self.graph.node("call", "", args, keywords)
-
-    def _takes_none(self, item: ast.Call) -> set[int]:
-        if not self.optional:
-            return set()
-        values = self.tensors | self.source.locals | BUILTINS
-        return takes_none(item, frozenset(WELL_KNOWN), values)
 
     def _argument(self, item: ast.expr, present: Guarded, welcome: bool) -> Node:
         """Parse an argument of a call; a bare optional may stand here if None is `welcome`."""
@@ -294,7 +254,9 @@ class ExpressionParser:
         alone = args[1] if left else args[0]
         if left and operator == "-":
             alone = self.graph.node("unary", "-", (alone,))
-        return self.graph.node("conditional", "", (self.is_present(name), both, alone))
+        return self.graph.node(
+            "conditional", "", (is_present(self.graph, name), both, alone)
+        )
 
     def _boolean(self, item: ast.BoolOp, present: Guarded) -> Node:
         args, settled, both = list[Node](), present, isinstance(item.op, ast.And)
@@ -302,14 +264,14 @@ class ExpressionParser:
             for value in item.values:
                 args.append(self.parse(value, settled))
                 tests.enter_context(self.under(args[-1], holds=both))
-                there, gone = self.guards(value)
+                there, gone = guards(value)
                 settled = settled | (there if both else gone)
         label = "and" if both else "or"
         return self.graph.node("boolean", label, tuple(args))
 
     def _compare(self, item: ast.Compare, present: Guarded) -> Node:
-        tested = self._tested(item)
-        known = present | {tested} if tested else present
+        tested = checked_for_none(item)
+        known = present | {tested[0]} if tested else present
         args = tuple(
             self.parse(value, known) for value in (item.left, *item.comparators)
         )
@@ -317,7 +279,7 @@ class ExpressionParser:
         return self.graph.node("compare", label, args)
 
     def _conditional(self, item: ast.IfExp, present: Guarded) -> Node:
-        there, gone = self.guards(item.test)
+        there, gone = guards(item.test)
         test = self.parse(item.test, present)
         with self.under(test, holds=True):
             body = self.parse(item.body, present | there)
@@ -332,18 +294,6 @@ class ExpressionParser:
         if isinstance(item, ast.Starred):
             return self.graph.node("starred", "", (self.parse(item.value, present),))
         return self.parse(item, present)
-
-
-def may_be_none(value: Node) -> bool:
-    """Return whether an expression shows that its value may be None."""
-    match value:
-        case Node("constant", "None"):
-            return True
-        case Node("conditional", _, (_, body, orelse)):
-            return may_be_none(body) or may_be_none(orelse)
-        case Node("boolean", _, values):
-            return any(may_be_none(item) for item in values)
-    return False
 
 
 def _moved(item: ast.expr) -> ast.expr | None:
@@ -392,45 +342,3 @@ def _words_on(item: ast.expr) -> tuple[str, str]:
         "Yield": ("yield", "return a list"),
         "YieldFrom": ("yield", "return a list"),
     }.get(type(item).__name__, (type(item).__name__, ELSEWHERE))
-
-
-# torch.batch_norm(input, weight, bias, running_mean, ...): other parameter order than
-# F.batch_norm.
-OTHER_ORDER = {"torch.batch_norm", "torch.instance_norm"}
-
-
-def takes_none(
-    call: ast.Call, torch: frozenset[str], values: frozenset[str]
-) -> set[int]:
-    """Return the positions of arguments that may be None.
-
-    `torch` are names of PyTorch's modules, `values` names of values. A function of any other
-    module accepts None everywhere.
-    """
-    everywhere = set(range(len(call.args) + len(call.keywords)))
-    root, callee = _root(call.func), call.func
-    if root is not None and root not in torch and root not in values:
-        return everywhere
-    if not isinstance(callee, ast.Attribute) or ast.unparse(callee) in OTHER_ORDER:
-        return set()
-    return _welcome(call, callee.attr, method=root is None or root in values)
-
-
-def _root(callee: ast.expr) -> str | None:
-    """Return the first name of a dotted name."""
-    while isinstance(callee, ast.Attribute):
-        callee = callee.value
-    return callee.id if isinstance(callee, ast.Name) else None
-
-
-def _welcome(call: ast.Call, function: str, *, method: bool) -> set[int]:
-    optional = optional_tensors(function)
-    # A method's first parameter is its tensor.
-    plain = range(method, method + len(call.args))
-    found = {at - method for at, _ in optional if at in plain}
-    names = {name for _, name in optional}
-    return found | {
-        position
-        for position, keyword in enumerate(call.keywords, len(call.args))
-        if keyword.arg in names
-    }

@@ -27,7 +27,6 @@ from scaffold.formula.definitions import (
     defaults,
     dotted_name,
     imported,
-    is_none,
     parameters,
     without_docstring,
 )
@@ -35,6 +34,7 @@ from scaffold.formula.made_tensors import STARTED, UNSET, elements_of, sizes_of
 from scaffold.formula.names import name_nodes, names_in, numbered, stores, take
 from scaffold.formula.numpy_numbers import FUNCTIONS
 from scaffold.formula.operators import called, made_of
+from scaffold.formula.optionality import is_none
 from scaffold.formula.text import BUILTINS, Refusal
 
 Syntax = TypeVar("Syntax", bound=ast.AST)

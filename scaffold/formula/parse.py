@@ -10,12 +10,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from scaffold.formula.definitions import is_none
 from scaffold.formula.desugar import straightened
 from scaffold.formula.graph import Formula, Graph
 from scaffold.formula.loop_unrolling import unrolled
 from scaffold.formula.names import stored
 from scaffold.formula.operators import not_operators, with_functions
+from scaffold.formula.optionality import is_none
 from scaffold.formula.own_text import own_text
 from scaffold.formula.program import program_of
 from scaffold.formula.statements import StatementParser

@@ -16,7 +16,7 @@ from scaffold.formula.definite_assignment import Unassigned, unassigned
 from scaffold.formula.definitions import RESERVED, parameters
 from scaffold.formula.desugar import plain, with_modes_closed, with_one_return
 from scaffold.formula.emit import shown
-from scaffold.formula.expression import ELSEWHERE, NO_DICT, Guarded, may_be_none
+from scaffold.formula.expression import ELSEWHERE, NO_DICT
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -29,6 +29,7 @@ from scaffold.formula.graph import (
 )
 from scaffold.formula.names import stores
 from scaffold.formula.operators import instead_of
+from scaffold.formula.optionality import Guarded, guards, is_present, may_be_none
 from scaffold.formula.program import Program
 from scaffold.formula.text import TAKEN, Scope, Text, parse_source, place_in
 from scaffold.formula.uses import raises, written
@@ -226,7 +227,7 @@ class StatementParser:
             # It stands below the random values drawn for a comprehension.
             statement = statement.body[-1]
         if isinstance(item, ast.Assert):
-            return present | self.expressions.guards(item.test)[0]
+            return present | guards(item.test)[0]
         if isinstance(statement, Assign) and not may_be_none(statement.value):
             return present | names
         return present - names
@@ -279,13 +280,13 @@ class StatementParser:
             )
         value = self.expressions.parse(item.value, present | {name})
         given = Assign(target, value, operator)
-        return If(self.expressions.is_present(name), (given,), (), above)
+        return If(is_present(self.graph, name), (given,), (), above)
 
     def _choice(
         self, item: ast.If, present: Guarded, above: tuple[str, ...]
     ) -> Statement:
         test = self.expressions.parse(item.test, present)
-        there, gone = self.expressions.guards(item.test)
+        there, gone = guards(item.test)
         with self.expressions.under(test, holds=True):
             body, after_body = self._block(item.body, present | there)
         with self.expressions.under(test, holds=False):

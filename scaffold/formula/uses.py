@@ -19,6 +19,7 @@ from scaffold.formula.graph import (
     bound,
     expressions,
 )
+from scaffold.formula.optionality import checked_for_none
 from scaffold.primitives.calls import by_shape
 from scaffold.primitives.python_values import METADATA, METADATA_METHODS
 
@@ -190,10 +191,8 @@ def metadata_read(node: Node) -> Read | None:
             return _of(value, "shape", "dtype", "device")
         case Node("call", _, (Node("name", "len"), Node("name", name))):
             return Read(name, ("length",))
-        case Node(
-            "compare", "is" | "is not", (Node("name", name), Node("constant", "None"))
-        ):
-            return Read(name, ("presence",))
+        case Node("compare") if (tested := checked_for_none(node)) is not None:
+            return Read(tested[0], ("presence",))
     return None
 
 

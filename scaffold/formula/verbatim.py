@@ -17,7 +17,7 @@ from scaffold.errors import raise_all
 from scaffold.formula.assertions import CheckedExpressions
 from scaffold.formula.desugar import with_one_return
 from scaffold.formula.emit import as_written
-from scaffold.formula.expression import Guarded, Source
+from scaffold.formula.expression import Source
 from scaffold.formula.graph import (
     Assign,
     Formula,
@@ -30,6 +30,7 @@ from scaffold.formula.graph import (
     expressions,
 )
 from scaffold.formula.names import stores
+from scaffold.formula.optionality import Guarded, guards
 from scaffold.formula.program import Program
 from scaffold.formula.statements import StatementParser
 from scaffold.formula.text import Scope, Text
@@ -259,7 +260,7 @@ class VerbatimParser(StatementParser):
     ) -> Statement:
         statement = super()._choice(item, present, above)
         if isinstance(item.body[-1], LEAVES) and not item.orelse:
-            self.branches[item] = present | self.expressions.guards(item.test)[1]
+            self.branches[item] = present | guards(item.test)[1]
         return statement
 
     def _grown(self, name: str, args: list[ast.expr], present: Guarded) -> Statement:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from scaffold.formula import BUILTINS
 from scaffold.formula.names import fresh
+from scaffold.formula.optionality import is_none
 from scaffold.inspect.declarations import Unfit, is_free
-from scaffold.inspect.facts import Facts, is_none
+from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call, torch_call

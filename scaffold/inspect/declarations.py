@@ -38,7 +38,7 @@ def declared_input(
     default = default or _source(facts, item.default)
     gradient = has_gradient(facts, item)
     if gradient or _is_tensor(facts, item):
-        optional = "?" if default == "None" or _is_optional(item) else ""
+        optional = "?" if default == "None" or item.admits_none else ""
         plain = gradient or facts.is_trivial
         kind = known.get(item.name) or kinds_of(facts, item)[0]
         return (
@@ -59,8 +59,7 @@ def has_gradient(facts: Facts, item: Parameter) -> bool:
     number = (
         NUMERIC.fullmatch(item.name) or item.name in NAMED or CODES.search(item.name)
     )
-    bare = item.annotation is None and item.default is None
-    return bare and not number or _is_tensor(facts, item)
+    return item.is_bare and not number or _is_tensor(facts, item)
 
 
 def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
@@ -81,7 +80,7 @@ def choices_of_kinds(facts: Facts) -> Iterator[Mapping[str, str]]:
 
 def is_untold(facts: Facts, item: Parameter) -> bool:
     """Return whether an argument is no tensor, and the text does not tell its type."""
-    bare = item.passing == "positional" and not (item.annotation or item.default)
+    bare = item.passing == "positional" and item.is_bare
     tensor = has_gradient(facts, item) or _is_tensor(facts, item)
     return bare and not tensor and named_kind(item.name) == "object"
 
@@ -97,24 +96,20 @@ def is_constant(facts: Facts, item: Parameter) -> bool:
 
 def _is_tensor(facts: Facts, item: Parameter) -> bool:
     """Return whether an input is a tensor, by its annotation, its uses, or an index or mask name."""
-    if item.annotation is not None and "Tensor" in ast.unparse(item.annotation):
+    if "Tensor" in item.type or facts.is_tensor(item.name):
         return True
-    forward = facts.function.forward
-    if forward is None or item.name in facts.values(forward).evident:
-        return forward is not None
-    named = CODES.search(item.name) or "mask" in item.name
-    plain = item.annotation is None and item.default is None
-    return bool(plain and named and any(_uses(forward.node, item.name)))
+    forward, named = facts.function.forward, CODES.search(item.name)
+    named_so = item.is_bare and (named or "mask" in item.name)
+    return bool(named_so and forward and any(_uses(forward.node, item.name)))
 
 
 def kinds_of(facts: Facts, item: Parameter) -> tuple[str, ...]:
     """Return the kinds of values in a tensor without a gradient, by its uses and name, likeliest first."""
     forward = facts.function.forward
-    annotation = ast.unparse(item.annotation) if item.annotation else ""
     uses = set(_uses(forward.node, item.name)) if forward else set()
-    if "Bool" in annotation or "bool" in uses:
+    if "Bool" in item.type or "bool" in uses:
         return ("bool", "const", "int")
-    if re.search("Long|Int", annotation) or "int" in uses:
+    if re.search("Long|Int", item.type) or "int" in uses:
         return ("int", "bool", "const")
     if "mask" in item.name:
         return ("bool", "const", "int")
@@ -157,11 +152,6 @@ def _source(facts: Facts, node: ast.expr | None) -> str:
     if node is None:
         return ""
     return ast.get_source_segment(facts.module.text, node) or ""
-
-
-def _is_optional(item: Parameter) -> bool:
-    text = ast.unparse(item.annotation) if item.annotation else ""
-    return "None" in text or text.startswith("Optional")
 
 
 def _kind(default: str) -> str:

@@ -77,7 +77,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
     forward = facts.function.forward
     if item.passing == "variadic":
         yield Entry(item.name, variadic=True)
-    elif "Callable" in _annotation(item) or (
+    elif "Callable" in item.type or (
         forward and any(_is_call(node, item.name) for node in ast.walk(forward.node))
     ):
         yield Entry(item.name, called=True)
@@ -89,9 +89,9 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         yield Entry(item.name, value=stated.text)
     elif _is_constant(facts, item, stated):
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
-        typed = TYPED.get(_annotation(item), VALUES)
+        typed = TYPED.get(item.type, VALUES)
         values = [Entry(item.name, value=value) for value in typed]
-        plain = stated.kind != "constant" and "Tensor" not in _annotation(item)
+        plain = stated.kind != "constant" and "Tensor" not in item.type
         if plain and kinds[0].trait == "const":
             kinds, values = values, kinds
         yield from (*kinds, *values)
@@ -111,10 +111,6 @@ def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
 def _is_call(node: ast.AST, name: str) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Name) and called.id == name
-
-
-def _annotation(item: Parameter) -> str:
-    return ast.unparse(item.annotation) if item.annotation else ""
 
 
 def _is_literal(text: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from scaffold.formula.optionality import is_none
 from scaffold.inspect import vocabulary
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Function, Method, Module, Parameter
@@ -173,6 +174,11 @@ class Facts:
             for position, item in enumerate(self.inputs):
                 if self.has_gradient(item.name):
                     yield method.positional[0].name, position
+
+    def is_tensor(self, name: str) -> bool:
+        """Return whether an input of forward is evidently a tensor."""
+        forward = self.function.forward
+        return forward is not None and name in self.values(forward).evident
 
     def changes(self, method: Method) -> tuple[Change, ...]:
         """Return the changes in place by a method."""
@@ -362,11 +368,6 @@ def _branches(node: ast.expr | None) -> Iterator[ast.expr | None]:
         yield from _branches(node.orelse)
     else:
         yield node
-
-
-def is_none(node: ast.AST | None) -> bool:
-    """Return whether an expression is absent or None."""
-    return node is None or (isinstance(node, ast.Constant) and node.value is None)
 
 
 def _all_none(node: ast.expr) -> bool:

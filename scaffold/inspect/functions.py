@@ -24,6 +24,21 @@ class Parameter(NamedTuple):
     default: ast.expr | None
     annotation: ast.expr | None
 
+    @property
+    def type(self) -> str:
+        """Return the annotation as text; "" without one."""
+        return ast.unparse(self.annotation) if self.annotation else ""
+
+    @property
+    def is_bare(self) -> bool:
+        """Return whether it has neither an annotation nor a default."""
+        return self.annotation is None and self.default is None
+
+    @property
+    def admits_none(self) -> bool:
+        """Return whether its annotation admits None."""
+        return "None" in self.type or self.type.startswith("Optional")
+
 
 @dataclass(frozen=True)
 class Method:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from scaffold.formula.names import names_in
-from scaffold.inspect.facts import Facts, is_none
+from scaffold.formula.optionality import is_none
+from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.inspect.vocabulary import SHAPELY, is_of_any_shape
@@ -66,7 +67,7 @@ def _argument(facts: Facts, item: Parameter) -> Argument:
         return Argument(item.name, "value", stated)
     if optional:
         return Argument(item.name, "value", "None")
-    if item.name in NAMED and not _is_tensor(facts, item.name):
+    if item.name in NAMED and not facts.is_tensor(item.name):
         return Argument(item.name, "value", NAMED[item.name])
     return Argument(item.name, "missing", _missing(facts, item))
 
@@ -84,15 +85,10 @@ def _as_seen_from_a_test(default: ast.expr) -> str:
     return f"load({text!r})" if dotted else ""
 
 
-def _is_tensor(facts: Facts, name: str) -> bool:
-    forward = facts.function.forward
-    return forward is not None and name in facts.values(forward).evident
-
-
 def _missing(facts: Facts, item: Parameter) -> str:
-    if item.annotation is not None:
-        return f"a value of {item.name} ({ast.unparse(item.annotation)})"
-    if _is_tensor(facts, item.name):
+    if item.type:
+        return f"a value of {item.name} ({item.type})"
+    if facts.is_tensor(item.name):
         return f"shape and dtype of {item.name}"
     return f"a value of {item.name}"
 
@@ -215,23 +211,20 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
     if item.passing != "positional":
         return stated
-    annotation = ast.unparse(item.annotation) if item.annotation is not None else ""
-    forward = facts.function.forward
-    evident = forward is not None and item.name in facts.values(forward).evident
     if CODES.search(item.name):
         return stated
-    if evident:  # by the code, or annotated
+    if facts.is_tensor(item.name):  # by the code, or annotated
         if facts.has_gradient(item.name) is None and "mask" not in item.name:
             return Argument(item.name, "tensor")
         return Argument(item.name, "constant", "mask" if "mask" in item.name else "")
-    if annotation in ("float", ""):
+    if item.type in ("float", ""):
         if LOW.search(item.name):
             return Argument(item.name, "value", "0.25")
         if HIGH.search(item.name):
             return Argument(item.name, "value", "0.75")
-    if annotation in NUMBERS:
-        return Argument(item.name, "value", NUMBERS[annotation])
-    if not annotation and NUMERIC.fullmatch(item.name):
+    if item.type in NUMBERS:
+        return Argument(item.name, "value", NUMBERS[item.type])
+    if not item.type and NUMERIC.fullmatch(item.name):
         return Argument(item.name, "value", NUMBERS["float"])
     return stated
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from scaffold.formula.definitions import is_none
 from scaffold.formula.operators import is_tensor_word
+from scaffold.formula.optionality import is_none
 from scaffold.inspect.flow import Bound, Flow, Step
 from scaffold.inspect.imported_names import Names, method_call, torch_call
 from scaffold.inspect.vocabulary import (

@@ -10,6 +10,8 @@ from itertools import product
 
 from scaffold.derive.graph.static_values import UnsupportedError
 from scaffold.formula import (
+    PRESENT,
+    UNKNOWN,
     Assign,
     Formula,
     Graph,
@@ -19,7 +21,9 @@ from scaffold.formula import (
     Statement,
     emit,
     emit_lines,
+    evaluated,
     rewritten,
+    truth,
 )
 from scaffold.kernels.written_out import written_out
 from scaffold.spec import OpSpec, TensorInput
@@ -113,22 +117,27 @@ def _without(
     assert formula is not None
     graph = formula.graph
 
+    def read(node: Node) -> object:
+        if node.kind != "name" or node.label not in names:
+            return UNKNOWN
+        return None if node.label in absent else PRESENT
+
+    def outcome(test: Node) -> bool | None:
+        return truth(evaluated(test, read))
+
     def settle(node: Node) -> Node | None:
         if node.kind == "name" and node.label in absent:
             return graph.constant("None")
-        if (
-            node.kind == "conditional"
-            and (known := _known(node.args[0], names, absent)) is not None
-        ):
-            return graph.rewrite(node.args[1 if known else 2], settle)
+        if node.kind == "conditional" and (told := outcome(node.args[0])) is not None:
+            return graph.rewrite(node.args[1 if told else 2], settle)
         return None
 
     def settled(lines: Lines) -> Lines:
         found: list[Statement] = []
         for line in lines:
-            known = _known(line.test, names, absent) if isinstance(line, If) else None
-            if isinstance(line, If) and known is not None:
-                found += settled(line.body if known else line.orelse)
+            told = outcome(line.test) if isinstance(line, If) else None
+            if isinstance(line, If) and told is not None:
+                found += settled(line.body if told else line.orelse)
             else:
                 found += rewritten(graph, (line,), settle)
         return (*found,)
@@ -136,15 +145,3 @@ def _without(
     result = formula.result and graph.rewrite(formula.result, settle)
     formula = replace(formula, statements=settled(formula.statements), result=result)
     return written_out(replace(spec, forward=formula))
-
-
-def _known(
-    test: Node, names: list[str], absent: Mapping[str, str] | tuple[()]
-) -> bool | None:
-    """Return whether `bias is not None` holds; None of another test."""
-    if test.kind != "compare" or test.label not in ("is", "is not"):
-        return None
-    name, none = test.args
-    if name.label not in names or emit(none) != "None":
-        return None
-    return (name.label in absent) is (test.label == "is")

@@ -21,7 +21,6 @@ from scaffold.errors import Location, ScaffoldError, raise_all
 from scaffold.formula import Scope, Text
 from scaffold.formula.definitions import (
     defaults,
-    is_none,
     parameters,
     resolve,
 )
@@ -37,6 +36,7 @@ from scaffold.formula.operators import (
     not_operators,
     root_of,
 )
+from scaffold.formula.optionality import is_none
 from scaffold.formula.program import Program, program_of
 from scaffold.formula.text import WELL_KNOWN, Meanings, Origin, place_in
 from scaffold.inspect.declarations import named_kind

@@ -115,7 +115,7 @@ def guard(
 def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -> str:
     """Return the parameters of `backward`: the output gradients, with an underscore on unread ones."""
     names = names_of(body)
-    kind = "Tensor | None" if may_be_none(spec, derivation) else "Tensor"
+    kind = "Tensor | None" if gradients_may_be_none(spec, derivation) else "Tensor"
     if _collects(spec, derivation):
         first = [grad_name(spec, output.name) for output in spec.outputs[:-1]]
         listed = [name if name in names else f"_{name}" for name in first]
@@ -132,7 +132,7 @@ def backward_parameters(spec: OpSpec, derivation: Derivation, body: list[str]) -
     return ", ".join(listed)
 
 
-def may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
+def gradients_may_be_none(spec: OpSpec, derivation: Derivation) -> bool:
     """Return whether an output's gradient is None if nothing has read the output."""
     return derivation.incoming.may_be_none or not spec.materialize_grads
 

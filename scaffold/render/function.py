@@ -15,7 +15,7 @@ from scaffold.render.backward import (
     any_needed,
     backward_lines,
     backward_parameters,
-    may_be_none,
+    gradients_may_be_none,
 )
 from scaffold.render.fused import context_call, forward_call, with_kernels
 from scaffold.render.jvp import JvpView, jvp_lines, jvp_name, returns
@@ -349,7 +349,7 @@ def _setup(spec: OpSpec, derivation: Derivation, outputs: dict[str, str]) -> lis
         constant += [name for name in derivation.intermediates if name not in led]
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(constant)})")
-    if may_be_none(spec, derivation):
+    if gradients_may_be_none(spec, derivation):
         lines.append("ctx.set_materialize_grads(False)")
     if derivation.saved:
         saved = [_saved(spec, item, outputs) for item in derivation.saved]

@@ -179,8 +179,8 @@ def opposite(program: Program, test: Op) -> Op:
 
 def given(program: Program, op: Op) -> Op:
     """Return whether a value is not None, as True, False or a test: for an optional input, or a choice with None."""
-    if program.may_be_absent(op):
-        there = program.read(op.name)
+    if may_be_none(program, op):
+        there = program.read(op.name) if op.rule == "input" else op
         return program.python("compare", "is not", there, program.const(None))
     if op.rule != "cond":
         return program.const(literal(op) is not None)
@@ -211,6 +211,15 @@ def may_be_zero(op: Op) -> bool:
     if op.rule in ("add", "sub"):
         return all(map(may_be_zero, op.args))
     return is_number(op, 0)
+
+
+def may_be_number(op: Op) -> bool:
+    """Return whether a value is a number under some test, rather than a tensor."""
+    if op.rule == "cond":
+        return any(map(may_be_number, op.args))
+    if op.rule in ("add", "sub", "mul", "div", "neg"):
+        return all(map(may_be_number, op.args))
+    return not op.is_tensor
 
 
 def under(op: Op, test: Op, holds: bool) -> Op:

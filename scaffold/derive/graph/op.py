@@ -529,10 +529,6 @@ class Program:
     def is_unpacked(self, op: Op) -> bool:
         return op in self._unpacked
 
-    def may_be_absent(self, op: Op) -> bool:
-        """Return whether it is an input that may be None."""
-        return op.rule == "input" and op.name in self.declared.optional
-
 
 # Arithmetic operators on sizes.
 ARITHMETIC: Mapping[str, Callable[[Dim, Dim], Dim]] = {

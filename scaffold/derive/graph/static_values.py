@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from scaffold.derive.graph.op import (
     Constant,
     Expression,
+    Named,
     OfShape,
     Op,
     Operation,
@@ -119,8 +120,10 @@ def difference(program: Program, one: Op, two: Op) -> Op:
 
 
 def may_be_none(program: Program, op: Op) -> bool:
-    """Return whether a Python value may be None."""
+    """Return whether an input or a Python value may be None."""
     match op.data:
+        case Named(name):
+            return op.rule == "input" and name in program.declared.optional
         case Expression(Node("name", name)):
             value = program.assigned(name)
             if value is None:

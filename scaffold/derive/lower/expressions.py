@@ -46,6 +46,7 @@ from scaffold.derive.graph.static_values import (
     as_text,
     dotted,
     is_int,
+    may_be_none,
     size_at,
     static_node,
 )
@@ -70,6 +71,7 @@ from scaffold.formula import (
     UNKNOWN,
     WELL_KNOWN,
     Node,
+    checked_for_none,
     computed,
     evaluated,
     keywords,
@@ -591,15 +593,13 @@ class Expressions(Evaluator):
     def _presence(self, node: Node) -> Op | None:
         """`emb is not None` of `scale is not None`, where `scale` is None in just the calls in which `emb` is."""
         match node:
-            case Node(
-                "compare",
-                "is" | "is not" as word,
-                (Node("name", name), Node(label="None")),
-            ) if (op := self.env.get(name)) and op.rule == "cond":
-                there = given(self.program, op)
-                if literal(there) is not UNKNOWN:
+            case Node("compare") if checked := checked_for_none(node):
+                name, present = checked
+                op = self.env.get(name)
+                there = given(self.program, op) if op and op.rule == "cond" else None
+                if there is None or literal(there) is not UNKNOWN:
                     return None
-                return there if word == "is not" else opposite(self.program, there)
+                return there if present else opposite(self.program, there)
             case Node("unary", "not", (inner,)):
                 asked = self._presence(inner)
                 return asked and opposite(self.program, asked)
@@ -861,7 +861,7 @@ class Expressions(Evaluator):
             source = max(inputs, key=lambda op: op.shape.least, default=None)
             if any(op.rule == "call" and any(tensors(op.args)) for op in value.walk()):
                 source = None  # it may be on another one
-        if source is None or self.program.may_be_absent(source):
+        if source is None or may_be_none(self.program, source):
             return None
         graph = self.program.graph
         node = graph.node("attribute", label, (graph.name(source.name),))

@@ -12,7 +12,6 @@ from scaffold.derive.graph.op import Kind, OfShape, Op, literal
 from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.signs import is_nonnegative
-from scaffold.derive.graph.static_values import may_be_none
 from scaffold.derive.lower import indexing
 from scaffold.derive.rules.formula_words import (
     as_matrix,
@@ -90,12 +89,7 @@ def _scale(make: Maker, query: Op, scale: Op) -> Op:
     """Return the factor of the scores."""
     last = make.program.op("size", (make.const(-1),), OfShape(query.shape))
     usual = make("pow", last, make.const(-0.5))
-    if literal(scale) is None:
-        return usual
-    if not may_be_none(make.program, scale):
-        return scale
-    given = make.program.python("compare", "is not", scale, make.const(None))
-    return make.choose(given, scale, usual)
+    return make.choose(given(make.program, scale), scale, usual)
 
 
 def _where_given(make: Maker, mask: Op, masked: Op, plain: Op) -> Op:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from scaffold.derive.graph.conditions import may_be_number
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.precision import Precision
 from scaffold.derive.graph.shapes import SCALAR
@@ -210,12 +211,3 @@ def _counts(statements: Iterable[Statement], among: Collection[Node]) -> Counter
                 counts[node] += 1
             waiting += node.args
     return counts
-
-
-def may_be_number(op: Op) -> bool:
-    """Return whether a value is the number 0 under some test, rather than a tensor of zeros."""
-    if op.rule == "cond":
-        return any(not arg.is_tensor or may_be_number(arg) for arg in op.args)
-    if op.rule in ("add", "sub", "mul", "div", "neg"):
-        return all(not arg.is_tensor or may_be_number(arg) for arg in op.args)
-    return False

@@ -61,6 +61,7 @@ from scaffold.formula import (
     emit,
     free_names,
     free_reads,
+    is_present,
     nodes,
     read_names,
 )
@@ -803,9 +804,8 @@ class _Writer:
         """Return a cotangent, plus the incoming gradient if there is one."""
         graph, target = self.graph, self.graph.name(name)
         value, extra = op.args[0], graph.name(op.args[1].name)
-        there = graph.node("compare", "is not", (extra, graph.constant("None")))
         total = graph.node("binary", "+", (target, extra))
-        added = If(there, (Assign(target, total),))
+        added = If(is_present(graph, extra.label), (Assign(target, total),))
         return [*self._assigned(name, value, region), added]
 
     def _comment(self, op: Op, scope: Scope) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.facts import ContextCall, Facts, Returned, is_none
+from scaffold.formula.optionality import is_none
+from scaffold.inspect.facts import ContextCall, Facts, Returned
 from scaffold.inspect.imported_names import method_call, torch_call
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.primitives.calls import has_memory

@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.facts import Facts, is_none
+from scaffold.formula.optionality import is_none
+from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Found, Rule
 
 

@@ -14,7 +14,7 @@ def find(module: Module) -> Iterator[Found]:
             continue
         asked = set(_asked(operator.backward))
         for position, item in enumerate(operator.parameters):
-            tensor = "Tensor" in ast.dump(item.annotation) if item.annotation else False
+            tensor = "Tensor" in item.type
             if item.default is not None and tensor and position in asked:
                 message = f"default of '{item.name}' in a schema: needs_input_grad[{position}] is an IndexError; put the default into a wrapper"
                 yield Found(

@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from scaffold.formula.optionality import is_none
 from scaffold.inspect import Method
-from scaffold.inspect.facts import Facts, is_none
+from scaffold.inspect.facts import Facts
 from scaffold.lint.model import Edit, Found, Rule, span
 from scaffold.lint.questions import asked_alone
 from scaffold.spec.config_keys import PARAMETERS

@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from scaffold.inspect.facts import Facts, is_none
+from scaffold.formula.optionality import is_none
+from scaffold.inspect.facts import Facts
 from scaffold.inspect.flow import Step
 from scaffold.inspect.functions import Method
 from scaffold.inspect.imported_names import method_call

@@ -4,8 +4,16 @@ import ast
 
 import pytest
 
-from scaffold.derive.graph.conditions import implies, told_by
-from scaffold.derive.graph.op import Op, Program
+from scaffold.derive.graph.conditions import (
+    choose,
+    given,
+    implies,
+    is_presence,
+    may_be_number,
+    told_by,
+)
+from scaffold.derive.graph.op import Declared, Named, Op, Program, literal
+from scaffold.derive.graph.shapes import SCALAR
 from scaffold.derive.rules.table import built_in
 from scaffold.formula import Graph, Node
 
@@ -81,3 +89,25 @@ def test_what_a_test_says(
 )
 def test_that_a_value_is_there(test: str, branch: int, there: bool) -> None:
     assert implies(value(test), branch, "b") is there
+
+
+def test_a_choice_with_a_number_may_be_a_number() -> None:
+    program = Program(Graph(), built_in().facts, Declared(optional=frozenset({"b"})))
+    x = program.op("input", (), Named("x"), kind="real", shape=SCALAR)
+    b = program.op("input", (), Named("b"), kind="real", shape=SCALAR)
+    there, zero = given(program, b), program.const(0)
+    choice = choose(program, there, x, zero)
+    assert may_be_number(choice) and not may_be_number(x)
+    assert may_be_number(program.op("mul", (choice, zero), kind="real", shape=SCALAR))
+    assert not may_be_number(program.op("mul", (choice, x), kind="real", shape=SCALAR))
+
+
+def test_a_python_value_that_may_be_none_is_tested_like_an_input() -> None:
+    declared = Declared(optional=frozenset({"b"}), never_none=frozenset({"p"}))
+    program = Program(Graph(), built_in().facts, declared)
+    b = program.op("input", (), Named("b"), kind="real", shape=SCALAR)
+    assert is_presence(given(program, b), "b")
+    scale, p = (program.static(program.graph.name(name)) for name in ("scale", "p"))
+    assert is_presence(given(program, scale), "scale")
+    assert literal(given(program, p)) is True
+    assert literal(given(program, program.const(None))) is False

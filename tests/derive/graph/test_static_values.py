@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from scaffold.derive.graph.op import Declared, Op, Program, SizeOf, names_read
-from scaffold.derive.graph.shapes import NamedSize
+from scaffold.derive.graph.op import Declared, Named, Op, Program, SizeOf, names_read
+from scaffold.derive.graph.shapes import SCALAR, NamedSize
 from scaffold.derive.graph.static_values import (
     fold,
     is_int,
@@ -51,6 +51,13 @@ def test_a_local_is_what_it_is_assigned() -> None:
     assert not is_int(one, other)
     dims = one.local(name(one, "all_dims"), one.static(name(one, "dims")))
     assert is_sequence(one, dims) and may_be_none(one, dims)
+
+
+def test_an_optional_input_may_be_none() -> None:
+    one = program(optional="bias")
+    for label, perhaps in (("bias", True), ("x", False)):
+        tensor = one.op("input", (), Named(label), kind="real", shape=SCALAR)
+        assert may_be_none(one, tensor) is perhaps
 
 
 def test_nothing_is_told_of_a_name_that_is_computed_of_itself() -> None:
