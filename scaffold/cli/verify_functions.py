@@ -29,6 +29,7 @@ DECLARE = "give its inputs: --inputs 'x[N, D], eps: float = 1e-6', or --samples 
 
 
 UNCALLED = "not judged"
+REFUSES = "backward refuses"
 NESTED = "which is defined inside a function"
 BASE = "whose backward only raises NotImplementedError"
 
@@ -56,7 +57,7 @@ class Judged(NamedTuple):
     @property
     def status(self) -> str:
         """Return one of STATUSES."""
-        if self.verdict.failure is not None or not self.verdict.checks:
+        if self.verdict.failure is not None or self.words.startswith(UNCALLED):
             return STATUSES[2]
         return STATUSES[bool(self.failed)]
 
@@ -67,8 +68,11 @@ class Judged(NamedTuple):
         if failure is not None:
             subject = SUBJECTS.get(failure.subject, "")
             return f"not judged: {subject}{failure.words}"
+        if not self.verdict.checks:
+            return UNCALLED
         if not self.verdict.cases:
-            return self.verdict.checks[0].words if self.verdict.checks else UNCALLED
+            words = self.verdict.checks[0].words
+            return f"{UNCALLED}: {words}" if words.startswith(REFUSES) else words
         if not self.failed:
             return f"{self.verdict.cases} checks pass"
         return f"{len(self.failed)} of {self.verdict.cases} checks fail"

@@ -5,6 +5,7 @@ Invariant: every way has the facts stated in the text; only unknown ones vary.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 from scaffold.inspect.declarations import kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
-from scaffold.inspect.trial_inputs import VECTOR, Argument, guessed
+from scaffold.inspect.stub_questions import definitions
+from scaffold.inspect.trial_inputs import VECTOR, Argument, arguments, guessed
 
 MOST = 12  # ways at most
 # For an argument without any known type, or with only a type.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
+HALVES = re.compile(r"chunk\(2\b|// ?2\b")
 CALLABLE = ": collections.abc.Callable"
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
@@ -52,7 +55,19 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
     ]
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
     ways = [*islice(product(*choices), MOST)]
-    return (*filter(None, [_with_vectors(ways[0])]), *ways)
+    first = (_with_vectors(ways[0]), _with_halves(facts, ways[0]))
+    return (*filter(None, first), *ways)
+
+
+def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return a way with rows of an even number of elements, if the text takes halves; () otherwise."""
+    tensors = [one for one in way if not one.value and not one.called]
+    text = ast.unparse(facts.function.node)
+    text += definitions(facts.module.text, text)
+    alike = all(x.trait in ("", "const") and not x.variadic for x in tensors)
+    if not alike or not HALVES.search(text):
+        return ()
+    return tuple(x._replace(dims="N, 4") if x in tensors else x for x in way)
 
 
 def _with_vectors(way: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -87,6 +102,10 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
         yield from (Entry(item.name, kind, True) for kind in kinds_of(facts, item))
     elif stated.kind == "value" and _is_literal(stated.text):
         yield Entry(item.name, value=stated.text)
+        if "." in stated.text and any(
+            one.name == item.name and one.kind == "missing" for one in arguments(facts)
+        ):
+            yield Entry(item.name, value=VALUES[1])  # a guess may be of another type
     elif _is_constant(facts, item, stated):
         kinds = [Entry(item.name, kind) for kind in kinds_of(facts, item)]
         typed = TYPED.get(item.type, VALUES)

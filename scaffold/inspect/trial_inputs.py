@@ -171,8 +171,14 @@ NUMERIC = re.compile(
     r"(neg\w*_)?(slope|alpha|beta|gamma|sigma|tau|scale|factor|temperature|threshold|width)"
     r"|lam(bda|bd|da)?_?|margin|delta|rho|\w+_(scale|factor|slope|threshold|width|alpha|beta)|alpha_"
 )
-LOW = re.compile(r"(min|low|lower)(_|$)|_(min|low|lower)$", re.IGNORECASE)
-HIGH = re.compile(r"(max|high|upper)(_|$)|_(max|high|upper)$", re.IGNORECASE)
+LOW = re.compile(r"(min|low|lower|^lo)(_|$)|_(min|low|lower|lo)$", re.IGNORECASE)
+HIGH = re.compile(r"(max|high|upper|^hi)(_|$)|_(max|high|upper|hi)$", re.IGNORECASE)
+# Parameters with whole numbers as values: an index is below 2.
+WHOLE = {
+    "2": re.compile(r"k|stride|groups|(num|n)_\w+|\w+_(size|groups|count)"),
+    "1": re.compile(r"padding|dilation"),
+}
+EXPONENT = re.compile(r"gamma|power|exponent")
 CODES = re.compile(
     r"(^|_)(idx|ind|index|indices|ids?|labels?|targets?|len|lens|lengths?|offsets?|indptr"
     r"|perm|seqlens?|sizes?|shape|counts?|rows?|cols?|batch|size)(_|$)",
@@ -211,6 +217,9 @@ def guessed(facts: Facts) -> tuple[Argument, ...]:
 def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
     if item.passing != "positional":
         return stated
+    whole = next((x for x, names in WHOLE.items() if names.fullmatch(item.name)), "")
+    if whole and item.type in ("int", "") and not facts.is_tensor(item.name):
+        return Argument(item.name, "value", whole)
     if CODES.search(item.name):
         return stated
     if facts.is_tensor(item.name):  # by the code, or annotated
@@ -222,6 +231,8 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
             return Argument(item.name, "value", "0.25")
         if HIGH.search(item.name):
             return Argument(item.name, "value", "0.75")
+    if item.type in ("float", "") and EXPONENT.fullmatch(item.name):
+        return Argument(item.name, "value", "2.0")
     if item.type in NUMBERS:
         return Argument(item.name, "value", NUMBERS[item.type])
     if not item.type and NUMERIC.fullmatch(item.name):

@@ -169,12 +169,14 @@ def _request(
 def _names(facts: Facts, stated: Stated) -> tuple[str, ...]:
     """Return the inputs' names in the order of forward, as declared."""
     own = tuple(
-        item.name for item in facts.inputs if item.passing in ("positional", "variadic")
+        "*" * (item.passing == "variadic") + item.name
+        for item in facts.inputs
+        if item.passing in ("positional", "variadic")
     )
     if stated.inputs is None:
         return own
     told = tuple(item.name for item in parse_inputs(stated.inputs, INPUTS))
-    if set(told) == set(own):
+    if set(told) == {name.removeprefix("*") for name in own}:
         return own
     if len(told) != len(own):
         hint = f"the inputs of its forward: {', '.join(own)}"

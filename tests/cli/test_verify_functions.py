@@ -77,6 +77,14 @@ def test_what_cannot_be_called_is_no_pass(layers: Path) -> None:
     assert outcome.err.startswith("hint: give its inputs: --inputs 'x[N, D]")
 
 
+def test_a_backward_that_refuses_is_no_pass(layers: Path) -> None:
+    refused = Checked("gradient", "skipped", "backward refuses: not yet")
+    outcome = judged(layers, "layers.py", found=Verdict(0, checks=(refused,)))
+    assert outcome.code == 2
+    words = "not judged: backward refuses: not yet"
+    assert outcome.out == f"layers.py:5  Double  {words}\n"
+
+
 def test_a_directory_is_a_table(layers: Path) -> None:
     (layers / "more.py").write_text(TEXT.replace("Double", "Twice"))
     outcome = judged(layers, ".", found=WRONG)

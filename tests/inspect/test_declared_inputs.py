@@ -43,6 +43,12 @@ def facts(parameters: str, forward: str, backward: str) -> Facts:
         ("x, limit", "x.clamp(max=limit)", "grad_output, None", "x, limit = 0.5"),
         ("x, index", "x[index]", "grad_output, None", "x, index[; int]"),
         ("x, mask", "x.masked_fill(mask, 0)", "grad_output, None", "x, mask[; bool]"),
+        ("x, k", "x.topk(k)", "grad_output, None", "x, k = 2"),
+        ("x, padding", "g(x, padding)", "grad_output, None", "x, padding = 1"),
+        ("x, dim_size", "g(x, dim_size)", "grad_output, None", "x, dim_size = 2"),
+        ("x, lo, hi", "f(x, lo, hi)", "grad_output", "x, lo = 0.25, hi = 0.75"),
+        ("x, gamma", "x**gamma", "grad_output, None", "x, gamma = 2.0"),
+        ("x, c", "x.chunk(2)[0] * c", "grad_output, c", "x[N, 4], c[N, 4]"),
         ("x, *more", "torch.cat([x, *more])", "(grad_output,) * 3", "x, *more"),
     ],
 )
@@ -51,6 +57,11 @@ def test_the_likeliest_way(
 ) -> None:
     first, *_ = ways_to_declare(facts(parameters, forward, backward))
     assert ", ".join(entry.text() for entry in first) == expected
+
+
+def test_a_guessed_number_may_be_a_whole_one() -> None:
+    found = ways_to_declare(facts("x, alpha", "x * alpha", "grad_output, None"))
+    assert [way[1].text() for way in found] == ["alpha = 0.5", "alpha = 2"]
 
 
 def test_what_the_text_does_not_tell_is_tried_in_several_ways() -> None:

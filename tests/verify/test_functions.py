@@ -19,8 +19,8 @@ HERE = Path(__file__).with_name("functions")
 GOLDEN = HERE / "faulty.txt"
 LIMIT = 60
 # A default run asks of these alone.
-FAULTY = ("RawMemory", "DetachedSecond")
-CORRECT = ("RoundSTE", "NumpySort", "SingleGradient", "ForExport")
+FAULTY = ("RawMemory", "DetachedSecond", "MaxOfTies", "MeanOfNone")
+CORRECT = ("RoundSTE", "NumpySort", "SingleGradient", "ForExport", "GatedBound")
 # Digits that another version of PyTorch may change.
 UNSTABLE = re.compile(r"largest difference.*? instead of \S+|by \d+%|factor [\d./]+")
 
@@ -113,3 +113,36 @@ def test_a_file_is_judged_without_its_package_if_that_cannot_be_imported(
         "No module named 'no_such_triton' (package/kernels.py:1)"
     )
     assert kernels.failure.hint.startswith("install no_such_triton")
+
+
+SUM = """
+import torch
+from torch.autograd import Function
+
+
+class Weighted(Function):
+    @staticmethod
+    def forward(ctx, weigh, *tensors):
+        ctx.weigh = weigh
+        return sum(map(weigh, tensors))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return None, ctx.weigh(grad_output), ctx.weigh(grad_output)
+
+
+def calls():
+    return (lambda x: 2 * x), torch.randn(2, 3), torch.randn(2, 3)
+"""
+
+
+def test_samples_have_several_values_of_a_variadic_input(tmp_path: Path) -> None:
+    path = tmp_path / "sums.py"
+    path.write_text(SUM)
+    (meant,) = find_functions((f"{path}:Weighted",)).meant
+    stated = Stated(samples=f"@{path}:calls")
+    questions = [Question(meant, function, stated) for function in meant.functions]
+    (verdict,) = judge(questions, sys.executable, LIMIT, 1)
+    assert verdict.failure is None
+    assert verdict.call.endswith("tensors[0] (2, 3), tensors[1] (2, 3)")
+    assert {one.status for one in verdict.checks} == {"passed", "skipped"}

@@ -163,7 +163,7 @@ def computes_in_single(
         for x in inputs
     ]
     ends = [*zip(run(inputs), run(near), strict=True)]
-    if any(x.dtype != torch.double for x, _ in ends):
+    if any(x.dtype not in (torch.double, torch.cdouble) for x, _ in ends):
         return True
     return all(torch.equal(x, y) for x, y in ends)
 
@@ -327,9 +327,9 @@ def backward_twice(asked: Asked) -> None:
 
 
 def input_changed_after_forward(asked: Asked) -> None:
-    """Backward refuses an input changed since the forward, or gives the old gradient."""
+    """Backward refuses an input with a gradient that was changed since the forward, or gives the old gradient."""
     for at, name in enumerate(asked.names):
-        if name in asked.dirty:
+        if name in asked.dirty or name not in needing(asked.names, asked.inputs()):
             continue
 
         def pick(inputs: Sequence[Any], _: Any, at: int = at) -> Any:
@@ -369,6 +369,8 @@ def second_derivative(asked: Asked) -> None:
 
     if asked.single:
         asked.skip("it computes in float32")
+    if any(isinstance(x, Tensor) and x.is_complex() for x in inputs):
+        asked.skip("it takes complex numbers")
     ends = asked.run(*inputs)
     leaves = [*inputs, *(contiguous(end.detach()).requires_grad_() for end in ends)]
     needed = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
@@ -376,7 +378,7 @@ def second_derivative(asked: Asked) -> None:
     try:
         first = firsts(*leaves)
         rounded = [as_type(x, torch.float32).to(x.dtype) for x in first]
-        if all(map(torch.equal, first, rounded)) and not first[0].is_complex():
+        if all(map(torch.equal, first, rounded)):
             asked.skip("its gradients are computed in float32")
         found = [*seconds(first, needed)]
     except RuntimeError as error:
@@ -529,6 +531,9 @@ BITS_LESS = 2**16  # the rounding errors of bfloat16, in those of float32
 FEW_DIGITS = 0.03  # the relative rounding of a gradient in a dtype of two digits
 
 
+MIXED = ("same dtype", "Found dtype", "expected scalar type")
+
+
 def in_float32(asked: Asked) -> None:
     """In float32 the gradients are the same, but for roundings."""
     if asked.dtype == torch.float32:
@@ -542,6 +547,12 @@ def in_float32(asked: Asked) -> None:
 def in_bfloat16(asked: Asked) -> None:
     """In bfloat16 the gradients are the same, but for its few digits; it may refuse that."""
     inputs = [as_type(x, torch.bfloat16) for x in asked.inputs()]
+    if asked.takes(inputs):
+        try:
+            asked.gradients(inputs, contiguous)
+        except RuntimeError as error:
+            if any(words in str(error) for words in MIXED):
+                asked.raised(error, "{} in bfloat16, which forward takes")
     if not asked.takes(inputs, backward=True):
         asked.skip("it takes no bfloat16")
     single = [as_type(x, torch.float32) for x in inputs]

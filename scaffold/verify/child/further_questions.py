@@ -54,6 +54,7 @@ LOST = 1e-9  # the relative rounding error that a float64 gradient never exceeds
 # Times the change of autograd's gradient with the last digit of the inputs.
 CANCELS = 1e4
 ROUNDED = 100  # ... for each element's error
+TIED = 0.47  # the value of equal elements: no number of a formula
 CLAMPS = ("clamp", "hardtanh")  # as PyTorch dispatches them
 BESIDE = 6  # number of nearby points tried: a gradient may differ there
 
@@ -524,10 +525,18 @@ def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
         for name in _wanted(checks, changed):
             if not _has_its_slope(checks, changed, name):
                 return Answer(name, f"wrong where {words}")
+    with suppress(Exception):  # it may refuse them
+        for name in _wanted(checks, inputs):
+            at = value_names(checks, len(inputs)).index(name)
+            tied = _with(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
+            if not _has_its_slope(checks, tied, name, torch.ones_like(inputs[at])):
+                return Answer(name, f"wrong where all elements of {name} are equal")
     return None
 
 
-def _has_its_slope(checks: Any, inputs: Sequence[Any], name: str) -> bool:
+def _has_its_slope(
+    checks: Any, inputs: Sequence[Any], name: str, direction: Tensor | None = None
+) -> bool:
     """Return False if differences on both sides agree with each other, but not with the gradient."""
     at = value_names(checks, len(inputs)).index(name)
     value = inputs[at].detach()
@@ -535,7 +544,8 @@ def _has_its_slope(checks: Any, inputs: Sequence[Any], name: str) -> bool:
         _wanted(checks, inputs).index(name)
     ]
     seed_generator(5)
-    direction = torch.randn_like(value) * value.abs().clamp(min=1)
+    along = torch.randn_like(value) if direction is None else direction
+    direction = along * value.abs().clamp(min=1)
     sums = []
     for sign in (0, 1, -1):
         moved = [*inputs]

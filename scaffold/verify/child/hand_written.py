@@ -49,6 +49,7 @@ KINDS = (
     (torch.float32, False),
     (torch.float32, True),
 )
+COMPLEX = (torch.cdouble, False)  # if a refusal speaks of complex numbers
 SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
 WAYS = 4  # ... for the first of these
 DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # for comparison with differences
@@ -155,6 +156,8 @@ class Subject:
         if not (isinstance(value, Tensor) and value.is_floating_point()):
             return value
         inside = 0.1 + 0.8 * value.sigmoid() if self.inside else value
+        if self.dtype.is_complex:
+            return torch.complex(inside, inside.flip([*range(inside.ndim)]))
         return inside.to(self.dtype)
 
     # --- Calls.
@@ -201,7 +204,8 @@ class Subject:
         torch.manual_seed(12)
         second = self.call(two)
         self.random = tests.random = any(
-            x.shape == y.shape and not torch.equal(x.nan_to_num(), y.nan_to_num())
+            x.shape == y.shape
+            and not torch.equal(x.detach().nan_to_num(), y.detach().nan_to_num())
             for x, y in zip(first, second, strict=True)
         )
         ends = tuple(at for at, x in enumerate(first) if x.requires_grad)
@@ -260,6 +264,16 @@ class Subject:
         return self._is_handed_on(usual) and all(
             self._is_handed_on(x) for x in (large, *others) if self.takes(x)
         )
+
+    @property
+    def is_gated(self) -> bool:
+        """Return whether some gradients are 0 for one sign of grad_output alone."""
+        inputs = self.inputs()
+        weights = (partial(torch.full_like, fill_value=sign) for sign in (1, -1))
+        sides = [backpropagate(self.call(inputs), inputs, one) for one in weights]
+        pairs = [(x == -y, x * y == 0) for x, y in zip(*sides, strict=True)]
+        gated = all(bool((x | y).all()) for x, y in pairs)
+        return gated and not all(bool(x.all()) for x, _ in pairs)
 
     def _is_handed_on(self, inputs: Sequence[Any]) -> bool:
         given = [x for x in inputs if needs_gradient(x)]
@@ -339,6 +353,7 @@ class Subject:
         flat = any(one.numel() and not one.nan_to_num().any() for one in expected)
         why = "the forward returns its input" if self.hands_on else ""
         why = "the derivative is 0" if flat else why
+        why = why or "the sign of grad_output chooses" * self.is_gated
         if not (why or self.asked.said):
             return False
         self.surrogate = True
@@ -358,8 +373,7 @@ def backpropagate(
     if not ends:
         return tuple(map(torch.zeros_like, needed))
     given = [weights(x.detach()) for x in ends]
-    found: tuple[Tensor, ...] = seeded_grad(ends, needed, given, materialize_grads=True)
-    return found
+    return tuple(seeded_grad(ends, needed, given, materialize_grads=True))
 
 
 def _tensors_of(apply: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
@@ -432,7 +446,9 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
     for backward in (True, False):
-        for kind, (at, subject) in product(KINDS, enumerate(subjects)):
+        for kind, (at, subject) in product((*KINDS, COMPLEX), enumerate(subjects)):
+            if kind == COMPLEX and "complex" not in str(reasons).lower():
+                continue
             subject.dtype, subject.inside = kind
             reasons.append(_refusal(subject, backward))
             if not reasons[-1]:
@@ -441,7 +457,8 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
         likely = [*enumerate(subjects)][:WAYS]
-        for kind, (at, subject) in product(KINDS[::2], likely):
+        kinds = (COMPLEX,) if "complex" in str(reasons).lower() else KINDS[::2]
+        for kind, (at, subject) in product(kinds, likely):
             subject.dtype, subject.inside = kind
             found = _shapes(subject, backward)
             if isinstance(found, Shapes):
@@ -468,6 +485,15 @@ def _refusal(subject: Subject, backward: bool) -> str:
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         mended = backward and not any(words in str(error) for words in OF_CODE)
         return raised(error) if mended or MISGUESSED.search(str(error)) else ""
+    return _widened(subject, inputs) if backward and subject.checks.LOOSE else ""
+
+
+def _widened(subject: Subject, inputs: Sequence[Any]) -> str:
+    """Return that a gradient is larger than its input, as if shapes broadcast by accident; "" if none is."""
+    returned, _ = returned_gradients(subject.checks, inputs)
+    for name, value, one in zip(subject.names, inputs, returned or (), strict=False):
+        if needs_gradient(value) and isinstance(one, Tensor) and one.ndim > value.ndim:
+            return f"the gradient of {name} has more dims than {name}"
     return ""
 
 
@@ -501,6 +527,8 @@ def _shapes(subject: Subject, backward: bool) -> Shapes | NoShapes | None:
             outputs = subject.call(given)
             if backward:
                 backpropagate(outputs, given)
+                if widened := _widened(subject, given):
+                    raise RuntimeError(widened)
         return outputs
 
     checks = subject.checks

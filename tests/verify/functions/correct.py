@@ -1108,3 +1108,105 @@ class ForExport(Function):
     @staticmethod
     def symbolic(graph, x):
         return graph.op("Round", x)
+
+
+class IndexOnCtx(Function):
+    """An index is kept on ctx, as in libraries of point clouds."""
+
+    @staticmethod
+    def forward(ctx, features, idx):
+        ctx.for_backward = (idx, features.shape[1])
+        return features.gather(1, idx)
+
+    @staticmethod
+    def backward(ctx, g):
+        idx, count = ctx.for_backward
+        return g.new_zeros(g.shape[0], count).scatter_add(1, idx, g), None
+
+
+class DecayScan(Function):
+    """Inputs of one shape broadcast by accident: the weight is meant for a row."""
+
+    @staticmethod
+    def forward(ctx, x, a):
+        h, found = torch.zeros_like(x[0]), []
+        for row in x:
+            h = a * h + row
+            found.append(h)
+        y = torch.stack(found)
+        ctx.save_for_backward(y, a)
+        return y
+
+    @staticmethod
+    def backward(ctx, gy):
+        y, a = ctx.saved_tensors
+        g, ga, gx = torch.zeros_like(gy[0]), torch.zeros_like(a), []
+        for t in reversed(range(y.shape[0])):
+            g = gy[t] + (a * g if gx else 0)
+            gx.insert(0, g)
+            if t > 0:
+                ga = ga + (g * y[t - 1]).sum_to_size(a.shape)
+        return torch.stack(gx), ga
+
+
+class GatedBound(Function):
+    """A gradient passes where it moves the value back above the bound."""
+
+    @staticmethod
+    def forward(ctx, x, bound):
+        ctx.save_for_backward(x, bound)
+        return torch.max(x, bound)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, bound = ctx.saved_tensors
+        return ((x >= bound) | (g < 0)) * g, None
+
+
+class Rotary(Function):
+    """Rows have halves, so their size is even."""
+
+    @staticmethod
+    def forward(ctx, x, cos, sin):
+        ctx.save_for_backward(cos, sin)
+        one, two = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-two, one), dim=-1) * sin
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        cos, sin = ctx.saved_tensors
+        one, two = (g * sin).chunk(2, dim=-1)
+        return g * cos + torch.cat((two, -one), dim=-1), None, None
+
+
+class ScatterMean(Function):
+    """A whole number is a size."""
+
+    @staticmethod
+    def forward(ctx, src, index, dim_size):
+        count = torch.bincount(index, minlength=dim_size).clamp(min=1).to(src.dtype)
+        ctx.save_for_backward(index, count)
+        out = src.new_zeros(dim_size, src.size(1)).index_add_(0, index, src)
+        return out / count.unsqueeze(1)
+
+    @staticmethod
+    def backward(ctx, g):
+        index, count = ctx.saved_tensors
+        return (g / count.unsqueeze(1))[index], None, None
+
+
+class ComplexMul(Function):
+    """Real numbers are refused."""
+
+    @staticmethod
+    def forward(ctx, z, w):
+        if not (z.is_complex() and w.is_complex()):
+            raise TypeError("expected complex tensors")
+        ctx.save_for_backward(z, w)
+        return z * w
+
+    @staticmethod
+    def backward(ctx, g):
+        z, w = ctx.saved_tensors
+        return (g * w.conj()).sum_to_size(z.shape), (g * z.conj()).sum_to_size(w.shape)

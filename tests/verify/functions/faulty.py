@@ -1165,3 +1165,149 @@ class LowPrecisionPath(Function):
         if x.dtype == torch.bfloat16:
             return g * x
         return g * 2 * x
+
+
+class NormAtZero(Function):
+    """Not a number where a row is 0."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x / (x.norm(dim=-1, keepdim=True) + 1e-12)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        norm = x.pow(2).sum(-1, keepdim=True).sqrt()
+        y = x / norm
+        return (g - y * (g * y).sum(-1, keepdim=True)) / norm
+
+
+class DistanceAtZero(Function):
+    """Not a number where two rows are equal."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        d = ((x - y) ** 2).sum(-1).sqrt()
+        ctx.save_for_backward(x, y, d)
+        return d
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y, d = ctx.saved_tensors
+        gx = (g / d).unsqueeze(-1) * (x - y)
+        return gx, -gx
+
+
+class MeanOfNone(Function):
+    """Not a number where the mask has no True in a row."""
+
+    @staticmethod
+    def forward(ctx, x, mask):
+        m = mask.to(x.dtype)
+        count = m.sum(1)
+        ctx.save_for_backward(m, count)
+        return torch.nan_to_num((x * m).sum(1) / count)
+
+    @staticmethod
+    def backward(ctx, g):
+        m, count = ctx.saved_tensors
+        return (g / count).unsqueeze(1) * m, None
+
+
+class MaxOfTies(Function):
+    """Each of several equal maxima gets the whole gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        m = x.max(dim=1, keepdim=True).values
+        ctx.save_for_backward(x, m)
+        return m.squeeze(1)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, m = ctx.saved_tensors
+        return (x == m).to(g.dtype) * g.unsqueeze(1)
+
+
+class BatchOfOne(Function):
+    """A batch of one loses its dim."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return torch.bmm(x.unsqueeze(1), w.unsqueeze(2)).squeeze()
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        g = g.unsqueeze(1)
+        return g * w, g * x
+
+
+class IgnoredInForward(Function):
+    """Backward forgets the rows that are left out."""
+
+    @staticmethod
+    def forward(ctx, logits, labels, ignore_index=-100):
+        safe = labels.clamp(min=0)
+        nll = -F.log_softmax(logits, -1).gather(1, safe.unsqueeze(1)).squeeze(1)
+        ctx.save_for_backward(logits, safe)
+        return (nll * (labels != ignore_index)).sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        logits, safe = ctx.saved_tensors
+        p = torch.softmax(logits, -1) - F.one_hot(safe, logits.shape[-1])
+        return g * p, None, None
+
+
+class ComplexMatmulNoConj(Function):
+    """Real numbers are refused."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        if not torch.is_complex(a):
+            raise TypeError("complex matrices only")
+        ctx.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g @ b.t(), a.t() @ g
+
+
+class LearnedStep(Function):
+    """The gradient of the step takes the ratio, which is not clipped."""
+
+    @staticmethod
+    def forward(ctx, x, s, lo, hi):
+        ctx.save_for_backward(x, s)
+        ctx.limits = (lo, hi)
+        return torch.clamp(x / s, lo, hi) * s
+
+    @staticmethod
+    def backward(ctx, g):
+        x, s = ctx.saved_tensors
+        lo, hi = ctx.limits
+        q = x / s
+        inside = ((q >= lo) & (q <= hi)).to(g.dtype)
+        gs = (g * (1 - inside) * q).sum_to_size(s.shape)
+        return g * inside, gs, None, None
+
+
+class HalfMatmul(Function):
+    """What is saved is of another dtype than grad_output."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        xf, wf = x.float(), w.float()
+        ctx.save_for_backward(xf, wf)
+        return (xf @ wf).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        xf, wf = ctx.saved_tensors
+        return g @ wf.t(), xf.t() @ g
