@@ -12,7 +12,7 @@ from tests.derive.building import spec_of
 
 TABLE = built_in()
 SPELLED = tuple(name for name in TABLE.names() if TABLE.rule(name).triton)
-NO_SPELLING = "has no spelling"  # with some arguments: `x ** 2.5`
+NO_SPELLING = "of these arguments"  # with some arguments: `x ** 2.5`
 SET_APART = "_"
 FACTOR = "factor"  # an input that makes a mask a result of real numbers
 

@@ -24,5 +24,5 @@ def test_a_weight_is_one_and_a_bias_zero() -> None:
 
 def test_no_number_stands_for_a_choice_between_two_formulas() -> None:
     forward = "x + bias if bias is not None else torch.exp(x)"
-    with pytest.raises(UnsupportedError, match="neither 0 nor 1 stands for it"):
+    with pytest.raises(UnsupportedError, match="neither 0 nor 1 can replace it"):
         with_all(spec_of("x[N, D], bias[D]?", "op", forward=forward))

@@ -71,8 +71,8 @@ def test_an_optional_input_is_read_if_it_is_there() -> None:
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [
-        ("x + bias if bias is not None else x * 2", "neither 0 nor 1 stands for it"),
-        ("torch.exp(x) * (bias if bias is not None else x)", "stands for it"),
+        ("x + bias if bias is not None else x * 2", "neither 0 nor 1 can replace it"),
+        ("torch.exp(x) * (bias if bias is not None else x)", "can replace"),
     ],
 )
 def test_an_optional_input_that_no_number_stands_for_is_refused(
