@@ -8,7 +8,7 @@ raised together.
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -345,6 +345,9 @@ def _specified(
     problems.raise_found()
     assert said and found and where  # or else there was a problem
     spec, (raw, notes) = found
+    if spec.module is not None and inferred is not None:
+        module = spec.module._replace(made_by=inferred.made_by)
+        spec = replace(spec, module=module)
     stated = (raw, known, said.name, said.locate)
     joins = _joins(known, settings)
     notes = (*bare, *notes)

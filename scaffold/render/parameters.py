@@ -30,7 +30,10 @@ def dims_of(spec: OpSpec, name: str) -> Dims:
 
 
 def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
-    """Return the sizes the constructor takes, with their types, in order of first appearance."""
+    """Return the sizes the constructor takes, with their types.
+
+    They stand in the order of the nn.Module that was read, others in order of first appearance.
+    """
     owned = (*module.parameters, *module.buffers)
     used = {
         dim
@@ -38,7 +41,7 @@ def size_arguments(spec: OpSpec, module: ModuleSpec) -> list[tuple[str, str]]:
         for dim in dims_of(spec, name) or ()
         if isinstance(dim, str)
     }
-    found: dict[str, str] = {}
+    found: dict[str, str] = {name: "int" for name in module.made_by if name in used}
     for item in spec.tensors:
         for dim in spec.dims(item.name) or ():
             if dim in used:

@@ -116,6 +116,8 @@ class ModuleSpec(NamedTuple):
     inits: tuple[Init, ...] = ()  # only the user's
     # Read only by `updates`: stored by the module, not passed to the op.
     attributes: tuple[Attribute, ...] = ()
+    # Arguments of the constructor of an nn.Module that the op is read from.
+    made_by: tuple[str, ...] = ()
 
 
 # The functions that make up an op in library style.
