@@ -60,3 +60,13 @@ def test_a_problem_that_two_find_is_told_once() -> None:
     found = [ScaffoldError("cannot be read", Location(path)) for path in places]
     told = str(ScaffoldErrors(found)).splitlines()
     assert told == ["a.toml:1:1: cannot be read", "b.toml:1:1: cannot be read"]
+
+
+@pytest.mark.parametrize(
+    "source", ["--inputs", "NAME", "scaffold list", "SCAFFOLD_PYTHON"]
+)
+def test_the_command_line_has_no_line_and_column(source: str) -> None:
+    """Unless the place is within the text of an option."""
+    assert str(Location(source)) == source
+    assert str(Location(source).shifted(0, 4)) == f"{source}:1:5"
+    assert str(Location("ops.toml")) == "ops.toml:1:1"

@@ -575,3 +575,15 @@ def test_a_number_that_makes_the_result_complex_is_no_case() -> None:
     )
     assert found.failure is None
     assert any("step=" in case for case in found.skipped)
+
+
+@pytest.mark.parametrize(
+    "returned", ["x * 2, None", "F.cross_entropy(x, x), None", "None, x[:, 1:].sum()"]
+)
+def test_of_a_none_beside_tensors_the_hint_says_to_leave_it_out(returned: str) -> None:
+    """No size mends it: `V >= 2` was proposed."""
+    found = verdict(
+        inputs="x[N, V]", outputs="a, b", forward=f"return {returned}", derive=True
+    )
+    assert found.failure is not None and not found.conditions
+    assert found.failure.hint == "return the tensors alone, without the None"

@@ -224,3 +224,14 @@ def test_a_size_that_a_number_divides_is_told_with_it(heads: int) -> None:
     inputs = inputs.replace("x,", "x[N, D, dim],")
     again = verdict(inputs=inputs, forward=forward, derive=True, require=require)
     assert again.failure is None
+
+
+@pytest.mark.parametrize(("inputs", "found_shapes"), [("x", True), ("x[N, 3]", False)])
+def test_a_forward_that_divides_by_zero_is_refused_or_fitted(
+    inputs: str, found_shapes: bool
+) -> None:
+    """It divides by zero for sizes that are tried, or for the declared one."""
+    forward = "x.reshape(x.shape[0] // (x.shape[-1] - 3), -1)"
+    found = verdict(inputs=inputs, forward=forward, derive=True)
+    assert found.failure is not None and "ZeroDivisionError" in found.failure.words
+    assert bool(found.shapes) is found_shapes
