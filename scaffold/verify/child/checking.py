@@ -36,7 +36,7 @@ from scaffold.verify.child.derivatives import (
     returned_gradients,
 )
 from scaffold.verify.child.diagnosis import Scene, diagnose, notes_on, show
-from scaffold.verify.child.further_questions import asked_further, is_outside
+from scaffold.verify.child.further_questions import IN_ORDER, asked_further, is_outside
 from scaffold.verify.child.modules import one_way
 from scaffold.verify.child.refusals import (
     BROKEN,
@@ -224,9 +224,6 @@ def check_case(
             run.failure = _failure(checks, found, title, inputs, needs)
             return
         run.proven = run.proven or _have_elements(inputs)
-
-
-IN_ORDER = "a kernel that assumes contiguous memory needs .contiguous()"
 
 
 def _of_memory(

@@ -44,6 +44,7 @@ THERE = "where plain PyTorch has it"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 # Factors of the output gradients; None is an expanded 1.
 SCALES = (1e6, 1e-6, 0, None)
+IN_ORDER = "a kernel that assumes contiguous memory needs .contiguous()"
 SLOPE = 1e-3  # the relative error of differences, for a slope
 LARGE = 8  # times the values of the tests, which are seldom beyond 2
 BEYOND = 50  # ... if the test enlarges values too
@@ -503,6 +504,18 @@ def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     return None
 
 
+def expanded_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
+    """Check that an expanded 1, the gradient of a sum, gives the gradients of ones in memory."""
+    found = _firsts(checks, checks.OPERATOR, inputs, None)
+    ends, _ = _ends(checks, checks.OPERATOR, inputs)
+    usual = _backpropagated(ends, [*map(torch.ones_like, ends)], inputs)
+    for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
+        if not torch.allclose(one, two, **AS_EXACT, equal_nan=True):
+            words = "wrong where grad_output is an expanded 1, as of a sum"
+            return Answer(name, words, hint=IN_ORDER)
+    return None
+
+
 def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Compare gradients in single and double precision roughly."""
     single = [as_type(x, torch.float32) for x in inputs]
@@ -576,7 +589,7 @@ OF_ONE_CASE = (
     all_digits,
     broadcast_inputs,
 )
-OF_NO_REFERENCE = (linear_alone, slopes_alone, types_alone)
+OF_NO_REFERENCE = (linear_alone, expanded_alone, slopes_alone, types_alone)
 
 
 def asked_further(checks: Any) -> Iterator[tuple[Case, Answer]]:
