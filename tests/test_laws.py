@@ -557,11 +557,11 @@ BUDGET = {
     "inspect": 3673,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers
     "lint": 4780,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 874,  # the names of dtypes  # of what a result is surely positive
-    "kernels": 2838,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, optional inputs, inputs with more dims
+    "kernels": 2897,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, optional inputs, inputs with more dims
     "project": 5364,  # ... and asked for
     "render": 6148,  # a Function calls kernels, their file, their tests; vmap rules name the outputs
     "spec": 4677,  # kernels; conditions joined by `and`, or on a float
-    "verify": 6777,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package
+    "verify": 6781,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package
     "workspace": 2027,  # an import that may fail is part of a Function
 }
 

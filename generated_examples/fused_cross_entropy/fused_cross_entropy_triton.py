@@ -69,9 +69,9 @@ def forward_kernel(
     log_probs = shifted - tl.log(total)
     kept = target != ignore_index
     index = tl.where(kept, target, 0)
+    picked = tl.sum(tl.where(cols == index, log_probs, 0.0), axis=0)
     in_range = (index >= 0) & (index < V)
-    total_2 = tl.sum(tl.where(cols == index, log_probs, 0.0), axis=0)
-    nll = -tl.where(in_range, total_2, float("nan"))
+    nll = -tl.where(in_range, picked, float("nan"))
     mean = tl.sum(tl.where(mask, log_probs, 0.0), axis=0) / V
     loss = (1 - smoothing) * nll - smoothing * mean
     output = tl.where(kept, loss, 0.0)

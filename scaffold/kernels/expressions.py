@@ -23,6 +23,7 @@ from scaffold.kernels.row_program import (
     RowProgram,
     Value,
     Word,
+    free_name,
     inner,
 )
 
@@ -128,7 +129,7 @@ class Printer:
         if len(f"{name} = {text}") > LONGEST:
             del self.lines[before:]
             for word, item in _reductions(value):
-                given = self._named(word, self.node(item)).id
+                given = self._named(word, item, self.node(item)).id
                 self.named.setdefault(_key(item), given)
             text = self.text(value)
         self.lines.append(f"{name} = {text}")
@@ -152,17 +153,21 @@ class Printer:
         counts = [node.id for node in ast.walk(end) if isinstance(node, ast.Name)]
         for name, item in value.args:
             if counts.count(name) > 1 and not isinstance(item, Name | Number | Word):
-                known[name] = self._named(self._word(value), known[name])
+                known[name] = self._named(self._word(value, item), item, known[name])
         return _filled(end, known)
 
-    def _word(self, value: Apply) -> str:
-        rule = self.table.rule(value.primitive)
-        return rule.facts.argument or "value"
+    def _word(self, value: Apply, item: Value) -> str:
+        """Return a name for an argument: by its role, or by what computes it."""
+        role = self.table.rule(value.primitive).facts.argument
+        if role or not isinstance(item, Apply):
+            return role or "value"
+        rule = self.table.rule(item.primitive)
+        return next((word for word in rule.facts.words if "{" not in word), rule.name)
 
-    def _named(self, word: str, node: ast.expr) -> ast.Name:
+    def _named(self, word: str, value: Value, node: ast.expr) -> ast.Name:
         if isinstance(node, ast.Name):
             return node
-        name = fresh(word, self.taken)
+        name = free_name(word, value, self.taken, self.values.get)
         self.taken.add(name)
         self.lines.append(f"{name} = {ast.unparse(node)}")
         return ast.Name(name)

@@ -70,7 +70,7 @@ class KernelBody:
     def _refuse(self) -> None:
         """Refuse a program without rows, or with attributes unknown to registered ops."""
         if self.lead is None or not self.program.results:
-            raise UnsupportedError("no input has rows")
+            raise UnsupportedError(f"its {self.direction} reads no row of an input")
         for item in self.program.results:
             if not (item.space.rows or item.summed):
                 raise UnsupportedError(f"{item.name} is not a row")
@@ -167,13 +167,11 @@ class KernelBody:
         """Return the lines to read and compute values, and to write the results."""
         lines = self._read(wanted)
         for item in self.program.results:
-            known = {**self.printer.named}
+            known = {**self.printer.named}  # but for what is computed under a test
             own = [x for x in self.program.lines if self._sole_result(x) == item.name]
             own = [x for x in own if wanted(x.value.space.rows)]
             lines += self._asked_for(item, [*self._assigned(own), *self._stored(item)])
-            self.printer.named = (
-                known  # what is computed under a test is not there later
-            )
+            self.printer.named = known
         return lines
 
     def _assigned(self, lines: Iterable[Line]) -> list[str]:
@@ -253,11 +251,13 @@ class KernelBody:
         row, repeat = self.own.row, load.repeat
         if repeat is None:
             return row
-        times, count = (" * ".join(x) for x in (repeat.times, repeat.every))
         if repeat.times:
-            row += f" // ({times})" if len(repeat.times) > 1 else f" // {times}"
+            row += f" // {_product(repeat.times)}"
         if repeat.again:
-            row += f" % ({count})" if len(repeat.every) > 1 else f" % {count}"
+            row += f" % {_product(repeat.every)}"
+        if repeat.within:
+            rows = _product(repeat.within)
+            row = f"{row} * {rows} + {self.own.row} % {rows}"
         return f"({row})"
 
     def _begin(self, source: str) -> str:
@@ -331,3 +331,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 def _asked(repeat: Repeat) -> tuple[str, ...]:
     return (*repeat.times, *(repeat.every if repeat.again else ()))
+
+
+def _product(sizes: tuple[str, ...]) -> str:
+    return f"({' * '.join(sizes)})" if len(sizes) > 1 else sizes[0]

@@ -30,9 +30,7 @@ class Kernel(NamedTuple):
     fake: str
     shared: str  # the positions of inputs that all rows share
     partial: bool  # as many programs as run at once sum their rows
-    by_sample: (
-        bool  # a batch is no more rows: it sums over rows, or reads rows that repeat
-    )
+    by_sample: bool  # a batch is no more rows: it sums or repeats some
 
 
 class Launch:
@@ -290,11 +288,8 @@ def declared_shape(
     given: tuple[Dim, ...], first: str, lead: list[str], parts: int
 ) -> str:
     """Return the shape of an input with few of the leading dims, as code."""
-    *dims, last = map(str, given)
-    sizes = [
-        f"{first}.shape[{lead.index(dim) - len(lead) - 1}]" if dim in lead else dim
-        for dim in dims
-    ]
-    by = f" // {parts}" if parts > 1 else ""
-    sizes.append(last if last == ONE else f"{first}.shape[-1]{by}")
+    width = f"{first}.shape[-1]" + (f" // {parts}" if parts > 1 else "")
+    places = {dim: at - len(lead) - 1 for at, dim in enumerate(lead)}
+    known = {dim: f"{first}.shape[{at}]" for dim, at in places.items()} | {ONE: ONE}
+    sizes = [known.get(str(dim), width) for dim in given]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

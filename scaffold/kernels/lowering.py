@@ -13,14 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import (
-    OfShape,
-    Op,
-    Operator,
-    Position,
-    SizeOf,
-    literal,
-)
+from scaffold.derive.graph.op import OfShape, Op, Operator, Position, SizeOf, literal
 from scaffold.derive.graph.shapes import Dim as Size
 from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
@@ -28,7 +21,6 @@ from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.rules.table import Table
 from scaffold.derive.write.value_names import spread_role
 from scaffold.formula import UNKNOWN, Node, emit, evaluated
-from scaffold.formula.names import fresh
 from scaffold.kernels.row_program import (
     NUMBER,
     ONE,
@@ -45,6 +37,7 @@ from scaffold.kernels.row_program import (
     Space,
     Value,
     Word,
+    free_name,
     inner,
 )
 from scaffold.spec import Dim
@@ -53,6 +46,7 @@ KINDS: Mapping[str, Kind] = {"real": "real", "int": "int", "bool": "bool"}
 Meaning = Callable[["Lowering", Op, dict[str, Op]], Value]
 MEANINGS: dict[str, Meaning] = {}
 ZEROS = ("zeros_like", "zeros", "new_zeros")
+VARIANCES = ("var", "std")
 SUMS = ("sum_to_size", "summed_to")
 CASTS = ("to", "cast", "float", "double", "unsqueeze", "squeeze")  # no arithmetic
 LINEAR = ("neg", "mul", "div", *CASTS)
@@ -79,9 +73,7 @@ class Shapes(NamedTuple):
     of: int = 1  # how many values of that width the rows of some inputs hold
     repeats: Mapping[str, Repeat] = {}  # of inputs that lack leading dims
     singles: frozenset[str] = frozenset()  # inputs of one number for all rows
-    scalars: frozenset[str] = (
-        frozenset()
-    )  # inputs without dims: they have no say in a dtype
+    scalars: frozenset[str] = frozenset()  # inputs without dims: of no say in a dtype
 
 
 class Lowering:
@@ -150,8 +142,12 @@ class Lowering:
         return Apply(op.rule, (*given.items(),), space, KINDS[op.kind])
 
     def _known(self, value: Value) -> Value:
-        """Return a value by its name if it has one."""
-        return self.names.get(value, value)
+        """Return a value by its name if it has one, also with other dims."""
+        known, space = self.names.get(value), value.space
+        if known is None and not space.has_columns:
+            width = "" if space.width else ONE
+            known = self.names.get(_over(value, Space(space.rows, width)))
+        return value if known is None else _over(known, space)
 
     def _argument(self, op: Op) -> Value | Word:
         known = literal(op)
@@ -172,13 +168,20 @@ class Lowering:
         if isinstance(value, Name | Number):
             return value
         if value not in self.names:
+            word = "condition" if word == "mask" in self.reserved else word
             free = own and word not in self.reserved | self._assigned()
-            name = word if free else None
-            name = name or fresh(word, self.taken)
+            name = word if free else free_name(word, value, self.taken, self._line)
             self.taken.add(name)
             self.lines.append(Line(name, value))
             self.names[value] = Name(name, value.space, value.kind)
         return self.names[value]
+
+    def _scores(self) -> str:
+        """Return a word for what a softmax is of."""
+        return "logits" if "scores" in self.shapes.spaces else "scores"
+
+    def _line(self, name: str) -> Value | None:
+        return next((item.value for item in self.lines if item.name == name), None)
 
     def _assigned(self) -> set[str]:
         return {line.name for line in self.lines} | {*self.loads}
@@ -274,9 +277,13 @@ class Lowering:
             return True
         if op.rule == "sum":
             return not self.over_row(op.args[0], op.args[1])
-        tensors = [arg for arg in op.args if arg.is_tensor]
-        linear = op.rule in LINEAR and len(tensors) == 1 and tensors[0] is op.args[0]
-        return linear and self.is_sum(tensors[0])
+        return self._summand(op) is not None
+
+    def _summand(self, op: Op) -> Op | None:
+        """Return the only sum over all rows that a linear op reads: the other factor is the same in all summed rows."""
+        sums = [arg for arg in op.args if arg.is_tensor and self.is_sum(arg)]
+        first = op.facts.operator == "*" or sums == [*op.args[:1]]
+        return sums[0] if op.rule in LINEAR and len(sums) == 1 and first else None
 
     def reduced(self, value: Value, keepdim: bool) -> Space:
         """Return the space of a reduction of a row."""
@@ -368,14 +375,15 @@ def _mean(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 
 def _mean_of(self: Lowering, value: Value, keepdim: bool) -> Value:
-    total = Reduce("sum", value, self.reduced(value, keepdim))
-    return self.apply("div", total, Number(self.shapes.width))
+    mean = self.apply("div", self.total(value), Number(self.shapes.width))
+    return self._known(_over(mean, self.reduced(value, keepdim)))
 
 
-@meaning("var", "std")
+@meaning(*VARIANCES, *(f"{rule}_unbiased" for rule in VARIANCES))
 def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value, keepdim = _rows(self, op, args)
-    correction = self.number(args["correction"])
+    lost = Number(str(int(_flag(args, "unbiased"))))
+    correction = self.number(args["correction"]) if "correction" in args else lost
     mean = self.named(_mean_of(self, value, True), "mean")
     centred = self.named(self.apply("sub", value, mean), "centred")
     square = self.apply("square", centred)
@@ -384,14 +392,16 @@ def _variance(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     if correction.text != "0":
         length = Number(f"({length.text} - {correction.text})")
     found = self.apply("div", total, length)
-    return self.apply("sqrt", found) if op.rule == "std" else found
+    return self.apply("sqrt", found) if op.rule.startswith("std") else found
 
 
-@meaning("norm", "vector_norm")
+@meaning("norm", "vector_norm", "linalg_norm")
 def _norm(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
-    power = literal(args.get("p") or args["ord"])
+    order = args.get("p") or args["ord"]
+    power = 2 if emit(as_text(order)) == "None" else literal(order)
     value, keepdim = _rows(self, op, args)
     space = self.reduced(value, keepdim)
+    value = self.named(value, _word(op.args[0]))
     if power == 1:
         return Reduce("sum", self.apply("abs", value), space)
     if power not in ("fro", 2):
@@ -408,7 +418,7 @@ def _extremum(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 
 def _shifted(self: Lowering, value: Value) -> tuple[Value, Value]:
     """Return a row minus its maximum, and the sum of its exponentials."""
-    value = self.named(value, "scores")
+    value = self.named(value, self._scores())
     row_max = Reduce("max", value, self.reduced(value, True))
     less = self.apply("sub", value, self.named(row_max, "row_max"))
     shifted = self.named(less, "shifted")
@@ -514,6 +524,8 @@ def _over(value: Value, space: Space) -> Value:
 def _same(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the value itself: in a kernel all real numbers have one precision."""
     value = self.value(op.args[0])
+    if (value.kind, op.kind) == ("bool", "real"):
+        return self.apply("where", value, Number("1.0"), Number("0.0"))
     if (value.kind, op.kind) != ("real", "real"):
         raise UnsupportedError(f"{op.rule} of a value that is not real")
     single = op.rule == "to" and emit(as_text(op.args[1])) == "torch.float32"
@@ -531,13 +543,13 @@ def _gather(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
         raise UnsupportedError("gather of anything but one number per row")
     at = self.apply("eq", Column(row.space), index, kind="bool")
     chosen = self.apply("where", at, row, Number("0.0"))
-    return _in_range(self, index, Reduce("sum", chosen, index.space))
+    picked = self.named(Reduce("sum", chosen, index.space), "picked")
+    return _in_range(self, index, picked)
 
 
 def _in_range(self: Lowering, index: Value, value: Value) -> Value:
     """Return a value, or NaN for an index of no column: a kernel raises no error."""
-    known = {line.name: line.value for line in self.lines}
-    found = known.get(index.text) if isinstance(index, Name) else index
+    found = self._line(index.text) if isinstance(index, Name) else index
     if isinstance(found, Reduce):  # the column of an extremum
         return value
     index = self.named(index, "index")
@@ -551,7 +563,7 @@ def _in_range(self: Lowering, index: Value, value: Value) -> Value:
 def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     """Return the logarithm of a sum of exponentials; an infinite maximum is not subtracted."""
     value, keepdim = _rows(self, op, args)
-    value = self.named(value, "scores")
+    value = self.named(value, self._scores())
     row_max = self.named(Reduce("max", value, self.reduced(value, True)), "row_max")
     bounds = (self.apply("abs", row_max), Number('float("inf")'))
     finite = self.apply("lt", *bounds, kind="bool")
@@ -565,7 +577,8 @@ def _logsumexp(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
 @meaning("kl_div")
 def _kl_div(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     _refuse_reduction(op, args)
-    given, target = self.value(args["input"]), self.value(args["target"])
+    given = self.value(args["input"])
+    target = self.named(self.value(args["target"]), "target")
     if literal(args["log_target"]) is True:
         less = self.apply("sub", target, given)
         return self.apply("mul", self.apply("exp", target), less)
@@ -623,12 +636,15 @@ def finished(self: Lowering, op: Op, name: str) -> Finished:
         _check_dims(self, op, name)
     if op.rule in (*SUMS, "sum") and self.is_sum(op):
         return _summed(self, op.args[0], space)
-    if self.is_sum(op):  # times a number
-        value, summed = finished(self, op.args[0], name)
+    if (summand := self._summand(op)) is not None:
+        value, summed = finished(self, summand, name)
         if op.rule not in CASTS:
-            (first, _), *rest = zip(_parameters(self, op), op.args, strict=False)
-            given = ((key, self._argument(arg)) for key, arg in rest)
-            value = Apply(op.rule, ((first, value), *given), value.space)
+            pairs = zip(_parameters(self, op), op.args, strict=False)
+            args = (
+                (key, value if arg is summand else self._argument(arg))
+                for key, arg in pairs
+            )
+            value = Apply(op.rule, (*args,), value.space)
         return Finished(value, summed)
     value = self.value(op)
     return _summed(self, op, space) if value.space != space else Finished(value, False)
@@ -646,7 +662,8 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
     lead = [str(dim) for dim in self.shapes.lead]
     lacking = [*range(len(lead))]
     if repeat is not None:
-        lacking = [at for at, dim in enumerate(lead) if dim not in repeat.every]
+        there = repeat.every + repeat.within
+        lacking = [at for at, dim in enumerate(lead) if dim not in there]
     if not isinstance(dims, tuple) or not dims:
         fits = dims in (None, ()) and space == NUMBER
     elif rank is None:
@@ -654,6 +671,7 @@ def _check_dims(self: Lowering, op: Op, name: str) -> None:
         fits = fits and len(dims) == len(lacking) and "*" not in str(lead)
     else:
         over = {at % rank for at in dims}
+        over -= {rank - 1} if space.width == ONE else set()
         fits = space.rows is (repeat is not None) and over == {*lacking}
     if not fits:
         raise UnsupportedError("sum over a dim other than the last")

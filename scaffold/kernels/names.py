@@ -30,39 +30,18 @@ class Own(NamedTuple):
     why: str = "why"
 
 
-OTHER = Own(
-    row="row_index",
-    cols="columns",
-    mask="in_row",
-    rows="row_count",
-    size="count",
-    offsets="positions",
-    program="program_index",
-    programs="program_count",
-    dtype="output_dtype",
-    BLOCK="BLOCK_SIZE",
-    DTYPE="COMPUTE_DTYPE",
-    blocks="launch_blocks",
-    precision="compute_dtype",
-    tensors="given",
-    tensor="item",
-    why="reason",
+OTHERS = (
+    "row_index columns in_row row_count count positions program_index program_count"
+    " output_dtype BLOCK_SIZE COMPUTE_DTYPE launch_blocks compute_dtype given item reason"
 )
+OTHER = Own(*OTHERS.split())
 # Of modules, builtins, functions and constants of the file, and of what Triton takes at a launch.
-FIXED = frozenset({"os", "tl", "torch", "triton", "warnings", "Tensor"})
-FIXED |= {"range", "float", "any", "as_rows", "programs_of"}
-FIXED |= {"takes", "why_not", "forward_kernel", "backward_kernel"}
-FIXED |= {
-    "MOST_WARPS",
-    "warps_of",
-    "INTERPRETED",
-    "DEVICES",
-    "PRECISION",
-    "DTYPES",
-    "INDICES",
-}
-FIXED |= {"ELEMENTS", "MOST_COLUMNS"}
-FIXED |= {"num_warps", "num_stages", "num_ctas", "grid", "warmup"}
+MADE = (
+    "os tl torch triton warnings Tensor range float any as_rows programs_of takes why_not"
+    " forward_kernel backward_kernel warps_of MOST_WARPS INTERPRETED DEVICES PRECISION"
+    " DTYPES INDICES ELEMENTS MOST_COLUMNS num_warps num_stages num_ctas grid warmup"
+)
+FIXED = frozenset(MADE.split())
 OWN = FIXED | {*Own()}
 AFFIXES = ("_ptr", "_stride")  # of parameters named after an input
 LOCAL = ("_rows", "_row")  # ... and of values, which can be others

@@ -66,8 +66,10 @@ def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
     graph = whole.forward.graph
 
     def filled(node: Node) -> Node | None:
-        if node.kind == "name" and node.label in given:
-            return graph.constant(given[node.label])
+        of = node.args[0] if node.kind in ("subscript", "call") else node  # a view
+        owner = of.args[0] if of.label == "unsqueeze" else of
+        if owner.kind == "name" and owner.label in given:
+            return graph.constant(given[owner.label])
         return None
 
     pair = (_changed(whole.forward, filled), without.forward)

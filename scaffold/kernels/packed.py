@@ -25,7 +25,6 @@ from scaffold.formula.names import fresh
 from scaffold.kernels.row_program import Part
 from scaffold.spec import Dim, OpSpec, Output, TensorInput
 
-MIDDLES = ("(-1) // 2", "shape[-1] // 2")  # ends of the half of a row's size
 NAMES = {2: "half", 3: "third", 4: "quarter"}  # of the size of a part
 Parts = dict[str, tuple[str, Part]]
 
@@ -95,19 +94,9 @@ class Taken:
         }
         self.numbers_of = {item.name for item in spec.attributes}
         self.names = {item.name for item in spec.inputs} | {*formula.names()}
-        self.numbers = {
-            item.target.label: item.value
-            for item in formula.statements
-            if isinstance(item, Assign) and emit(item.value).endswith(MIDDLES)
-        }
         self.parts: Parts = {}
         self.removed: list[str] = []
         kept = [item for item in formula.statements if not self._is_chunk(item)]
-        kept = [
-            item
-            for item in kept
-            if not isinstance(item, Assign) or item.target.label not in self.numbers
-        ]
         self.graph = formula.graph
         self.lines: Lines = rewritten(self.graph, tuple(kept), self._sliced)
         end = (Assign(self.graph.name("_"), formula.result),) if formula.result else ()
@@ -133,15 +122,12 @@ class Taken:
         size = next(
             (bound[x] for x in ("size", "chunks", "split_size") if x in bound), None
         )
-        if (
-            "input" not in bound
-            or size is None
-            or bound["input"].label not in self.rows
-        ):
+        owner = bound.get("input")
+        if size is None or owner is None or owner.label not in self.rows:
             return False
-        row, of = bound["input"].label, len(names)
+        row, of = owner.label, len(names)
         equal = {f"{row}.shape[-1] // {of}", f"{row}.size(-1) // {of}"}
-        if emit(self._known(size)) not in (equal if word == "split" else {str(of)}):
+        if emit(size) not in (equal if word == "split" else {str(of)}):
             return False
         if "dim" not in bound or evaluated(bound["dim"]) != -1:
             raise UnsupportedError(f"{word} along a dim other than the last")
@@ -149,10 +135,6 @@ class Taken:
             self.parts[name] = (row, Part(at, len(names)))
         self.removed += emit_lines((item,))
         return True
-
-    def _known(self, node: Node) -> Node:
-        """Return the value of a name for a number: `half`."""
-        return self.numbers.get(node.label, node) if node.kind == "name" else node
 
     def _part(self, row: str, part: Part, words: tuple[str, ...], text: str) -> Node:
         """Return the name for a part of a row."""
@@ -165,31 +147,10 @@ class Taken:
             self.removed.append(f"{known} = {text}")
         return self.graph.name(known)
 
-    def _gated(self, node: Node) -> Node | None:
-        """Return the formula of `F.glu(x)`."""
-        if node.kind != "call" or not (dotted(node.args[0]) or "").endswith(".glu"):
-            return None
-        bound = arguments_of(node, ("input", "dim"))
-        row, last = (
-            bound["input"].label,
-            "dim" not in bound or emit(bound["dim"]) == "-1",
-        )
-        if row not in self.rows or not last:
-            return None
-        halves = ("first", "second")
-        one, two = (
-            self._part(row, Part(at, 2), halves, f"{row}.chunk(2, -1)[{at}]")
-            for at in range(2)
-        )
-        graph = self.graph
-        sigmoid = graph.node("attribute", "sigmoid", (graph.name("torch"),))
-        return graph.node("binary", "*", (one, graph.node("call", "", (sigmoid, two))))
-
     def _half(self, node: Node, row: str, start: Node, end: Node) -> Node | None:
         """Return the name of `x[..., :half]` or `x[..., half:]`."""
         at = int(end.kind == "absent")
-        bound = self._known(start if at else end)
-        other = end if at else start
+        bound, other = (start, end) if at else (end, start)
         middle = (f"{row}.shape[-1] // 2", f"{row}.size(-1) // 2")
         whole = other.kind == "absent" or not at and emit(other) == "0"
         if not whole or emit(bound) not in middle:
@@ -198,8 +159,6 @@ class Taken:
 
     def _sliced(self, node: Node) -> Node | None:
         """Return the name of `x[..., ::2]` or `x[..., :half]`."""
-        if node.kind == "call":
-            return self._gated(node)
         if node.kind != "subscript" or node.args[0].label not in self.rows:
             return None
         index = node.args[1].args if node.args[1].kind == "tuple" else ()
@@ -239,16 +198,12 @@ class Taken:
         if node.kind == "name" and node.label in self.rows:
             words = ("first", "second")
             text = f"{node.label}.chunk({of}, -1)"
-            places = [Part(at, of) for at in range(of)]
             return tuple(
-                self._part(node.label, part, words, f"{text}[{part.at}]")
-                for part in places
+                self._part(node.label, Part(at, of), words, f"{text}[{at}]")
+                for at in range(of)
             )
-        if (
-            node.kind == "constant"
-            or node.kind == "name"
-            and node.label in self.numbers_of
-        ):
+        attribute = node.kind == "name" and node.label in self.numbers_of
+        if attribute or node.kind == "constant":
             return (node,) * of
         if node.kind == "unary" or node.kind == "binary" and node.label in "+-*/":
             every = [self._split(item, values) for item in node.args]

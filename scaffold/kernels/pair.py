@@ -4,6 +4,7 @@ In: an `OpSpec`. Out: a `Pair`, or an `UnsupportedError` that names what no row 
 inputs and outputs, and attributes; no row that can be computed again is saved.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,8 @@ from scaffold.formula import (
     rewritten,
     written,
 )
-from scaffold.kernels.lowering import Lowering, Shapes, finished, refuse_foreign
+from scaffold.kernels.bound_once import bound_once
+from scaffold.kernels.lowering import ZEROS, Lowering, Shapes, finished, refuse_foreign
 from scaffold.kernels.names import AFFIXES, FIXED, LOCAL, Own, own_names
 from scaffold.kernels.optional_inputs import with_all
 from scaffold.kernels.packed import Packed, Parts, unpacked
@@ -52,6 +54,7 @@ from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 ROWS = "*rows"
 DTYPES = {"float": "float32", "double": "float64"}  # by the name of a cast
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
+SUMMED = re.compile(r"(\w+)\.sum\(\)")
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
 
@@ -78,7 +81,7 @@ def kernel_pair(spec: OpSpec) -> Pair:
     _refuse(spec)
     spec, total = without_total(spec)
     spec, absent = with_all(spec)
-    spec, views = unsqueezed(spec)
+    spec, views = unsqueezed(bound_once(spec))
     return _whole_pair(spec, total)._replace(absent=absent, views=views)
 
 
@@ -158,14 +161,9 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
     """Return the programs of the parts as programs of their rows."""
     rows = {row for row, _ in packed.inputs.values()}
     width = pair.forward.width
-    spaces = {
-        item.name: (
-            Space(True, f"{packed.of} * {width}")
-            if item.name in rows
-            else pair.shapes.spaces[item.name]
-        )
-        for item in spec.tensors
-    }
+    whole: dict[str, Space] = dict.fromkeys(rows, Space(True, f"{packed.of} * {width}"))
+    every = {**pair.shapes.spaces, **whole}
+    spaces = {item.name: every[item.name] for item in spec.tensors}
     grads = {
         grad_name(packed.spec, name): (grad_name(spec, row), part)
         for name, (row, part) in packed.outputs.items()
@@ -207,14 +205,10 @@ def _with_rows(
     program: RowProgram, sources: Parts, targets: Parts, dtypes: Parts
 ) -> RowProgram:
     """Return a program with its loads and results placed in rows."""
-    loads = [
-        (
-            load._replace(source=sources[load.source][0], part=sources[load.source][1])
-            if load.source in sources
-            else load
-        )
-        for load in program.loads
-    ]
+    loads = []
+    for load in program.loads:
+        source, part = sources.get(load.source, (load.source, load.part))
+        loads.append(load._replace(source=source, part=part))
     results: dict[str, Result] = {}
     for item in program.results:
         name, part = targets.get(item.name, (item.name, None))
@@ -234,6 +228,7 @@ def _with_rows(
 def _over_elements(spec: OpSpec) -> OpSpec:
     """Return the op for tensors of one shape, and of no dims."""
     every = {spec.dims(item.name) for item in spec.tensors}
+    every = {(ANY_DIMS,) if dims is None else dims for dims in every}
     if len(every - {*SCALARS}) > 1:
         raise UnsupportedError("its inputs have several shapes")
 
@@ -314,10 +309,13 @@ def _space(
     named = all(rest[at] == lead[at] and rest[at] != ROWS for at in there)
     if len(rest) == len(lead) and there and named and not is_leading(dims[-1]):
         first, last = there[0], there[-1] + 1
-        after = [str(dim) for dim in lead[last:]]
-        if there == [*range(first, last)] and ROWS not in after:
-            count = tuple(str(dim) for dim in lead[first:last])
-            repeat = Repeat(count, tuple(after), again=first > 0)
+        gap = [at for at in range(first, last) if at not in there]
+        end, begin = (gap[0], gap[-1] + 1) if gap else (last, last)
+        sizes = tuple(map(str, lead))
+        whole = len(gap) == begin - end and (not gap or last == len(lead))
+        if whole and ROWS not in sizes[end:]:
+            every, within = sizes[first:end], sizes[begin:last]
+            repeat = Repeat(every, sizes[end:], first > 0, within)
             return Space(True, str(dims[-1])), repeat
     raise UnsupportedError(f"the shape of '{name}' fits neither rows nor columns")
 
@@ -346,6 +344,8 @@ def _pair(spec: OpSpec, own: Own, total: Total | None) -> Pair:
         copied = all(_is_copied(result, read) for result in backward.results)
         if copied and total is None:
             backward = None
+    for program in filter(None, (forward, backward)):
+        _refuse_unread(program, total)
     values = zip(spec.outputs, derivation.results, strict=True)
     results = [f"{item.name} = {_shown(emit(value), total)}" for item, value in values]
     graph = graph_of(spec)
@@ -378,6 +378,13 @@ def _derived(spec: OpSpec) -> Derivation:
     return derivation
 
 
+def _refuse_unread(program: RowProgram, total: Total | None) -> None:
+    """Refuse a mean over a number of an input that a kernel does not read."""
+    summed = SUMMED.findall((total and total.over) or "")
+    if unread := {*summed} - {load.source for load in program.loads}:
+        raise UnsupportedError(f"'{min(unread)}' is read by the mean alone")
+
+
 def _shown(text: str, total: Total | None) -> str:
     """Return a result as it is shown, with its reduction."""
     if total is None:
@@ -392,9 +399,7 @@ def _totalled(program: RowProgram) -> RowProgram:
     (item,) = program.results
     ((part, value),) = item.pieces
     if not program.width:
-        return program._replace(
-            results=(item._replace(space=NUMBER, summed=True),),
-        )
+        return program._replace(results=(item._replace(space=NUMBER, summed=True),))
     if value.space.has_columns:
         value = Reduce("sum", value, Space(True, ""))
     space = Space(rows=True)
@@ -539,10 +544,7 @@ def _recomputed(spec: OpSpec, derivation: Derivation) -> Lines:
 
 
 def _of_backward(
-    spec: OpSpec,
-    derivation: Derivation,
-    shapes: Shapes,
-    outputs: Mapping[str, Space],
+    spec: OpSpec, derivation: Derivation, shapes: Shapes, outputs: Mapping[str, Space]
 ) -> tuple[OpSpec, dict[str, Space]]:
     """Return the backward as an op of the incoming gradients, the saved tensors and the attributes."""
     spaces = {grad_name(spec, name): space for name, space in outputs.items()}
@@ -580,7 +582,10 @@ def _dims(space: Space, shapes: Shapes) -> tuple[Dim, ...]:
 def _off_ctx(
     graph: Graph, kept: Mapping[str, tuple[str, str]], node: Node
 ) -> Node | None:
-    """Return `eps` for `ctx.eps`, and `x.shape` for `ctx.x_shape`."""
+    """Return `eps` for `ctx.eps`, `x.shape` for `ctx.x_shape`, and zeros without a dtype."""
+    if node.kind == "call" and node.keywords and node.args[0].label in ZEROS:
+        plain = graph.node("call", node.label, node.args[: -len(node.keywords)])
+        return graph.rewrite(plain, partial(_off_ctx, graph, kept))
     if not is_of_ctx(node):
         return None
     if node.label in kept:

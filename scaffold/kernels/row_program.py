@@ -5,8 +5,11 @@ and what is summed over all rows is one too. A program without a width is elemen
 number of a tensor.
 """
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from scaffold.formula.names import fresh
 
 Kind = Literal["real", "int", "bool"]
 Fold = Literal["sum", "max", "min"]
@@ -99,11 +102,15 @@ class Part(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """The rows of an input that lacks leading dims: each stands for `times` rows in turn, and after `every` rows they begin again."""
+    """The rows of an input that lacks leading dims: each stands for `times` rows in turn, and after `every` rows they begin again.
+
+    With `within`, a stretch of so many rows stands for `times` rows.
+    """
 
     every: tuple[str, ...]  # sizes, to be multiplied
     times: tuple[str, ...] = ()
     again: bool = True  # else they suffice
+    within: tuple[str, ...] = ()
 
 
 class Load(NamedTuple):
@@ -155,3 +162,18 @@ def inner(value: Value) -> tuple[Value, ...]:
         case Reduce(_, item):
             return (item,)
     return ()
+
+
+def free_name(
+    word: str, value: Value, taken: Collection[str], line: Callable[[str], Value | None]
+) -> str:
+    """Return a word that is not taken; if it is, with the last input that the value is of: `scores_teacher`."""
+
+    def source(item: Value) -> str:
+        if isinstance(item, Name):
+            known = line(item.text)
+            return item.text if known is None else source(known)
+        return next(filter(None, map(source, reversed(inner(item)))), "")
+
+    told = f"{word}_{source(value)}" if word in taken else word
+    return fresh(told.rstrip("_"), taken)

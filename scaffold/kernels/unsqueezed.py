@@ -22,10 +22,11 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
         for item in spec.tensors
         if item.dims and not any(is_leading(dim) for dim in item.dims)
     }
+    lead = max(declared.values(), key=len, default=())[:-1]
     views: dict[str, set[Dims]] = {}
 
     def gather(node: Node) -> Node | None:
-        found = _view(node, declared)
+        found = _view(node, declared, lead)
         if found is None:
             return None
         views.setdefault(found[0], set()).add(found[1])
@@ -38,21 +39,17 @@ def unsqueezed(spec: OpSpec) -> tuple[OpSpec, dict[str, Dims]]:
     }
 
     def change(node: Node) -> Node | None:
-        found = _view(node, declared)
+        found = _view(node, declared, lead)
         return graph.name(found[0]) if found and found[0] in known else None
 
-    inputs = tuple(
-        (
-            item._replace(dims=known.get(item.name, item.dims))
-            if isinstance(item, TensorInput)
-            else item
-        )
-        for item in spec.inputs
-    )
+    inputs = [*spec.inputs]
+    for at, item in enumerate(inputs):
+        if isinstance(item, TensorInput) and item.name in known:
+            inputs[at] = item._replace(dims=known[item.name])
     lines = rewritten(graph, formula.statements, change)
     result = graph.rewrite(formula.result, change)
     formula = replace(formula, statements=lines, result=result)
-    return replace(spec, inputs=inputs, forward=formula), known
+    return replace(spec, inputs=(*inputs,), forward=formula), known
 
 
 def _input(node: Node, declared: dict[str, Dims]) -> str | None:
@@ -60,16 +57,16 @@ def _input(node: Node, declared: dict[str, Dims]) -> str | None:
     return node.label if node.kind == "name" and node.label in declared else None
 
 
-def _view(node: Node, declared: dict[str, Dims]) -> tuple[str, Dims] | None:
-    """Return the input and the dims of `cos[:, None]` or `cos.unsqueeze(1)`."""
+def _view(node: Node, declared: dict[str, Dims], lead: Dims) -> tuple[str, Dims] | None:
+    """Return the input and the dims of `cos[:, None]` or `cos.unsqueeze(1)`; of a number for each row a primitive tells them."""
     if node.kind == "call" and node.args[0].kind == "attribute":
         callee, *args = node.args
         name = _input(callee.args[0], declared)
         if callee.label != "unsqueeze" or name is None or len(args) != 1:
             return None
         at, dims = evaluated(args[0]), [*declared[name]]
-        if not isinstance(at, int) or at in (-1, len(dims)):
-            return None  # of a number for each row, a primitive tells it
+        if not isinstance(at, int) or at in (-1, len(dims)) and (*dims,) == lead:
+            return None
         dims.insert(at % (len(dims) + 1), 1)
         return name, (*dims,)
     name = _input(node.args[0], declared) if node.kind == "subscript" else None
@@ -79,8 +76,8 @@ def _view(node: Node, declared: dict[str, Dims]) -> tuple[str, Dims] | None:
     dims = []
     for item in index.args if index.kind == "tuple" else (index,):
         if emit(item) == "None":
-            if not rest:
-                return None  # as above
+            if not rest and declared[name] == lead:
+                return None
             dims.append(1)
         elif (
             item.kind == "slice" and all(x.kind == "absent" for x in item.args) and rest

@@ -4,6 +4,7 @@ In: an `OpSpec`. Out: the op with `F.layer_norm(x, ...)` as its formula, and wit
 both compute the same; a call with arguments that no formula stands for is left as it is.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -40,6 +41,9 @@ FUNCTIONAL = "torch.nn.functional."
 GELU = "(2 * math.sqrt(2 / math.pi))"
 SINGULAR = ("weight", "pos_weight")  # of losses: left alone
 CLASSES = ("F.cross_entropy", "F.nll_loss")
+LAST = r"(?P<owner>.+)\.(?:shape\[-1\]|size\(-1\))"
+FLAT = re.compile(rf"(.+)\.(?:(?:view|reshape)\(-1, {LAST}\)|flatten\(0, (-2|1)\))")
+FLAT_TARGET = re.compile(r"(\w+)\.(?:flatten\(\)|(?:view|reshape)\(-1\))")
 
 
 class Total(NamedTuple):
@@ -170,7 +174,7 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     x = f"({given.get('input', '')})"
     match name:
         case "F.layer_norm" | "F.rms_norm":
-            if not _is_last(spec, given.get("normalized_shape", "")):
+            if not _is_last(spec, given.get("normalized_shape", ""), given["input"]):
                 return None
             weight = f" * ({given['weight']})" if "weight" in given else ""
             if name == "F.rms_norm":
@@ -192,25 +196,40 @@ def _formula(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
             one, two, eps = f"({given['x1']})", f"({given['x2']})", given.get("eps")
             first, second = (_length(item, eps or "1e-08") for item in (one, two))
             return f"(({one} / {first}) * ({two} / {second})).sum(-1)"
+        case "F.pairwise_distance" if given.get("p", "2") in ("2", "2.0"):
+            eps, keepdim = given.get("eps", "1e-06"), given.get("keepdim", "False")
+            diff = f"(({given['x1']}) - ({given['x2']}) + {eps})"
+            return f"{diff}.norm(dim=-1, keepdim={keepdim})"
+    if given.get("reduction") == "'none'":
+        return _loss(spec, name, given, steps)
+    return _activation(name, given, x)
+
+
+def _activation(name: str, given: Given, x: str) -> str | None:
+    match name:
         case "F.gelu" if given.get("approximate") == "'tanh'":  # (1 + tanh(u)) / 2
             return f"{x} * torch.sigmoid({GELU} * ({x} + 0.044715 * {x} ** 3))"
         case "F.gelu" if given.get("approximate", "'none'") == "'none'":
             return f"0.5 * {x} * (1 + torch.erf({x} / math.sqrt(2)))"
+        case "F.glu" if given.get("dim", "-1") == "-1":
+            half = f"{x}.shape[-1] // 2"
+            return f"{x}[..., :{half}] * torch.sigmoid({x}[..., {half}:])"
         case "F.silu":
             return f"{x} * torch.sigmoid({x})"
         case "F.softmin":
             return f"torch.softmax(-{x}, {given.get('dim', '')})"
-    if given.get("reduction") == "'none'":
-        return _loss(spec, name, given, steps)
     return None
 
 
-def _is_last(spec: OpSpec, shape: str) -> bool:
-    """Return whether it is the shape of the last dim."""
-    whole = [item.name for item in spec.tensors]
+def _is_last(spec: OpSpec, shape: str, x: str) -> bool:
+    """Return whether it is the shape of the last dim of a value."""
+    whole = [x, *(item.name for item in spec.tensors)]
     ends = {f"{name}.shape[-1:]" for name in whole}
     ends |= {
-        f"{o}{name}.shape[-1]{c}" for name in whole for o, c in ("[]", ("(", ",)"))
+        f"{o}{name}.{size}{c}"
+        for name in whole
+        for size in ("shape[-1]", "size(-1)")
+        for o, c in ("[]", ("(", ",)"))
     }
     rows = (
         item.name for item in spec.tensors if len(spec.dims(item.name) or "12") == 1
@@ -234,8 +253,8 @@ def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     """Return the formula of a loss without a reduction."""
     if any(item in given for item in SINGULAR):
         return None
-    x = f"({given['input']})"
-    diff = f"({x} - ({given['target']}))"
+    x = f"({given.get('input', '')})"
+    diff = f"({x} - ({given.get('target', '')}))"
     match name:
         case "F.mse_loss":
             return f"{diff} ** 2"
@@ -258,8 +277,15 @@ def _loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
 def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | None:
     """Return the formula of the loss of each row of a matrix, 0 for an ignored target."""
     x, target = f"({given['input']})", f"({given['target']})"
-    if steps.rank(x) != 2:  # the classes are dim 1, the last one of a matrix alone
+    if given["input"].endswith(".movedim(-1, 1)"):  # the classes are dim 1
+        x = f"({given['input'].removesuffix('.movedim(-1, 1)')})"
+    elif steps.rank(x) != 2:
         return None
+    if given["target"] in _floats(spec):  # the probabilities of the classes
+        if name != CLASSES[0] or steps.rank(target) != 2 or "label_smoothing" in given:
+            return None
+        log_probs = steps("log_probs", f"torch.log_softmax({x}, -1)")
+        return f"-({target} * {log_probs}).sum(-1)"
     kept = steps("kept", f"{target} != {given.get('ignore_index', '-100')}")
     index = steps("index", f"torch.where({kept}, {target}, 0).unsqueeze(-1)")
     if name == "F.cross_entropy":
@@ -269,6 +295,10 @@ def _class_loss(spec: OpSpec, name: str, given: Given, steps: Steps) -> str | No
         text = f"(1 - ({smoothing})) * {loss} - ({smoothing}) * {x}.mean(-1)"
         loss = steps("smoothed", text)
     return f"torch.where({kept}, {loss}, 0.0)"
+
+
+def _floats(spec: OpSpec) -> set[str]:
+    return {item.name for item in spec.tensors if item.dtype == "float"}
 
 
 # --- Reductions of everything.
@@ -303,6 +333,11 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
         found = _reduced(spec, graph, node.args[0])
         return found and (graph.node("unary", "-", (found[0],)), found[1])
     if node.kind == "binary" and node.label in "*/":
+        one, other = node.args
+        if node.label == "/" and _counts(spec, graph, other):
+            found = _reduced(spec, graph, one)
+            if found is not None and found[1].over is None:
+                return found[0], Total(emit(other))
         for at, (one, other) in enumerate((node.args, node.args[::-1])):
             if at and node.label == "/" or other.names() & tensors:
                 continue
@@ -328,9 +363,33 @@ def _reduced(spec: OpSpec, graph: Graph, node: Node) -> tuple[Node, Total] | Non
     return None
 
 
+def _counts(spec: OpSpec, graph: Graph, node: Node) -> bool:
+    """Return whether it is a number of rows, or one like `mask.sum()`, of inputs without a gradient."""
+    longest = max(len(item.dims or ()) for item in spec.tensors)
+    whole = (item.name for item in spec.tensors if len(item.dims or ()) == longest)
+    if emit(node) in {f"{name}.shape[0]" for name in whole}:
+        return True
+    inputs = {x.name for x in spec.tensors} - {x.name for x in spec.differentiable}
+
+    def summed(item: Node) -> Node | None:
+        name = emit(item).removesuffix(".sum()")
+        return graph.constant("1") if name in inputs and item.args else None
+
+    rest = graph.rewrite(node, summed)
+    return rest is not node and not rest.names()
+
+
 def _lines(spec: OpSpec) -> list[Assign]:
     assert spec.forward is not None
     return [item for item in spec.forward.statements if isinstance(item, Assign)]
+
+
+def _is_flat(spec: OpSpec, flat: re.Match[str]) -> bool:
+    """Return whether all dims but the last one become one."""
+    if flat[3] == "1":
+        dims = next((x.dims for x in spec.tensors if x.name == flat[1]), None)
+        return dims is not None and len(dims) == 3 and not any(map(is_leading, dims))
+    return flat["owner"] in (None, flat[1])
 
 
 def _reduced_loss(
@@ -340,6 +399,11 @@ def _reduced_loss(
     if kind == "none" or any(item in given for item in SINGULAR):
         return None
     rest = {key: text for key, text in given.items() if key != "reduction"}
+    flat = FLAT.fullmatch(given.get("input", ""))
+    flat_target = FLAT_TARGET.fullmatch(given.get("target", ""))
+    if name in CLASSES and flat and flat_target and _is_flat(spec, flat):
+        given = {**given, "target": flat_target[1]}
+        rest |= {"input": f"{flat[1]}.movedim(-1, 1)", "target": flat_target[1]}
     words = [f"{key}={text}" for key, text in rest.items()]
     names = {item.name for item in spec.inputs} | {
         x for y in _lines(spec) for x in y.target.names()
@@ -354,6 +418,8 @@ def _reduced_loss(
     if name not in CLASSES:
         return node, Total("")
     target, ignored = given["target"], given.get("ignore_index", "-100")
+    if target in _floats(spec):
+        return node, Total("")
     if not target.isidentifier():
         raise UnsupportedError(f"the mean over targets that are {target}")
     return node, Total(f"({target} != {ignored}).sum()")

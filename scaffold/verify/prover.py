@@ -23,6 +23,9 @@ from scaffold.verify.processes import (
 # CPU seconds for the proof of an op, not of the clock if others keep the machine busy; it takes one, at most a few.
 LIMIT = 30
 LONGEST = 5  # times the limit by the clock, in case its process does not keep it
+INTERPRETED = (
+    4  # times the limit for an op with kernels: the interpreter walks over each row
+)
 START_LIMIT = 120.0  # ... to import torch: from a slow disk it takes a minute
 SHOWN_LINES = 12  # of the output of a process before it died
 
@@ -193,7 +196,7 @@ class Prover:
     """A process to prove one op after the other; replaced if it had to be ended."""
 
     def __init__(self, python: str = sys.executable, limit: float = LIMIT) -> None:
-        self.python, self.limit = python, limit
+        self.python, self.limit, self.allowed = python, limit, limit
         self.process: ChildProcess | None = None
         self.result: Verdict | None = None  # on the last request
         self.deadline = 0.0
@@ -217,6 +220,7 @@ class Prover:
     def ask(self, request: Request) -> None:
         """Start the proof of an op; `result` is set after enough calls of `hear`."""
         self.result, self._request = None, request
+        self.allowed = self.limit * (INTERPRETED if request.kernels else 1)
         try:
             self.start()
         except OSError as error:
@@ -229,11 +233,11 @@ class Prover:
         """Send the request: the clock of the proof begins."""
         assert self.process is not None and self._request is not None
         request, self._request = self._request, None
-        self.deadline = time.monotonic() + LONGEST * self.limit
+        self.deadline = time.monotonic() + LONGEST * self.allowed
         original = request.original and request.original._asdict()
         function = request.function and request.function._asdict()
         asked = request._asdict() | {"original": original, "function": function}
-        self.process.ask({**asked, "limit": self.limit})
+        self.process.ask({**asked, "limit": self.allowed})
 
     def hear(self) -> None:
         """Read the output of the process; end it if it is out of time."""
@@ -278,7 +282,7 @@ class Prover:
 
     def _still_running(self) -> tuple[str, str]:
         longer = f"give it longer: --limit {2 * self.limit:g}"
-        return f"still running after {self.limit:g} seconds", longer
+        return f"still running after {self.allowed:g} seconds", longer
 
     def _fail(self, words: str, hint: str = "") -> None:
         """Set a failure of the process as the result, and end it."""

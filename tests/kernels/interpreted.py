@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scaffold.spec import OpSpec
 from tests.kernels.ops import OPS, FusedOp
 
 LEADS = (((1,), False), ((7,), False), ((2, 3), True))  # whether with strides
@@ -78,7 +79,7 @@ def asked(name: str, op: FusedOp) -> Iterator[str]:
         if kernels.why_not(*given):
             yield f"{title}: {kernels.why_not(*given)}"
             continue
-        for needs in subsets(inputs):
+        for needs in subsets(op.spec(name), inputs):
             yield from differing(title, module, name, reference, inputs, needs)
 
 
@@ -100,12 +101,13 @@ def laid(value: Any, dtype: torch.dtype, strided: bool) -> Any:
     return torch.cat([value, value], -1)[..., : value.shape[-1]] if strided else value
 
 
-def subsets(inputs: list[Any]) -> list[tuple[int, ...]]:
+def subsets(spec: OpSpec, inputs: list[Any]) -> list[tuple[int, ...]]:
     """Each input that may need a gradient alone, and all of them."""
+    active = {item.name for item in spec.differentiable}
     real = [
         at
-        for at, x in enumerate(inputs)
-        if isinstance(x, Tensor) and x.is_floating_point()
+        for at, item in enumerate(spec.inputs)
+        if item.name in active and inputs[at] is not None
     ]
     return [*dict.fromkeys([tuple(real), *((at,) for at in real)])]
 

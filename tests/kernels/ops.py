@@ -46,6 +46,13 @@ def classes(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, size), torch.randint(size, (count,))
 
 
+def heads(lead: Lead, size: int, *others: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Make rows of two samples and of two heads, and other tensors: a 0 in their shapes stands for the positions."""
+    count = math.prod(lead)
+    shapes = ((2, 2, 0, size), *others)
+    return tuple(torch.randn([x or count for x in shape]) for shape in shapes)
+
+
 def ignored(lead: Lead, size: int) -> tuple[Tensor, Tensor]:
     """Make classes with targets that are ignored, but for the first."""
     logits, target = classes(lead, size)
@@ -259,6 +266,88 @@ OPS = {
         "scale = x.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)\n"
         "return x + (torch.round(x / scale) * scale - x).detach()",
         lambda lead, size: (torch.randn(*lead, size), 8),
+    ),
+    "rebound": FusedOp(  # a name for several values, for a dtype and for a number
+        "x[..., D], residual[..., D], weight[D], power: int = 3",
+        "kind = x.dtype\ntop = 2 ** (power - 1) - 1\nx = x + residual\n"
+        "x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + top)\n"
+        "return x.clamp(-top - 1, top).to(kind) * weight",
+        lambda lead, size: (*torch.randn(2, *lead, size), torch.randn(size), 3),
+    ),
+    "biased_softmax": FusedOp(  # dims lack in the middle
+        "scores[B, H, Q, K], bias[B, 1, Q, K]",
+        "torch.softmax(scores + bias, -1)",
+        lambda lead, size: heads(lead, size, (2, 1, 0, size)),
+    ),
+    "scaled_samples": FusedOp(  # a number for several rows
+        "x[B, H, T, D], keep[B], slope[H], shift[T]",
+        "(x + slope[:, None, None]) * keep[:, None, None, None] + shift[:, None]",
+        lambda lead, size: heads(lead, size, (2,), (2,), (0,)),
+    ),
+    "gated_residual": FusedOp(  # a sum over the rows of a sample, times what they share
+        "y[B, T, D], gate[B, D], scale[B, D]",
+        "gate[:, None] * (y * (1 + scale[:, None]))",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), size),
+            *torch.randn(2, 2, size),
+        ),
+    ),
+    "optional_row_scale": FusedOp(
+        "x[N, D], scale[N]?",
+        "x * scale[:, None] if scale is not None else x * 1.0",
+        lambda lead, size: (
+            torch.randn(math.prod(lead), size),
+            None if size == 17 else torch.randn(math.prod(lead)),
+        ),
+    ),
+    "masked_mean": FusedOp(
+        "logits[N, V], target[N; int], weight[N; const]",
+        "nll = F.cross_entropy(logits, target, reduction='none')\n"
+        "return (nll * weight).sum() / weight.sum()",
+        lambda lead, size: (*classes(lead, size), torch.rand(math.prod(lead)) + 0.1),
+    ),
+    "token_mean": FusedOp(
+        "logits[B, T, V], target[B, T; int], cap: float = 3.0",
+        "logits = cap * torch.tanh(logits / cap)\n"
+        "return F.cross_entropy(logits.reshape(-1, logits.size(-1)), target.reshape(-1))",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), size),
+            torch.randint(size, (2, math.prod(lead))),
+            3.0,
+        ),
+    ),
+    "token_sum": FusedOp(
+        "logits[B, T, V], target[B, T; int]",
+        "F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction='sum') / logits.shape[0]",
+        lambda lead, size: (
+            torch.randn(2, math.prod(lead), size),
+            torch.randint(size, (2, math.prod(lead))),
+        ),
+    ),
+    "soft_targets": FusedOp(
+        "logits[N, V], p[N, V; const]",
+        "F.cross_entropy(logits, p)",
+        lambda lead, size: (
+            torch.randn(math.prod(lead), size),
+            torch.randn(math.prod(lead), size).softmax(-1),
+        ),
+    ),
+    "distances": FusedOp(
+        "a[N, D], b[N, D], c[N, D]",
+        "F.pairwise_distance(a, b) * F.triplet_margin_loss(a, b, c, reduction='none')",
+        lambda lead, size: tuple(torch.randn(3, math.prod(lead), size)),
+    ),
+    "two_softmaxes": FusedOp(
+        "student[N, V], teacher[N, V], temperature: float = 2.0",
+        "p = F.softmax(teacher / temperature, -1)\n"
+        "return F.kl_div(F.log_softmax(student / temperature, -1), p, reduction='batchmean')",
+        lambda lead, size: (*torch.randn(2, math.prod(lead), size), 2.0),
+    ),
+    "kept": FusedOp(
+        "x[..., D], keep[..., D; bool]",
+        "h = x * keep.to(x.dtype)\n"
+        "return h / (torch.linalg.norm(h, dim=-1, keepdim=True) + h.var(-1, unbiased=False, keepdim=True) + 1)",
+        masked,
     ),
     "normalize": FusedOp(
         "x[..., D], eps: float = 1e-6",

@@ -33,7 +33,12 @@ REFUSED = {
     "a choice": ("x[N, D], y[N, D], flag: bool = True", "x if flag else y"),
     "'scale' is tuple": ("x[N, D], scale: tuple = (1, 2)", "x * scale"),
     "the gradient of 'x' is zero everywhere": ("x, y", "torch.floor(x) * y"),
-    "fits neither rows": ("x[B, H, T, D], cos[B, 1, T, D]", "x * cos"),
+    "fits neither rows": ("x[B, H, T, K, D], cos[B, 1, T, 1, D]", "x * cos"),
+    "its backward reads no row": ("x[N, C], t[N; int]", "F.nll_loss(x, t)"),
+    "'mask' is read by the mean alone": (
+        "x[N, D], mask[N, D; const]",
+        "(x * x).sum() / mask.sum()",
+    ),
     "on no input with all rows": ("x[B, T, D; int], cos[T, D]", "cos * 2"),
     "is the size of several dims": ("x[N, N]", "x - x.mean(-1, keepdim=True)"),
 }

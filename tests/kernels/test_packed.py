@@ -2,8 +2,10 @@
 
 import pytest
 
+from scaffold.kernels.bound_once import bound_once
 from scaffold.kernels.packed import unpacked
 from scaffold.kernels.row_program import Part
+from scaffold.kernels.written_out import written_out
 from tests.derive.building import spec_of
 
 
@@ -42,7 +44,8 @@ def test_an_output_of_parts_is_several() -> None:
     ],
 )
 def test_halves_are_read_as_they_are_written(text: str, parts: int) -> None:
-    found = unpacked(spec_of("x[T, D], c[T, D], s[T, D]", "op", forward=text))
+    spec = spec_of("x[T, D], c[T, D], s[T, D]", "op", forward=text)
+    found = unpacked(bound_once(written_out(spec)))
     assert len(found.inputs) == parts
     assert {part.of for _, part in found.inputs.values()} == {2}
 

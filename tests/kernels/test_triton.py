@@ -61,6 +61,19 @@ def test_a_class_loss_reads_as_its_formula() -> None:
     ]
 
 
+def test_a_second_value_of_a_word_is_told_by_its_input() -> None:
+    lines = lines_of("two_softmaxes")
+    assert "scores = teacher / temperature" in lines
+    assert "scores_student = student / temperature" in lines
+    assert "total_student = tl.sum(tl.where(mask, exp_student, 0.0), axis=0)" in lines
+    assert not any(line.partition(" = ")[0].endswith("_2") for line in lines)
+
+
+def test_the_row_of_an_input_without_dims_in_the_middle_has_two_terms() -> None:
+    lines = lines_of("biased_softmax")
+    assert "bias_row = bias_ptr + (row // (H * Q) * Q + row % Q) * bias_stride" in lines
+
+
 def test_an_optional_input_is_read_if_it_is_there() -> None:
     lines = lines_of("optional_norm")
     at = lines.index("if weight_ptr is not None:")

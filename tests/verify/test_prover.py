@@ -217,6 +217,15 @@ def test_many_are_proven_in_one_process_and_none_knows_of_another(
     assert {item.torch for item in found} == {version("torch")}
 
 
+def test_an_op_with_kernels_has_more_time() -> None:
+    for kernels, seconds in (((), 1), ((("op_triton", ""),), 4)):
+        request = Request("import time\ntime.sleep(60)\n", "", kernels=kernels)
+        (found,) = verify_many([request], limit=1)
+        assert found.failure
+        assert found.failure.words == f"still running after {seconds} seconds"
+        assert found.failure.hint == "give it longer: --limit 2"
+
+
 def test_requests_are_spread_and_answered_in_their_order() -> None:
     def requests() -> Iterator[Request]:
         for number in range(5):

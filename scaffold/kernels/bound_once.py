@@ -1,0 +1,53 @@
+"""Names bound once: the op with a name of its own for each value.
+
+In: an `OpSpec`. Out: the op with `new_x = x + residual` for `x = x + residual`, and without names of numbers and dtypes, like
+`dtype = x.dtype`. Invariant: it computes the same; a formula with branches or with other targets than names is left as it is.
+"""
+
+from dataclasses import replace
+
+from scaffold.formula import Assign, Node, written
+from scaffold.formula.names import fresh
+from scaffold.spec import OpSpec
+
+FACETS = ("shape", "size", "dtype")  # of tensors: no numbers of theirs
+
+
+def bound_once(spec: OpSpec) -> OpSpec:
+    """Return the op with each name bound once."""
+    formula = spec.forward
+    assert formula is not None and formula.result is not None
+    graph, lines = formula.graph, list[Assign]()
+    numbers = frozenset(item.name for item in spec.attributes)
+    bound = {item.name for item in spec.inputs}
+    taken = bound | formula.names() | written(*formula.statements)
+    current: dict[str, Node] = {}
+
+    def change(node: Node) -> Node | None:
+        return current.get(node.label) if node.kind == "name" else None
+
+    def sized(node: Node) -> Node | None:
+        of_tensor = node.kind == "attribute" and node.label in FACETS
+        return graph.constant("0") if of_tensor else None
+
+    for line in formula.statements:
+        if not isinstance(line, Assign) or line.operator:
+            return spec
+        value, target = graph.rewrite(line.value, change), line.target
+        names = target.args if target.kind == "tuple" else (target,)
+        if any(item.kind != "name" for item in names):
+            return spec
+        static = graph.rewrite(value, sized).names() <= numbers
+        if target.kind == "name" and static and value.label != "shape":
+            current[target.label] = value
+            continue
+        for item in names:
+            word = item.label
+            if word in bound:
+                word = fresh(f"new_{word}", taken)
+                taken.add(word)
+            bound.add(word)
+            current[item.label] = graph.name(word)
+        lines.append(Assign(graph.rewrite(target, change), value, "", line.comments))
+    result = graph.rewrite(formula.result, change)
+    return replace(spec, forward=replace(formula, statements=(*lines,), result=result))
