@@ -19,6 +19,7 @@ from scaffold.derive.graph.shapes import (
     Kept,
     NamedSize,
     Transposed,
+    least_rank,
     unknown,
 )
 from scaffold.derive.graph.static_values import UnsupportedError
@@ -126,9 +127,7 @@ def _least(
                 | Kept(_, frozenset() | tuple() as dims)
             ):
                 plain = (dim for dim in dims if isinstance(dim, int))
-                yield first.name, max(
-                    (d + 1 if d >= 0 else -d for d in plain), default=0
-                )
+                yield first.name, max(map(least_rank, plain), default=0)
 
 
 def _ops_of(lowered: Lowered) -> Iterator[Op]:

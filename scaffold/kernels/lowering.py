@@ -12,8 +12,17 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from scaffold.derive.graph import shapes
 from scaffold.derive.graph.application import Applier
-from scaffold.derive.graph.op import OfShape, Op, Operator, Position, SizeOf, literal
+from scaffold.derive.graph.op import (
+    OfShape,
+    Op,
+    Operator,
+    Position,
+    SizeOf,
+    literal,
+)
+from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Dim as Size
 from scaffold.derive.graph.shapes import NamedSize
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
@@ -265,11 +274,8 @@ class Lowering:
 
     def over_row(self, op: Op, dim: Op | None) -> bool:
         """Return whether a dim is the last one."""
-        at, rank = literal(dim) if dim is not None else None, op.shape.rank
-        at = at[0] if isinstance(at, tuple) and len(at) == 1 else at
-        if not isinstance(at, int):
-            return False
-        return at == -1 or rank is not None and at == rank - 1
+        dims = dims_of(dim) or ()
+        return [shapes.from_end(op.shape, at) for at in dims] == [-1]
 
     def is_sum(self, op: Op) -> bool:
         """Return whether it may be a sum over all rows, also times a number."""
@@ -452,9 +458,8 @@ def _one_more(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
     value = self.value(op.args[0])
     grows = op.rule == "unsqueeze"
     fits = value.space == Space(True, "" if grows else ONE)
-    rank = op.shape.rank if grows else op.args[0].shape.rank
-    at = literal(args["dim"])
-    if not fits or at != -1 and (rank is None or at != rank - 1):
+    whole = op.shape if grows else op.args[0].shape
+    if not fits or shapes.from_end(whole, dim_of(args["dim"])) != -1:
         raise UnsupportedError(f"{op.rule} at a dim other than the last")
     return _over(value, Space(True, ONE if grows else ""))
 

@@ -59,16 +59,7 @@ PASSES = {
     "linalg": 64,
 }
 EQUATION = "einsum"  # the shape of a result given by an equation
-# The words for the shape of a result, besides parameters, sizes and calls.
-SHAPES = frozenset(
-    {"along", "attention", "broadcast", "class_loss", "compared", "convolved"}
-    | {"diagonal", "einsum", "expanded", "first", "flattened", "indexed", "joined"}
-    | {"half_spectrum", "signal", "spectrum"}
-    | {"linear", "loss", "moved", "padded", "pairs", "permuted", "product", "reduced"}
-    | {"product_with_vector", "reshaped", "reversed", "selected", "sizes", "solved"}
-    | {"squeezed", "stacked", "swapped", "transposed", "unflattened", "unfolded"}
-    | {"unknown", "unsqueezed", "with_diagonal", "without_matrix"}
-)
+# The words for the shape of a result.
 SHAPE = {
     "elementwise": "broadcast",
     "backward": "broadcast",
@@ -324,10 +315,6 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
     if dtype not in DTYPES and dtype not in parameters:
         hint = f"{', '.join(DTYPES)}, or a parameter whose dtype it has"
         yield Wrong("dtype", f"'{dtype}' is not a dtype", hint)
-    shape = section.get("shape", "unknown")
-    if shape not in SHAPES | {*parameters} and not _is_expression(shape, parameters):
-        hint = "a parameter, sizes: '(*x[:-1], n)', or a word of the table's header"
-        yield Wrong("shape", f"'{shape}' is not a shape", hint)
     if section.get("passes", 0) < 0:
         yield Wrong("passes", "'passes' is negative", "passes = 4")
     for key in ("words", "grad_words", "argument", "spread"):
@@ -337,18 +324,6 @@ def _wrong_words(section: Section, parameters: Collection[str]) -> Iterator[Wron
     if section.get("in_place") and _in_place(section, "fresh") is None:
         hint = "also = ['method']"
         yield Wrong("in_place", "no method is among the spellings", hint)
-
-
-def _is_expression(shape: str, parameters: Collection[str]) -> bool:
-    """Return whether a shape is sizes or a call, over the parameters."""
-    size = r"\*?(\w+)(?:\[[-:\d]*\])?"
-    found = re.fullmatch(
-        rf"(resized|windows|resampled|spread)?\((?:{size}(?:, {size})*,?)?\)", shape
-    )
-    words = re.findall(
-        r"[A-Za-z_]\w*", shape.removeprefix(found[1] or "") if found else ""
-    )
-    return found is not None and set(words) <= {*parameters}
 
 
 def inheriting(section: Section, base: Section) -> Section:

@@ -17,12 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from scaffold.derive.graph.op import Kind, Named, Op, Program
-from scaffold.derive.graph.shape_rules import MADE, SHAPES, made_shape, shape_said
+from scaffold.derive.graph.shape_rules import MADE, made_shape, shape_said
 from scaffold.derive.graph.shapes import Shape
 from scaffold.derive.rules.table import Rule, built_in
 from scaffold.primitives import built_in_primitives
 from scaffold.primitives.calls import functions, mask_positions
-from scaffold.primitives.facts import SHAPES as SHAPE_WORDS
 from scaffold.verify.child.rule_runs import drawn_values, samples, tuple_of
 from scaffold.verify.child.rule_values import Values, called, defaults
 from tests.sweeps import in_every_run
@@ -224,10 +223,6 @@ def test_what_chooses_by_a_mask_says_where_the_mask_stands() -> None:
     places = {"where": {0}, "masked_fill": {1}, "masked_fill_": {1}}
     places |= {"masked_scatter": {1}, "exp": set(), "isnan": set()}
     assert {word: {*mask_positions(word)} for word in places} == places
-
-
-def test_every_word_for_a_shape_has_a_meaning() -> None:
-    assert frozenset(SHAPES) == SHAPE_WORDS
 
 
 # Calls of what makes a tensor of Python values, by the word for its shape.

@@ -17,14 +17,13 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Literal, NamedTuple
 
-from scaffold.derive.graph import sizes
+from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.shapes import (
     SCALAR,
     Dim,
     Own,
     Shape,
     UnnamedSize,
-    position,
     unknown,
 )
 from scaffold.formula import (
@@ -460,10 +459,10 @@ class Program:
             case SizeOf(name):
                 return name
             case OfShape(shape) if whole.rule == "size":
-                number = literal(whole.args[0])
-                at = position(shape, number) if isinstance(number, int) else None
-                if at is not None and shape.dims is not None:
-                    return shape.dims[at]
+                at = literal(whole.args[0])
+                known = shapes.size(shape, at) if isinstance(at, int) else None
+                if known is not None:
+                    return known
         size = self._computed_size(dim)
         self.tell_size(size, dim)
         return size

@@ -5,7 +5,8 @@ every call that PyTorch accepts.
 """
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -229,13 +230,9 @@ def new(program: Program, args: Args) -> Shape | None:
 
 
 def compared(program: Program, args: Args) -> Shape | None:
-    """Return the shape of a similarity or distance along one dim: the broadcast shape without it."""
+    """Return the shape of a similarity or distance along one dim, by default the last: the broadcast shape without it."""
     both = shapes.broadcast(*(item.shape for item in tensors(args.values())))
-    dim = literal(args["dim"]) if "dim" in args else -1
-    keepdim = literal(args["keepdim"]) if "keepdim" in args else False
-    if not isinstance(dim, int) or not isinstance(keepdim, bool):
-        return None
-    return shapes.reduced(both, (dim,), keepdim)
+    return _reduced_by(both, dims_of(args["dim"]) if "dim" in args else (-1,), args)
 
 
 def together(program: Program, args: Args) -> Shape | None:
@@ -270,30 +267,27 @@ def _amount(program: Program, item: Op) -> Dim:
 def flattened(program: Program, args: Args) -> Shape | None:
     """Return the shape with several dims merged into one, whose size is their product."""
     dims, shape = args["x"].shape.dims, args["x"].shape
-    ends = [literal(args[name]) for name in ("start_dim", "end_dim")]
-    if dims is None or shape.lead is not None or not dims:
+    ends = (dim_of(args[name]) for name in ("start_dim", "end_dim"))
+    first, last = (shapes.position(shape, end) for end in ends)
+    if dims is None or shape.lead is not None or first is None or last is None:
         return None
-    if not all(isinstance(end, int) for end in ends):
-        return None
-    first, last = (int(str(end)) % len(dims) for end in ends)
     size = sizes.multiplied(dims[first : last + 1])
     return Shape((*dims[:first], size, *dims[last + 1 :]))
 
 
 def unflattened(program: Program, args: Args) -> Shape | None:
     """Return the shape with one dim split into several."""
-    shape, parts = args["x"].shape, args["sizes"]
-    at = shapes.position(shape, dim_of(args["dim"]))
-    several = sized(program, parts)
-    if at is None or shape.dims is None or several is None or several.dims is None:
+    shape, parts, dim = args["x"].shape, args["sizes"], dim_of(args["dim"])
+    whole, several = shapes.size(shape, dim), sized(program, parts)
+    if whole is None or several is None or several.dims is None:
         return None
     if any(map(_may_be_left_open, several.dims)):
         return None
     given = [dim for dim in several.dims if not _is_rest(dim, parts)]
     # PyTorch refuses a remainder.
-    rest = sizes.quotient(shape.dims[at], sizes.multiplied(given))
-    made = (rest if _is_rest(dim, parts) else dim for dim in several.dims)
-    return Shape((*shape.dims[:at], *made, *shape.dims[at + 1 :]))
+    rest = sizes.quotient(whole, sizes.multiplied(given))
+    made = (rest if _is_rest(size, parts) else size for size in several.dims)
+    return shapes.with_dim(shape, dim, *made)
 
 
 def with_diagonal(program: Program, args: Args) -> Shape | None:
@@ -307,40 +301,29 @@ def with_diagonal(program: Program, args: Args) -> Shape | None:
 # --- Shapes of several tensors combined, or of one with itself: `stack`, `cat`, `einsum`, `diagonal`.
 
 
-def _dim(args: Args) -> tuple[int] | None:
-    dim = literal(args["dim"])
-    return (dim,) if isinstance(dim, int) else None
-
-
 def stacked(program: Program, args: Args) -> Shape | None:
     """Return the shape of `stack`: equal parts, and a new dim with their number."""
-    parts = list(tensors(args.values()))
-    dims = _dim(args)
-    if not parts or not dims:
+    parts, dim = list(tensors(args.values())), dim_of(args["dim"])
+    if not parts or not isinstance(dim, int):
         return None
-    first = parts[0].shape
-    wide = shapes.unsqueezed(first, dims[0])
-    at = shapes.position(wide, dims[0])
-    if wide.dims is None or at is None:
-        return shapes.unknown(shapes.Stacked(first, dims[0], len(parts)))
-    return Shape((*wide.dims[:at], len(parts), *wide.dims[at + 1 :]))
+    first, count = parts[0].shape, len(parts)
+    known = shapes.with_dim(shapes.unsqueezed(first, dim), dim, count)
+    return known or shapes.unknown(shapes.Stacked(first, dim, count))
 
 
 def joined(program: Program, args: Args) -> Shape | None:
     """Return the shape of `cat`: two complementary slices make up the whole dim; otherwise the sizes are added."""
-    parts, dims = list(tensors(args.values())), _dim(args)
+    parts, dim = list(tensors(args.values())), dim_of(args["dim"])
     known = [part.shape for part in parts if part.shape.dims is not None]
-    if not known or not dims or known[0].dims is None:
-        return None
-    at = shapes.position(known[0], dims[0])
-    if at is None or any(len(part.dims or ()) != len(known[0].dims) for part in known):
+    at = shapes.position(known[0], dim) if known else None
+    if at is None or len({len(shape.dims or ()) for shape in known}) > 1:
         return None
     several = [
         part.shape.dims[at] if part.shape.dims else SizeAt(part, at) for part in parts
     ]
     whole = _whole(*several) if len(several) == 2 else None
     size = sizes.added(several) if whole is None else whole
-    return Shape((*known[0].dims[:at], size, *known[0].dims[at + 1 :]))
+    return shapes.with_dim(known[0], dim, size)
 
 
 def _whole(one: Dim, two: Dim) -> Dim | None:
@@ -422,13 +405,6 @@ def diagonal(program: Program, args: Args) -> Shape | None:
     )
 
 
-def as_many_dims(one: Shape, two: Shape) -> bool:
-    """Return whether two shapes certainly have the same rank, at least two."""
-    if one.rank is None or two.rank is None:
-        return one == two and one.least > 1
-    return one.rank == two.rank > 1
-
-
 # --- Shapes of losses: a scalar, or one loss per element or example.
 
 
@@ -466,21 +442,30 @@ def convolved(program: Program, args: Args) -> Shape | None:
     kernel: Sequence[Dim] = weight.dims or ()
     if len(kernel) != len(dims) or weight.rank is None:
         kernel = [SizeAt(args["weight"], at) for at in range(len(dims))]
-    slides = [args[name] for name in ("stride", "padding", "dilation")]
-    left = (_left(dims[at], kernel[at], slides, at - 2) for at in range(2, len(dims)))
-    return Shape((dims[0], kernel[0], *left))
+    slides = tuple(args[name] for name in ("stride", "padding", "dilation"))
+    counts = list[Dim]()
+    for at in range(2, len(dims)):
+        numbers = (_number(item, at - 2) for item in slides)
+        count = _count(dims[at], kernel[at], *numbers)
+        unknown = Windows(dims[at], kernel[at], slides, at - 2)
+        counts.append(unknown if count is None else count)
+    return Shape((dims[0], kernel[0], *counts))
 
 
-def _left(size: Dim, kernel: Dim, slides: Sequence[Op], at: int) -> Dim:
-    """Return the number of windows along a dim."""
-    stride, padding, dilation = (_number(item, at) for item in slides)
-    if isinstance(kernel, int) and stride == 1 and padding is not None and dilation:
-        more = 2 * padding - dilation * (kernel - 1)
-        if isinstance(size, int):
-            return size + more
-        if not more:
-            return size
-    return Windows(size, kernel, tuple(slides), at)
+def _count(
+    size: Dim,
+    kernel: Dim | None,
+    stride: int | None,
+    padding: int | None = 0,
+    dilation: int | None = 1,
+) -> Dim | None:
+    """Return the number of positions of a kernel along a dim, rounded down; None if unknown."""
+    if not isinstance(kernel, int) or not stride or padding is None or not dilation:
+        return None
+    more = 2 * padding - dilation * (kernel - 1) - 1
+    if isinstance(size, int):
+        return (size + more) // stride + 1
+    return size if stride == 1 and more == -1 else None
 
 
 def _number(value: Op, at: int) -> int | None:
@@ -685,25 +670,18 @@ def _solved(program: Program, args: Args) -> Shape | None:
     left, right = _factors(args)
     if left.rank == 2 and right.rank in (1, 2):
         return right
-    if as_many_dims(left, right) and left.dims and right.dims:
+    if shapes.same_rank(left, right) and left.dims and right.dims:
         same = left.dims[:-2] == right.dims[:-2]
         return right if same else None
     return None
 
 
-def _selected(program: Program, args: Args) -> Shape | None:
-    """Return the shape of `select`, without its dim."""
-    dims = _ints(args, "dim")
-    return shapes.reduced(args["x"].shape, dims, False) if dims else None
-
-
 def _indexed(program: Program, args: Args) -> Shape | None:
     """Return the shape of `index_select`, with one dim as long as the index."""
-    dims, x, index = _ints(args, "dim"), args["x"].shape, args["index"].shape
-    at = shapes.position(x, dims[0]) if dims else None
-    if at is None or x.dims is None or index.dims is None or index.rank != 1:
+    x, index = args["x"].shape, args["index"].shape
+    if index.dims is None or index.rank != 1:
         return None
-    return Shape((*x.dims[:at], index.dims[0], *x.dims[at + 1 :]))
+    return shapes.with_dim(x, dim_of(args["dim"]), *index.dims)
 
 
 def _along(program: Program, args: Args) -> Shape | None:
@@ -711,15 +689,12 @@ def _along(program: Program, args: Args) -> Shape | None:
     x, index = args["x"].shape, args["indices"].shape
     if literal(args["dim"]) is None:
         return index if x.rank == index.rank == 1 else None
-    dims = _ints(args, "dim")
-    at = shapes.position(x, dims[0]) if dims else None
-    if at is None or x.dims is None or index.dims is None or x.rank != index.rank:
+    dim = dim_of(args["dim"])
+    like, size = shapes.with_dim(x, dim, 1), shapes.size(index, dim)
+    others = shapes.with_dim(index, dim, 1)
+    if like is None or others is None or size is None or x.rank != index.rank:
         return None
-    others = (Shape((*one[:at], *one[at + 1 :])) for one in (x.dims, index.dims))
-    whole = shapes.broadcast(*others).dims
-    if whole is None:
-        return None
-    return Shape((*whole[:at], index.dims[at], *whole[at:]))
+    return shapes.with_dim(shapes.broadcast(like, others), dim, size)
 
 
 def _first(program: Program, args: Args) -> Shape | None:
@@ -729,7 +704,7 @@ def _first(program: Program, args: Args) -> Shape | None:
 
 def _reduced(program: Program, args: Args) -> Shape | None:
     x = first_tensor(args)
-    return None if x is None else reduced_shape(x, args)
+    return None if x is None else _reduced_by(x.shape, dims_of(args.get("dim")), args)
 
 
 def first_tensor(args: Args) -> Op | None:
@@ -737,32 +712,27 @@ def first_tensor(args: Args) -> Op | None:
     return args.get("x") or args.get("input") or next(tensors(args.values()), None)
 
 
-def reduced_shape(x: Op, args: Args) -> Shape | None:
-    """Return the shape after a reduction."""
+def _reduced_by(shape: Shape, dims: shapes.Axes | None, args: Args) -> Shape | None:
+    """Return the shape after a reduction over some dims, None for all, kept by `keepdim`."""
     keepdim = literal(args["keepdim"]) if "keepdim" in args else False
-    if not isinstance(keepdim, bool):
-        return None
-    return shapes.reduced(x.shape, dims_of(args.get("dim")), keepdim)
+    return shapes.reduced(shape, dims, keepdim) if isinstance(keepdim, bool) else None
 
 
-# The table's words for shapes; `shape_said` also reads tuples and calls.
 def _unfolded(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.unfold(dimension, size, step)`, each window a row."""
-    x, given = args["x"].shape, (args["size"], args["step"])
-    at = (
-        shapes.position(x, dim)
-        if isinstance(dim := literal(args["dimension"]), int)
-        else None
+    x, dim, given = (
+        args["x"].shape,
+        dim_of(args["dimension"]),
+        (args["size"], args["step"]),
     )
-    if at is None or x.dims is None:
+    at, whole = shapes.position(x, dim), shapes.size(x, dim)
+    if at is None or whole is None:
         return None
-    whole, size, step = x.dims[at], *map(literal, given)
-    windows: Dim = Resized(whole, given, at)
-    if isinstance(whole, int) and isinstance(size, int) and isinstance(step, int):
-        windows = (whole - size) // step + 1
-    return Shape(
-        (*x.dims[:at], windows, *x.dims[at + 1 :], program.size_of(args["size"]))
-    )
+    count = _count(whole, *(_number(item, at) for item in given))
+    row = Resized(whole, given, at) if count is None else count
+    windows = shapes.with_dim(x, dim, row)
+    assert windows is not None and windows.dims is not None
+    return Shape((*windows.dims, program.size_of(args["size"])))
 
 
 def _transform(last: Callable[[Dim, bool], Dim]) -> Infer:
@@ -812,6 +782,7 @@ def _twice(size: Dim, given: bool) -> Dim:
     return size if given else sizes.times(2, sizes.minus(size, 1))
 
 
+# The table's words for shapes; `shape_said` also reads tuples and calls.
 SHAPES: dict[str, Infer] = {
     "along": _along,
     "attention": _attention,
@@ -838,7 +809,6 @@ SHAPES: dict[str, Infer] = {
     "reduced": _reduced,
     "reshaped": _reshaped,
     "reversed": _reversed,
-    "selected": _selected,
     "signal": _transform(_twice),
     "sizes": new,
     "solved": _solved,
@@ -873,25 +843,12 @@ def shape_said(program: Program, said: str, args: Args) -> Shape | None:
     match _tree(said):
         case ast.Tuple(parts):
             return _sizes_said(program, parts, args)
-        case ast.Call(ast.Name("resized"), [ast.Name(x), ast.Name(dim), ast.Name(n)]):
-            return _resized(program, args[x].shape, args[dim], args[n])
-        case ast.Call(
-            ast.Name("windows"), [ast.Name(x), ast.Constant(int(count)), *rest]
-        ):
-            given = [args[item.id] for item in rest if isinstance(item, ast.Name)]
-            return _windows(args[x].shape, count, given)
-        case ast.Call(
-            ast.Name("resampled"), [ast.Name(x), ast.Constant(int(count)), *rest]
-        ):
-            size, *scale = (
-                args[item.id] for item in rest if isinstance(item, ast.Name)
+        case ast.Call(ast.Name(word), [ast.Name(x), *rest]):
+            given = (
+                args[item.id] if isinstance(item, ast.Name) else ast.literal_eval(item)
+                for item in rest
             )
-            return _resampled(program, args[x].shape, count, size, *(scale or (None,)))
-        case ast.Call(
-            ast.Name("spread"), [ast.Name(x), ast.Constant(int(count)), *rest]
-        ):
-            given = [args[item.id] for item in rest if isinstance(item, ast.Name)]
-            return _spread(args[x].shape, count, given[0], given[1:])
+            return CALLS[word](program, args[x].shape, *given)
     return None
 
 
@@ -921,9 +878,8 @@ def _dims_said(program: Program, part: ast.expr, args: Args) -> Sequence[Dim] | 
         case ast.Starred(ast.Subscript(ast.Name(name), ast.Slice() as cut)):
             return _cut(args[name].shape, cut)
         case ast.Subscript(ast.Name(name), index):
-            shape = args[name].shape
-            at = shapes.position(shape, ast.literal_eval(index))
-            return None if at is None or shape.dims is None else (shape.dims[at],)
+            known = shapes.size(args[name].shape, ast.literal_eval(index))
+            return None if known is None else (known,)
     return None
 
 
@@ -954,34 +910,27 @@ def _resized(program: Program, x: Shape, dim: Op, n: Op) -> Shape | None:
     """Return the shape with one size replaced, unless the new one is None."""
     if literal(n) is None:
         return x
-    number = literal(dim)
-    at = shapes.position(x, number) if isinstance(number, int) else None
-    if at is None or x.dims is None:
-        return None
-    return Shape((*x.dims[:at], program.size_of(n), *x.dims[at + 1 :]))
+    return shapes.with_dim(x, dim_of(dim), program.size_of(n))
 
 
-def _windows(x: Shape, count: int, given: Sequence[Op]) -> Shape | None:
+def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None:
     """Return the shape with the last dims counting windows: of a kernel, a stride, a padding, a dilation, rounded down."""
     if x.dims is None or x.trailing < count or len(given) > 4 and literal(given[4]):
         return None
-    found: list[Dim] = []
+    counts: list[Dim] = []
     for at in range(-count, 0):
-        kernel, stride, padding, dilation = _slides(given, at)
-        size = x.dims[at]
-        if kernel is None or stride is None or padding is None or dilation is None:
+        numbers = [_number(item, at) for item in given[:4]]
+        if len(given) < 2 or literal(given[1]) is None:  # the stride is the kernel
+            numbers[1:2] = numbers[:1]
+        if None in numbers:
             return None
-        more = 2 * padding - dilation * (kernel - 1) - 1
-        if isinstance(size, int):
-            found.append((size + more) // stride + 1)
-        else:
-            same = stride == 1 and more == -1
-            found.append(size if same else Resized(size, tuple(given), at))
-    return Shape((*x.dims[:-count], *found))
+        known = _count(x.dims[at], *numbers)
+        counts.append(Resized(x.dims[at], given, at) if known is None else known)
+    return Shape((*x.dims[:-count], *counts))
 
 
 def _resampled(
-    program: Program, x: Shape, count: int, size: Op, scale: Op | None
+    program: Program, x: Shape, count: int, size: Op, scale: Op | None = None
 ) -> Shape | None:
     """Return the shape with the last dims resized to given sizes, or scaled."""
     if x.dims is None or x.trailing < count:
@@ -1020,7 +969,9 @@ def _given_size(
     return Resized(own, (scale,), at)
 
 
-def _spread(x: Shape, count: int, weight: Op, rest: Sequence[Op]) -> Shape | None:
+def _spread(
+    program: Program, x: Shape, count: int, weight: Op, *rest: Op
+) -> Shape | None:
     """Return the shape of a transposed convolution: the batch, if any, the channels, and symbolic sizes by its arguments."""
     rank = x.rank
     if x.dims is None or rank not in (count + 1, count + 2):
@@ -1034,10 +985,21 @@ def _spread(x: Shape, count: int, weight: Op, rest: Sequence[Op]) -> Shape | Non
     return Shape((*x.dims[: -count - 1], channels, *spread))
 
 
-def _slides(given: Sequence[Op], at: int) -> tuple[int | None, ...]:
-    """Return the kernel, stride, padding and dilation of a dim; a stride of None is the kernel."""
-    kernel = _number(given[0], at)
-    unsaid = len(given) < 2 or literal(given[1]) is None
-    stride = kernel if unsaid else _number(given[1], at)
-    padding = _number(given[2], at) if len(given) > 2 else 0
-    return kernel, stride, padding, _number(given[3], at) if len(given) > 3 else 1
+# Words of the table's calls, each of a tensor's shape, numbers and arguments.
+CALLS: dict[str, Callable[..., Shape | None]] = {
+    "resampled": _resampled,
+    "resized": _resized,
+    "spread": _spread,
+    "windows": _windows,
+}
+
+
+def is_shape(said: str, parameters: Collection[str]) -> bool:
+    """Return whether the table may state a shape so: as a parameter's, by a word, as sizes or by a call over parameters."""
+    if said in SHAPES or said in parameters:
+        return True
+    size = r"\*?(\w+)(?:\[[-:\d]*\])?"
+    call = rf"(?:{'|'.join(CALLS)})?(\((?:{size}(?:, {size})*,?)?\))"
+    found = re.fullmatch(call, said)
+    names = re.findall(r"[A-Za-z_]\w*", found[1]) if found else ()
+    return found is not None and {*names} <= {*parameters}

@@ -288,7 +288,7 @@ class Transposed(Origin):
 
     @property
     def least(self) -> int:
-        return max([self.base.least, *map(_takes, self.pair)])
+        return max([self.base.least, *map(least_rank, self.pair)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class Unsqueezed(Origin):
 SCALAR = Shape(())
 
 
-def _takes(dim: int) -> int:
+def least_rank(dim: int) -> int:
     """Return the smallest rank in which this dim exists: 2 for -2, 3 for 2."""
     return dim + 1 if dim >= 0 else -dim
 
@@ -329,6 +329,37 @@ def position(shape: Shape, dim: Axis) -> int | None:
         return len(shape.dims) + dim if -dim <= shape.trailing else None
     lead = shape.lead
     return dim if dim < (len(shape.dims) if lead is None else lead) else None
+
+
+def from_end(shape: Shape, dim: Axis) -> int | None:
+    """Return a dim as counted from the end, -1 for the last one; None if unknown."""
+    if not isinstance(dim, int) or dim < 0:
+        return dim if isinstance(dim, int) else None
+    return None if shape.rank is None else dim - shape.rank
+
+
+def size(shape: Shape, dim: Axis) -> Dim | None:
+    """Return the size of a dim; None if unknown."""
+    at = position(shape, dim)
+    return None if at is None or shape.dims is None else shape.dims[at]
+
+
+def with_dim(shape: Shape, dim: Axis, *sizes: Dim) -> Shape | None:
+    """Return the shape with one dim replaced by any number of others; None if its position is unknown."""
+    at = position(shape, dim)
+    if at is None or shape.dims is None:
+        return None
+    return Shape((*shape.dims[:at], *sizes, *shape.dims[at + 1 :]))
+
+
+def same_rank(one: Shape, two: Shape) -> bool:
+    """Return whether two shapes certainly have the same number of dims."""
+    if one.rank is not None or two.rank is not None or one == two:
+        return one.rank == two.rank
+    if one.lead is None or two.lead is None or one.dims is None or two.dims is None:
+        return False
+    same_lead = one.dims[one.lead] == two.dims[two.lead]
+    return same_lead and len(one.dims) == len(two.dims)
 
 
 def fits(small: Shape, large: Shape) -> bool:
@@ -460,8 +491,7 @@ def _size_at(shape: Shape, axis: Axis) -> Dim | None:
     if isinstance(shape.origin, Broadcast):
         sizes = {_size_at(part, axis) for part in shape.origin.parts}
         return next(iter(sizes - {1} or sizes)) if len(sizes - {1}) < 2 else None
-    at = position(shape, axis)
-    return None if at is None or shape.dims is None else shape.dims[at]
+    return size(shape, axis)
 
 
 def reduced(shape: Shape, dims: Axes | None, keepdim: bool) -> Shape:
@@ -520,12 +550,11 @@ def squeezed(shape: Shape, dim: Axis) -> Shape:
             return unknown(Dropped(base, (only,)))
         case Broadcast(parts) if all(_size_at(part, dim) == 1 for part in parts):
             return broadcast(*(squeezed(part, dim) for part in parts))
-    at = position(shape, dim)
-    if at is not None and shape.dims is not None and shape.dims[at] == 1:
-        return Shape((*shape.dims[:at], *shape.dims[at + 1 :]))
-    if at is not None and shape.dims is not None and isinstance(shape.dims[at], int):
-        return shape
-    return unknown(Squeezed(shape, dim))
+    known = size(shape, dim)
+    without = with_dim(shape, dim) if known == 1 else None
+    if without is None:
+        return shape if isinstance(known, int) else unknown(Squeezed(shape, dim))
+    return without
 
 
 def transposed(shape: Shape, first: int, second: int) -> Shape:

@@ -8,6 +8,7 @@ are placeholders until the printer knows a tensor to read them from.
 import math
 from collections.abc import Sequence
 
+from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import (
     Constant,
     Expression,
@@ -22,7 +23,7 @@ from scaffold.derive.graph.op import (
     literal_text,
     number,
 )
-from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize, position
+from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize
 from scaffold.derive.graph.sizes import is_told_by_names
 from scaffold.formula import (
     UNKNOWN,
@@ -435,16 +436,15 @@ def _literal_number(op: Op) -> Number | None:
 
 def size_at(program: Program, shape: Shape, dim: int) -> Op:
     """Return the size of a shape at a dim, as an op."""
-    at = position(shape, dim)
-    if at is not None and shape.dims is not None:
-        size = shape.dims[at]
-        if isinstance(size, int):
-            return program.const(size)
-        told = program.told_size(size)
+    known = shapes.size(shape, dim)
+    if isinstance(known, int):
+        return program.const(known)
+    if known is not None:
+        told = program.told_size(known)
         if told is not None:
             return told
-        if not isinstance(size, UnnamedSize) or is_told_by_names(size):
-            return program.op("size", (), SizeOf(size))
+        if not isinstance(known, UnnamedSize) or is_told_by_names(known):
+            return program.op("size", (), SizeOf(known))
     return program.op("size", (program.const(dim),), OfShape(shape))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from scaffold.derive.graph import shapes, sizes
 from scaffold.derive.graph.application import Applier, kind_of
 from scaffold.derive.graph.op import Kind, Op, Program, SizeOf, is_number, literal
-from scaffold.derive.graph.shape_rules import PartSize, shape_said, slice_size
+from scaffold.derive.graph.shape_rules import PartSize, dim_of, shape_said, slice_size
 from scaffold.derive.graph.shapes import Dim, Shape
 from scaffold.derive.graph.static_values import difference, part_of
 from scaffold.formula import UNKNOWN
@@ -98,27 +98,25 @@ def _viewed(
 def _sliced_shape(
     program: Program, value: Op, dim: int, bounds: Sequence[Op]
 ) -> Shape | None:
-    at, dims = shapes.position(value.shape, dim), value.shape.dims
-    if at is None or dims is None:
+    whole = shapes.size(value.shape, dim)
+    if whole is None:
         return None
-    size = slice_size(program, dims[at], *bounds)
-    return Shape((*dims[:at], size, *dims[at + 1 :]))
+    return shapes.with_dim(value.shape, dim, slice_size(program, whole, *bounds))
 
 
 def _note_size(applier: Applier, op: Op, start: Op, end: Op, step: Op) -> None:
     """Record the sizes of `x[:n]` and `x[n:]`, if n is part of the size."""
-    x, dims = op.args[0].shape, op.shape.dims
-    at = shapes.position(x, int(str(literal(op.args[1]))))
-    if dims is None or x.dims is None or at is None or literal(step) is not None:
+    program, dim = applier.program, dim_of(op.args[1])
+    whole, part = shapes.size(op.args[0].shape, dim), shapes.size(op.shape, dim)
+    if whole is None or part is None or literal(step) is not None:
         return
-    program, whole = applier.program, x.dims[at]
-    if isinstance(dims[at], int):
+    if isinstance(part, int):
         return
     if literal(start) is None and part_of(program, end) == whole:
-        program.tell_size(dims[at], end)
+        program.tell_size(part, end)
     elif literal(end) is None and part_of(program, start) == whole:
         size = program.op("size", (), SizeOf(whole))
-        program.tell_size(dims[at], difference(program, size, start))
+        program.tell_size(part, difference(program, size, start))
 
 
 def _advanced(applier: Applier, value: Op, parts: Sequence[Op]) -> Op:
@@ -268,11 +266,10 @@ def _part_shape(program: Program, op: Op, position: int) -> Shape | None:
         return None
     if not several:  # each part is at one index
         return shapes.reduced(x.shape, (dim,), False)
-    at = shapes.position(x.shape, dim)
-    if at is None or x.shape.dims is None:
+    whole = shapes.size(x.shape, dim)
+    if whole is None:
         return None
-    size = _part_size(program, op, x.shape.dims[at], position)
-    return Shape((*x.shape.dims[:at], size, *x.shape.dims[at + 1 :]))
+    return shapes.with_dim(x.shape, dim, _part_size(program, op, whole, position))
 
 
 def _part_size(program: Program, op: Op, whole: Dim, position: int) -> Dim:
@@ -335,9 +332,9 @@ def count_of(applier: Applier, op: Op) -> int | None:
     """Return the number of parts, or None if sizes and arguments leave it unknown."""
     if not are_parts(applier, op):
         return None
-    x, dim, said = op.args[0], literal(op.args[-1]), literal(op.args[1])
-    at = shapes.position(x.shape, dim) if isinstance(dim, int) else None
-    whole = x.shape.dims[at] if at is not None and x.shape.dims else None
+    said, whole = literal(op.args[1]), shapes.size(
+        op.args[0].shape, dim_of(op.args[-1])
+    )
     if are_single(op):
         return whole if isinstance(whole, int) else None
     sized = "sized" in op.facts.flags  # the argument gives sizes, not a count

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import given
 from scaffold.derive.graph.op import Kind, OfShape, Op, literal
-from scaffold.derive.graph.shape_rules import as_many_dims, dim_of, letters_of
+from scaffold.derive.graph.shape_rules import dim_of, letters_of
 from scaffold.derive.graph.shapes import SCALAR, Shape, is_lead
 from scaffold.derive.graph.signs import is_nonnegative
 from scaffold.derive.lower import indexing
@@ -579,7 +579,7 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
     if x.rule != "stack" or x.args[0].rule != "list":
         return [(x, reshape_as(make, g, x))]
     parts, dim = x.args
-    places = [from_the_end(literal(item), x.shape.rank) for item in (*ends, dim)]
+    places = [shapes.from_end(x.shape, dim_of(item)) for item in (*ends, dim)]
     if places != [-2, -1, -1]:
         return [(x, reshape_as(make, g, x))]
     none, count = make.const(None), make.const(len(parts.args))
@@ -590,13 +590,6 @@ def flatten(make: Maker, op: Op, g: Op) -> Pairs:
         for at, part in enumerate(parts.args)
     ]
     return [(x, make(x.rule, make.program.op("list", every), dim))]
-
-
-def from_the_end(dim: object, rank: int | None) -> int | None:
-    """Return a dim counted from the end; None if that is unknown."""
-    if not isinstance(dim, int) or dim < 0 or rank is None:
-        return dim if isinstance(dim, int) and dim < 0 else None
-    return dim - rank
 
 
 def _selected(make: Maker, g: Op, at: int | Op, position: int, part: Op) -> Op:
@@ -631,14 +624,14 @@ def slice_scatter(make: Maker, op: Op, g: Op) -> Pairs | None:
 def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return zeros like `x` with `g` added at `index`, for `x.take_along_dim(index, dim)`."""
     x, index, dim = op.args
-    at = shapes.position(x.shape, dim_of(dim))
+    along = dim_of(dim)
     # An item of several results, as of `topk` or `sort`, is positions too.
     counted = index.rule == "item" or "positions" in index.facts.flags
     counted = counted or literal(dim) is None
     if literal(dim) is None and x.shape.rank == index.shape.rank == 1:
-        at, dim = 0, make.const(0)
+        along, dim = 0, make.const(0)
     same = x.shape == index.shape and literal(dim) is not None
-    if not same and not _differ_along(x.shape, op.shape, at):
+    if not same and not _differ_along(x.shape, op.shape, along):
         return None  # x may have been broadcast
     if not counted:  # an index from the end, which no scatter takes
         index = make.applier.named("remainder", index, size(make, x, dim))
@@ -649,12 +642,10 @@ def take_along_dim(make: Maker, op: Op, g: Op) -> Pairs | None:
     return [(x, make("scatter_add", make.zeros(g, x.shape), dim, index, g))]
 
 
-def _differ_along(x: Shape, index: Shape, at: int | None) -> bool:
+def _differ_along(one: Shape, two: Shape, dim: shapes.Axis) -> bool:
     """Return whether two shapes are equal except for one dim."""
-    if at is None or x.dims is None or index.dims is None:
-        return False
-    one, two = ((*dims[:at], *dims[at + 1 :]) for dims in (x.dims, index.dims))
-    return one == two
+    rest = shapes.with_dim(one, dim)
+    return rest is not None and rest == shapes.with_dim(two, dim)
 
 
 @coded("solve")
@@ -662,7 +653,7 @@ def solve(make: Maker, op: Op, g: Op) -> Pairs | None:
     """Return `g_b = solve(a.mH, g)` for `b`, and `-g_b @ x.mH` for `a`, of `x = solve(a, b)`."""
     a, b = op.args
     vector = a.shape.rank == 2 and b.shape.rank == 1
-    if not vector and not as_many_dims(a.shape, b.shape):
+    if not vector and not shapes.same_rank(a.shape, b.shape):
         return None  # b may be one vector for each matrix
     of_b = make("solve", make.mH(a), g)
     if vector:

@@ -7,6 +7,7 @@ In: the text of a table, and the one below it. Out: a `Table`, or `ScaffoldError
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from scaffold.derive.graph.shape_rules import is_shape
 from scaffold.derive.rules.call_bindings import Spelling, spelling
 from scaffold.derive.rules.sample_calls import (
     Drawn,
@@ -202,6 +203,10 @@ def _of_rule(entry: Entry, table: Table) -> Iterator[ScaffoldError]:
     yield from _of_results(entry, spelled)
     for wrong in wrong_facts(entry.raw, names):
         yield entry.problem(wrong.message, wrong.key, hint=wrong.hint)
+    shape = entry.raw.get("shape", "unknown")
+    if not is_shape(shape, names):
+        hint = "a parameter, sizes: '(*x[:-1], n)', or a word of the table's header"
+        yield entry.problem(f"'{shape}' is not a shape", "shape", hint=hint)
     yield from _of_operands(entry, names)
     yield from _of_gradients(entry)
     yield from _of_samples(entry, table)

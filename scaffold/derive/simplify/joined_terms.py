@@ -72,8 +72,7 @@ def _is_line(op: Op) -> bool:
 def _size(op: Op) -> Dim | None:
     """Return the size of the dim an op fills partly; None if unknown."""
     dim = _dim(op)
-    at = None if dim is None else shapes.position(op.shape, dim)
-    return None if at is None or op.shape.dims is None else op.shape.dims[at]
+    return None if dim is None else shapes.size(op.shape, dim)
 
 
 def _joined(make: Maker, values: Sequence[Op], dim: Op) -> Op:
@@ -150,10 +149,9 @@ def _zeros(
         zeros = make.zeros(first.value, first.value.shape)
         yield from [zeros] * count
         return
-    whole = _with_dim(make, first, dim)
-    at, dims = shapes.position(whole.shape, dim), whole.shape.dims
-    assert at is not None and dims is not None
-    yield make.zeros(first.value, Shape((*dims[:at], count, *dims[at + 1 :])))
+    shape = shapes.with_dim(_with_dim(make, first, dim).shape, dim, count)
+    assert shape is not None
+    yield make.zeros(first.value, shape)
 
 
 # --- Every n-th index.

@@ -7,7 +7,7 @@ from scaffold.derive.graph import shapes
 from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
-from scaffold.derive.graph.shapes import Axes, Dim, Shape, Squeezed
+from scaffold.derive.graph.shapes import Axes, Shape, Squeezed
 from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
@@ -125,18 +125,15 @@ def _squeezed_reduction(make: Maker, a: Op, dim: Op) -> Op | None:
 
 def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
     """Return `g.sum(-1).sum_to_size(w.shape)` for `g.sum_to_size(w.unsqueeze(-1).shape).squeeze(-1)`."""
-    at = dim_of(dim)
-    if isinstance(at, int) and at >= 0 and a.shape.rank is not None:
-        at -= a.shape.rank  # from the end, as dims of both are counted
-        dim = make.const(at)
-    if not isinstance(at, int) or at >= 0:
+    at = shapes.from_end(a.shape, dim_of(dim))  # as dims of both are counted
+    if at is None:
         return None
     whole, shape = a.args[0], shapes.squeezed(a.shape, at)
     if isinstance(shape.origin, Squeezed):
         return None
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == shape), None)
-    summed = make.sum(whole, dim)
+    summed = make.sum(whole, make.const(at))
     return make.summed_to_shape(summed, shape, like)
 
 
@@ -172,9 +169,7 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
         return None
     x, dims, keepdim = a.args
     plain = [at for at in dims_of(dims) or () if isinstance(at, int)]
-    at = literal(dim)
-    if isinstance(at, int) and at >= 0 and a.shape.rank is not None:
-        at -= a.shape.rank  # from the end, as dims of both are counted
+    at = shapes.from_end(a.shape, dim_of(dim))  # as dims of both are counted
     if literal(keepdim) is not True or at not in plain or max(plain) >= 0:
         return None
     found = make.sum(x, dims)
@@ -251,10 +246,8 @@ def _put_into_zeros(make: Maker, a: Op, b: Op) -> Op | None:
 @REWRITES.on("select_scatter")
 def _put_into_one_place(make: Maker, a: Op, part: Op, dim: Op, index: Op) -> Op | None:
     """Return `g.unsqueeze(1)` for `zeros(n, 1).select_scatter(g, 1, 0)`, the only index. For a loss of `x.gather(1, labels[:, None])[:, 0]`."""
-    at = shapes.position(a.shape, dim_of(dim))
-    if a.rule != "zeros" or at is None or a.shape.dims is None:
-        return None
-    return make("unsqueeze", part, dim) if a.shape.dims[at] == 1 else None
+    is_only = a.rule == "zeros" and shapes.size(a.shape, dim_of(dim)) == 1
+    return make("unsqueeze", part, dim) if is_only else None
 
 
 # Ops linear in a cotangent.
@@ -358,20 +351,14 @@ def _has_one(op: Op, dims: Axes) -> bool:
     """Return whether it is zeros with a single 1 along a dim; several chosen indices are several ones."""
     if not is_one_hot(op) or not _same_dims(op.shape, dims, dims_of(op.args[1])):
         return False
-    index = op.args[2].shape
-    at = shapes.position(index, dims[0])
-    return at is not None and index.dims is not None and index.dims[at] == 1
+    return shapes.size(op.args[2].shape, dims[0]) == 1
 
 
 @REWRITES.on("scatter_add")
 def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | None:
     """Return `source` times a one-hot for a scatter of one value per line: in 10 of 661 known ops, most of them losses over classes."""
-    at = shapes.position(index.shape, dim_of(dim))
-    if a.rule != "zeros" or at is None or not a.shape.dims:
-        return None
-    line: list[Dim] = list(a.shape.dims)
-    line[at : at + 1] = [1]
-    if index.shape.dims != tuple(line) or source.shape != index.shape:
+    line = shapes.with_dim(a.shape, dim_of(dim), 1)
+    if a.rule != "zeros" or index.shape != line or source.shape != line:
         return None
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == a.shape), a.args[0])

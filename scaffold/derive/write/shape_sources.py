@@ -10,6 +10,7 @@ from typing import TypeGuard
 from scaffold.derive.graph import sizes
 from scaffold.derive.graph.op import Op, Program, ValueOf
 from scaffold.derive.graph.shapes import (
+    SCALAR,
     Broadcast,
     Dim,
     Dropped,
@@ -18,6 +19,7 @@ from scaffold.derive.graph.shapes import (
     Shape,
     UnnamedSize,
     is_lead,
+    same_rank,
 )
 from scaffold.derive.graph.static_values import NO_SHAPE, UnsupportedError, number_node
 from scaffold.formula import Graph, Node
@@ -59,7 +61,7 @@ class Holders:
 
     def _shape(self, shape: Shape, like: Op | None) -> Node:
         if like is not None and like.rule == "input":
-            if shape == SCALAR_SHAPE:
+            if shape == SCALAR:
                 return self.graph.node("tuple")
             return self._attribute(like.name, "shape")
         if shape.dims == ():
@@ -219,7 +221,7 @@ class Holders:
     def of_tensor(self, shape: Shape, label: str) -> Node:
         """Return `x.ndim` or `x.numel()` of some tensor with that shape."""
         for op in self._holding():
-            if op.shape == shape or label == "ndim" and _as_many(op.shape, shape):
+            if op.shape == shape or label == "ndim" and same_rank(op.shape, shape):
                 found = self._attribute(self._name(op), label)
                 return (
                     self.graph.node("call", "", (found,)) if label == "numel" else found
@@ -260,17 +262,6 @@ def is_there(op: Op) -> bool:
     if op.rule == "cond":
         return all(map(is_there, op.args))
     return op.is_tensor
-
-
-def _as_many(one: Shape, two: Shape) -> bool:
-    """Return whether two shapes surely have the same number of dims."""
-    if one.dims is None or two.dims is None or len(one.dims) != len(two.dims):
-        return False
-    leads = [[dim for dim in shape.dims or () if is_lead(dim)] for shape in (one, two)]
-    return leads[0] == leads[1]
-
-
-SCALAR_SHAPE = Shape(())
 
 
 class UnknownShapeError(UnsupportedError):

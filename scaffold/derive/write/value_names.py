@@ -610,7 +610,7 @@ def _fixed_roles(op: Op) -> list[str] | None:
 
 def _which_part(op: Op) -> int | str | None:
     """Return `0` for `x[..., 0]`, `odd` for `x[1::2]`; None if there is no word."""
-    if op.facts.shape == "selected":
+    if op.facts.rearranges and op.facts.shape == "reduced":  # at one index
         index = literal(op.args[2])
         if index == -1:
             return "last"

@@ -200,3 +200,30 @@ def test_a_weight_of_channels_is_summed_to_as_it_is() -> None:
     forward = "F.group_norm(x, 2, weight, bias)"
     text = op_text("x[B, C, H, W], weight[C], bias[C]", forward=forward, derive=True)
     assert "grad_bias = grad_output.sum((0, 2, 3))\n" in text
+
+
+def test_a_dim_behind_leading_ones_is_counted_from_the_end() -> None:
+    plain, led = of("N K"), of("...x N K")
+    assert [shapes.size(plain, at) for at in (0, -1, 2)] == [size("N"), size("K"), None]
+    assert [shapes.size(led, at) for at in (-2, -1, 0)] == [size("N"), size("K"), None]
+    assert shapes.with_dim(led, -2, 2, 3) == of("...x 2 3 K")
+    assert shapes.with_dim(plain, 0) == of("K")
+    assert shapes.with_dim(led, 1, 2) is None
+    assert [shapes.from_end(plain, at) for at in (0, 1, -2)] == [-2, -1, -2]
+    assert [shapes.from_end(led, at) for at in (0, -1)] == [None, -1]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("2 3", "N K", True),
+        ("*batch 2", "*batch 3", True),
+        ("*batch 2", "*batch 2 3", False),
+        ("...x 2", "...y 2", False),
+        ("2 3", "...x 2", False),
+        ("?x", "?x", True),
+        ("?x", "?y", False),
+    ],
+)
+def test_shapes_of_one_rank(one: str, two: str, same: bool) -> None:
+    assert shapes.same_rank(of(one), of(two)) == same

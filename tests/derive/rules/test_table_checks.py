@@ -123,6 +123,11 @@ def test_a_call_that_does_not_fit_is_not_bound() -> None:
             'category = "view"\nshape = "(*x, y)"',
             "'(*x, y)' is not a shape",
         ),
+        (
+            "category",
+            'category = "view"\nshape = "folded(x)"',
+            "'folded(x)' is not a shape",
+        ),
         ("category", 'category = "view"\ndtype = "half"', "'half' is not a dtype"),
         ("category", 'category = "view"\npasses = -1', "'passes' is negative"),
         ("category", 'category = "view"\npasses = 1.5', "must be a whole number"),
