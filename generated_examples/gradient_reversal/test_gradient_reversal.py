@@ -488,7 +488,7 @@ class TestGradientReversal(OpTests):
 
     @staticmethod
     def surrogate(x: Tensor, coefficient: float) -> Tensor:
-        """What gradient_reversal has the gradient of."""
+        """The function whose gradient gradient_reversal has."""
         return -coefficient * x
 
     @staticmethod

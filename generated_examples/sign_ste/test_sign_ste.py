@@ -496,7 +496,7 @@ class TestSignSTE(OpTests):
 
     @staticmethod
     def surrogate(x: Tensor) -> Tensor:
-        """What sign_ste has the gradient of."""
+        """The function whose gradient sign_ste has."""
         return x.clamp(-1, 1)
 
     @staticmethod

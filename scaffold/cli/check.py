@@ -12,7 +12,7 @@ import typer
 
 from scaffold.cli.options import OPS, TEMPLATE_DIR, check_format, format_option
 from scaffold.cli.output import say_hint, show_object
-from scaffold.cli.terminal import has_colours, paint
+from scaffold.cli.terminal import has_colours, verb
 from scaffold.errors import ConflictError
 from scaffold.project.console import from_here
 
@@ -67,14 +67,13 @@ def _passing(project: "Project", strict: bool = False) -> "frozenset[Status]":
 
 
 def _text(project: "Project", found: "tuple[Checked, ...]", diff: bool) -> None:
-    from scaffold.project.file_status import PASSING, PROOF, STATUSES
+    from scaffold.project.file_status import PROOF, STATUSES
 
     told = [item for item in found if item.status != "ok"]
     width = max((len(item.status) for item in told), default=0)
     for item in told:
         reason = f": {item.reason}" if item.reason else ""
-        style = "changed" if item.status in PASSING else "error"
-        status = paint(f"{item.status:{width}}", style, sys.stdout)
+        status = verb(item.status, width, sys.stdout)
         text = f"{status}  {from_here(project.root, item.path)}{reason}"
         typer.echo(text, color=has_colours(sys.stdout) or None)
     if diff:

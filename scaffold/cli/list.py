@@ -8,7 +8,7 @@ import typer
 
 from scaffold.cli.options import FORMAT, check_format
 from scaffold.cli.output import show_object
-from scaffold.cli.terminal import paint
+from scaffold.cli.terminal import verb
 from scaffold.errors import ScaffoldError, raise_all
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _show(rows: list[Row]) -> None:
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for row in rows:
         files = ", ".join(
-            f"{path} ({paint(standing, 'changed', sys.stdout)})" if standing else path
+            f"{path} ({verb(standing, 0, sys.stdout)})" if standing else path
             for path, standing in row.files
         )
         said = "; ".join(filter(None, [files, *row.status]))

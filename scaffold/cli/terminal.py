@@ -20,8 +20,11 @@ STYLES = {
     "changed": "33",
     "removed": "31",
 }
-# The style of a line's verb; the other verbs change nothing.
+# The style of a line's verb, or of a file's state; the other verbs change nothing.
+STALE = ("stale", "missing", "orphaned", "interrupted", "conflict-markers", "lost")
 VERBS = {
+    **dict.fromkeys(("edited", "unproven", "unprovable"), "changed"),
+    **dict.fromkeys(STALE, "error"),
     "create": "added",
     "update": "changed",
     "remove": "removed",
@@ -122,7 +125,7 @@ def difference(text: str, stream: TextIO | None) -> str:
 
 
 def verb(word: str, cells: int, stream: TextIO | None) -> str:
-    """Return the verb of a file, padded to its column."""
+    """Return the verb or the state of a file, padded to its column."""
     padded = f"{word:{cells}}"
     return paint(padded, VERBS[word], stream) if word in VERBS else padded
 

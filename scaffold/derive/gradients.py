@@ -391,7 +391,7 @@ def _statements(
     lines = backward.forward.statements
     kinds = kinds_of_inputs(spec).after(lines)
     for name in functions_of_numbers(kinds, lines, found.statements):
-        raise UnsupportedError(f"{name} of what is a number in some calls")
+        raise UnsupportedError(f"{name} of a value that is a number in some calls")
     return found._replace(
         notes=(
             *_notes(walked.applier, walked.back),

@@ -787,7 +787,7 @@ INSTEAD = {
     ),
     "Module": "give each module a name, self.first = nn.Linear(...), or write nn.Sequential(...)",
     "": (
-        "call it outside, and let the forward take what it gives; or write out what it "
+        "call it outside and pass the forward its result; or write out what it "
         "computes, with self.weight = nn.Parameter(...) in __init__"
     ),
 }
@@ -801,7 +801,7 @@ def _instead_of(name: str, made: ast.expr) -> str:
     }
     for word, call in called_.items():
         if word.startswith("Dropout"):
-            same = "which gives what it takes where p is 0"
+            same = "which returns its input if p is 0"
             return f"write: self.{name} = {ast.unparse(call)}, {same}"
     if isinstance(made, ast.IfExp | ast.BoolOp):
         first = ast.unparse(calls[0])

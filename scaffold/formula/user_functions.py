@@ -335,7 +335,7 @@ def as_function(method: ast.FunctionDef) -> str:
     listed = ", ".join(dict.fromkeys([*given, *values]))
     done = dict.fromkeys(f"{own}.{node.attr}" for node in read if id(node) in called)
     out = f", and write out {' and '.join(done)}" if done else ""
-    return f"write a function of what it reads{out}: def {method.name}({listed})"
+    return f"write a function of the values it reads{out}: def {method.name}({listed})"
 
 
 def _reads(method: ast.FunctionDef, own: str) -> Iterator[ast.Attribute]:

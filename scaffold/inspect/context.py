@@ -67,7 +67,7 @@ class _Keeper:
     def handed(self) -> Iterator[Handed]:
         calls = self.facts.context_calls(self.saver, "save_for_backward")
         if len(calls) > 1 or any(item.starred for item in calls):
-            raise Unfit(calls[-1].call, "what is saved depends on the branch")
+            raise Unfit(calls[-1].call, "the saved tensors depend on the branch")
         for item in calls:
             for node in item.call.args:
                 found = self._saved(_present(node), item.step)

@@ -177,7 +177,7 @@ class Asked(OpTests):
         try:
             assert gradcheck(self.run, inputs, **self.differences)
         except RuntimeError as error:
-            told = f"the gradient is not the derivative, of {words}: {error}"
+            told = f"the gradient is not the derivative for {words}: {error}"
             raise AssertionError(told) from error
 
     def hold(

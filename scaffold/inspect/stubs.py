@@ -193,7 +193,7 @@ def _cases(stem: str, call: Call) -> str:
         doc = "Arguments laid out as in recorded calls, with values of a fixed seed."
         shown = [[item.text for item in row] for row in call.recorded]
     else:
-        doc = "What apply takes, each optional tensor given and left out."
+        doc = "Arguments of apply, with each optional tensor given and left out."
         shown = [
             [_shown(item, absent) for item in call.given]
             for absent in _variants(call.given)

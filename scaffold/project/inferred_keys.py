@@ -143,7 +143,7 @@ def meant(spec: OpSpec, raw: Raw) -> Completed:
     if flat:
         names = " and ".join(flat)
         what = "a surrogate" if len(flat) == 1 else "surrogates"
-        note = f"the derivative by {names} is zero everywhere: what is stated is taken for {what} (--surrogate)"
+        note = f"the derivative by {names} is zero everywhere: the stated gradient counts as {what} (--surrogate)"
         return Completed({**raw, "surrogate": True}, (note,))
     return Completed(raw)
 

@@ -111,7 +111,7 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         return failure.hint or (stated if meant else None)
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "
-        return f"shapes that it takes, for its tests: {stated}'{test_shapes(verdict)}'"
+        return f"shapes it accepts, for its tests: {stated}'{test_shapes(verdict)}'"
     if verdict.conditions:
         several = verdict.conditions
         return f"require = {[*several]}" if in_file else as_options(several)
@@ -269,7 +269,7 @@ class Misnamed(NamedTuple):
 def misnamed(spec: OpSpec, words: str) -> Misnamed | None:
     """Return the place and a hint for a missing attribute or argument; None for other messages."""
     if lacking := LACKING.search(words):
-        return Misnamed(None, f"give {lacking[1]}() what it takes: {lacking[2]}")
+        return Misnamed(None, f"call {lacking[1]}() with {lacking[2]}")
     found = MISSING.match(words)
     if found is None:
         return None

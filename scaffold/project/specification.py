@@ -473,7 +473,7 @@ def _unsaid(name: str, known: Configuration) -> ScaffoldError:
     )
     file = f"{name.removesuffix('.py')}.py"
     if Path(file).is_file():
-        message += f"; '{file}' has the code, not what it was made of"
+        message += f"; '{file}' has the code, not its specification"
         hint += f"; of a Function written by hand: scaffold adopt {file}::CLASS"
     return ScaffoldError(message, Location("NAME"), hint)
 

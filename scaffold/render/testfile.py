@@ -295,7 +295,7 @@ def compared_with(spec: OpSpec, lines: tuple[str, ...]) -> FunctionView:
     """Return the op in plain PyTorch; for a surrogate, the function with the surrogate's gradient."""
     name, title = "reference", f"{spec.name} in plain PyTorch."
     if spec.surrogate is not None:
-        name, title = "surrogate", f"What {spec.name} has the gradient of."
+        name, title = "surrogate", f"The function whose gradient {spec.name} has."
     return FunctionView(name, title, _parameters(spec), wrapper_type(spec), lines)
 
 

@@ -130,7 +130,7 @@ KEYS: dict[str, Key] = {
         example="namespace = 'mylib'",
     ),
     "save-policy": Key(
-        SAVE_POLICY, "What of a forward is saved for a derived backward.", "balanced"
+        SAVE_POLICY, "The values that a derived backward saves.", "balanced"
     ),
     "shape-checks": Key(
         SWITCH,
@@ -146,7 +146,7 @@ KEYS: dict[str, Key] = {
     ),
     "require": Key(
         choices("a list of features", WANTED),
-        "What every op must have.",
+        "Requirements of every op.",
         [],
         values.read_strings,
         "require = ['doc', 'shapes']",
@@ -173,7 +173,7 @@ KEYS: dict[str, Key] = {
     ),
     "names": Key(
         ANY_TABLE,
-        "What files and classes are called.",
+        "Names of files and classes.",
         dict(DEFAULT._asdict()),
         values.read_names,
         "names = { file = '{op}.py', function = '{Op}Function' }",
@@ -204,7 +204,7 @@ KEYS: dict[str, Key] = {
     ),
     "formatter": Key(
         choice("a formatter", get_args(Formatter)),
-        "What formats generated files.",
+        "The formatter of generated files.",
         "black",
     ),
     "line-length": Key(
@@ -221,14 +221,14 @@ KEYS: dict[str, Key] = {
     ),
     "testing": Key(
         ANY_TABLE,
-        "What the tests of the project share.",
+        "Settings that the tests of the project share.",
         {},
         read_testing,
         "testing = { devices = ['cpu', 'cuda'] }",
     ),
     "lint": Key(
         ANY_TABLE,
-        "Which rules of the linter run where.",
+        "Rules of the linter, on or off by path.",
         {},
         read_lint,
         "lint = { ignore = ['AF08'] }",

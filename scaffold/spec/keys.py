@@ -79,9 +79,7 @@ KEYS: dict[str, Key] = {
         "How classes call the op: RMSNorm. Without it, the name in CamelCase.",
         proven=False,
     ),
-    "doc": Key(
-        TEXT, "What the op computes; the first lines of the docstring.", proven=False
-    ),
+    "doc": Key(TEXT, "A description; the first lines of the docstring.", proven=False),
     "forward": Key(
         TEXT,
         "An expression, statements with a return, or '@file.py[:function]'.",
@@ -148,15 +146,15 @@ KEYS: dict[str, Key] = {
     ),
     "namespace": Key(
         TEXT,
-        "What is before the :: of an op in library style: 'mylib' of mylib::linear (the name of its package).",
+        "The part before the :: of an op in library style: 'mylib' of mylib::linear (the name of its package).",
         proven=False,
     ),
-    "save-policy": Key(SAVE_POLICY, "What of the forward is saved for the backward."),
+    "save-policy": Key(SAVE_POLICY, "The values saved for the backward."),
     "amp": Key(
         AMP,
-        "What the op does under autocast (region, if autocast changes its forward): run its backward under the autocast of the forward, "
+        "Behaviour under autocast (region, if autocast changes its forward): run its backward under the autocast of the forward, "
         "compute in float32, or nothing.",
-        option="What the op does under autocast (default: region, if it changes the forward).",
+        option="Behaviour under autocast (default: region, if it changes the forward).",
     ),
     "kernels": Key(
         KERNELS,

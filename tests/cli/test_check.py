@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from scaffold.cli.terminal import VERBS
 from scaffold.cli.verify import find_tests
+from scaffold.project.file_status import STATUSES
 from scaffold.workspace import records
 from tests.cli.projects import (
     SCALE,
@@ -59,7 +61,11 @@ def test_states_are_coloured_where_colours_are_shown(synced: Path) -> None:
     shown = run(synced, "check", FORCE_COLOR="1").out
     assert "\x1b[33medited  \x1b[0m  ops/scale.py\n" in shown
     assert "\x1b[1;31mmissing \x1b[0m  tests/test_shift.py" in shown
-    assert "(\x1b[33medited\x1b[0m)" in run(synced, "list", FORCE_COLOR="1").out
+    listed = run(synced, "list", FORCE_COLOR="1").out
+    assert (
+        "(\x1b[33medited\x1b[0m)" in listed and "(\x1b[1;31mmissing\x1b[0m)" in listed
+    )
+    assert {*STATUSES} - {"ok"} <= VERBS.keys()
     assert "\x1b" not in run(synced, "check", FORCE_COLOR="1", NO_COLOR="1").out
 
 

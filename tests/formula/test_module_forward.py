@@ -790,13 +790,13 @@ def test_what_nothing_reads_may_be_taken_by_a_function() -> None:
         ),
         (
             "nn.Dropout(0.5) if wide else nn.Identity()",
-            "write: self.out = nn.Dropout(0.5), which gives what it takes where p is 0",
+            "write: self.out = nn.Dropout(0.5), which returns its input if p is 0",
         ),
         (
             "nn.LayerNorm(3) if wide else nn.Identity()",
             "let __init__ make one of them, for one op each: self.out = nn.LayerNorm(3)",
         ),
-        ("nn.GRU(3, 3)", "call it outside, and let the forward take what it gives; or"),
+        ("nn.GRU(3, 3)", "call it outside and pass the forward its result; or"),
     ],
 )
 def test_of_a_module_that_is_not_read_the_hint_says_what_is(

@@ -170,7 +170,7 @@ def test_a_file_without_functions_is_one_body() -> None:
             "f",
             (
                 "ops.py:1:1: function 'f' is a method: it takes 'self'\n"
-                "hint: write a function of what it reads: def f(x)"
+                "hint: write a function of the values it reads: def f(x)"
             ),
         ),
         (
@@ -178,7 +178,7 @@ def test_a_file_without_functions_is_one_body() -> None:
             "halved",
             (
                 "ops.py:2:5: 'halved' is a method of 'Norm'\n"
-                "hint: write a function of what it reads: def halved(x)"
+                "hint: write a function of the values it reads: def halved(x)"
             ),
         ),
         (

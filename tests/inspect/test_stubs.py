@@ -141,8 +141,8 @@ FAULTS = [
     ),
     ("DtypeBreaks", "have the same dtype", "float32"),
     ("LowPrecisionPath", "wrong in bfloat16", "bfloat16"),
-    ("SoftmaxWrongDim", "of more dims", "other ranks"),
-    ("ShuffleSame", "of other sizes", "other sizes"),
+    ("SoftmaxWrongDim", "for more dims", "other ranks"),
+    ("ShuffleSame", "for other sizes", "other sizes"),
     (
         "VmapWrong",
         "its gradient differs from each sample's",

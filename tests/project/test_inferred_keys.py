@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.running import new_op
 
-SURROGATE = "the derivative by x is zero everywhere: what is stated is taken for a surrogate (--surrogate)"
+SURROGATE = "the derivative by x is zero everywhere: the stated gradient counts as a surrogate (--surrogate)"
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def attributes_of(spec: OpSpec, program: Program) -> dict[str, Op]:
 # --- The walk over expressions of the forward.
 
 
-DRAWN_INSIDE = "it draws random numbers inside an expression; give what it draws a line of its own, mask = ..."
+DRAWN_INSIDE = "it draws random numbers inside an expression; draw them in a line of its own, mask = ..."
 DROPPED_INSIDE = "it drops weights at random inside attention; leave dropout_p out, or write F.dropout(torch.softmax(q @ k.mT / d**0.5, -1), p) @ v"
 OVERLAPPING = "unfolded"  # the shape of a view in which an element may stand twice
 READ_LATER = "it changes in place what the gradient of that value reads"

@@ -623,7 +623,7 @@ def sum_repeats(make: Maker, g: Op, x: Op, repeats: Op) -> Op:
         item.rule != "starred" for item in repeats.args
     )
     if not several or any(literal(item) == 0 for item in repeats.args):
-        raise UnsupportedError("how often what was repeated")
+        raise UnsupportedError("repetitions of an unknown number")
     if rank is None:
         return _summed_copies(make, g, x, repeats.args)
     one, times = make.const(1), list(repeats.args)
@@ -653,7 +653,7 @@ def _summed_copies(make: Maker, g: Op, x: Op, times: Sequence[Op]) -> Op:
             dims.append(len(sizes))
             sizes.append(count)
             if any(item.rule in ("size", "shape") for item in count.walk()):
-                raise UnsupportedError("how often what was repeated")  # 0 if empty
+                raise UnsupportedError("repetitions of an unknown number")  # 0 if empty
             if not isinstance(literal(count), int):  # it may be 0
                 count = program.called("max", count, make.const(1))
             whole = program.python("binary", "//", whole, count)

@@ -87,7 +87,7 @@ RULE = Rule(
     id="AF07",
     title="an intermediate is saved, and a second derivative may be silently wrong",
     why=(
-        "What forward computes on the way is a constant to the second derivative "
+        "An intermediate value of forward is a constant to the second derivative "
         "(pytorch#58509, #104040). once_differentiable makes double backward an error; "
         "otherwise compute it again in backward, or return it as an output."
     ),

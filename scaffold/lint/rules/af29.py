@@ -34,7 +34,7 @@ RULE = Rule(
     id="AF29",
     title="a custom operator returns an input or a view of one",
     why=(
-        "What an operator returns must not share memory with what it was given: "
+        "An output must not share memory with an input: "
         "RuntimeError (pytorch#134278)."
     ),
     bad="""\

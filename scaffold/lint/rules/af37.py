@@ -101,7 +101,7 @@ RULE = Rule(
     id="AF37",
     title="the gradient of an output is dropped",
     why=(
-        "What is computed from that output silently gives no gradient, or, where none is "
+        "Everything computed from that output silently gives no gradient, or, where none is "
         "read, the scale of a loss, GradScaler's factor and everything behind the "
         "Function are ignored. Use each gradient, or mark the output with "
         "mark_non_differentiable, so that it requires no grad."
