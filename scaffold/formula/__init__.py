@@ -33,12 +33,10 @@ A formula takes this way; a module imports only from those above it:
 """
 
 from scaffold.formula.aliasing import (
-    Change,
     Trace,
     changed_in_place,
     changes_memory,
     copied,
-    holds_several,
     same_memory,
     same_tensor,
     sharing,
@@ -76,7 +74,6 @@ from scaffold.formula.graph import (
     arguments_of,
     assignments,
     bound,
-    changed_parts,
     expressions,
     is_of_module,
     keywords,
@@ -94,7 +91,7 @@ from scaffold.formula.operators import (
     meant,
     newer,
 )
-from scaffold.formula.optionality import checked_for_none, is_present, may_be_none
+from scaffold.formula.optionality import checked_for_none, is_present
 from scaffold.formula.parse import parse
 from scaffold.formula.statements import assigned
 from scaffold.formula.text import BUILTINS, WELL_KNOWN, Meanings, Scope, Text
@@ -126,7 +123,6 @@ __all__ = [
     "UNKNOWN",
     "WELL_KNOWN",
     "Assign",
-    "Change",
     "Formula",
     "FunctionText",
     "Graph",
@@ -150,7 +146,6 @@ __all__ = [
     "assignments",
     "bound",
     "changed_in_place",
-    "changed_parts",
     "changes_memory",
     "checked_for_none",
     "compared",
@@ -166,7 +161,6 @@ __all__ = [
     "free_reads",
     "function_in",
     "functions_of_numbers",
-    "holds_several",
     "is_check",
     "is_judged",
     "is_newer",
@@ -177,7 +171,6 @@ __all__ = [
     "judged_value",
     "keywords",
     "literal_value",
-    "may_be_none",
     "meant",
     "metadata_read",
     "names_bound_to",

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from scaffold.formula import Graph, checked_for_none, is_present, may_be_none
-from scaffold.formula.optionality import guards, takes_none
+from scaffold.formula import Graph, checked_for_none, is_present
+from scaffold.formula.optionality import guards, may_be_none, takes_none
 from tests.formula.parsing import formula
 
 VALUES = frozenset({"x", "abs"})

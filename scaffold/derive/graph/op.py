@@ -604,10 +604,15 @@ def down_to(roots: Iterable[Op], stops: Collection[Op]) -> Iterator[Op]:
                 waiting += op.args
 
 
-def tensors(ops: Iterable[Op]) -> Iterator[Op]:
-    """Yield the tensors among arguments, including those in lists."""
+def unlisted(ops: Iterable[Op]) -> Iterator[Op]:
+    """Yield some arguments, and in the place of a list its items."""
     for op in ops:
         if op.rule == "list":
-            yield from tensors(op.args)
-        elif op.is_tensor:
+            yield from unlisted(op.args)
+        else:
             yield op
+
+
+def tensors(ops: Iterable[Op]) -> Iterator[Op]:
+    """Yield the tensors among arguments, including those in lists."""
+    return (op for op in unlisted(ops) if op.is_tensor)

@@ -39,7 +39,7 @@ def is_positive(op: Op) -> bool:
         return isinstance(value, int | float) and value > 0
     if not op.is_tensor or op.facts.is_above_zero:
         return op.kind != "complex"
-    args = [item for item in op.args if item.is_tensor or item.kind == "static"]
+    args = [item for item in op.args if item.kind != "group"]
     if op.facts.operator == "+":
         return any(map(is_positive, args)) and all(
             is_positive(item) or is_nonnegative(item) for item in args

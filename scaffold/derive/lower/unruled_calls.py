@@ -4,10 +4,9 @@ In: a call's expression. Out: the same with holes for its tensors. Invariant: Py
 `expressions` decides which calls have no rule; `autograd_fallback` differentiates them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 
-from scaffold.derive.graph.op import Kind, Op, Program, Template
+from scaffold.derive.graph.op import Kind, Op, Program, Template, unlisted
 from scaffold.derive.graph.shape_rules import made_shape
 from scaffold.derive.graph.static_values import UnsupportedError, dotted, is_int
 from scaffold.formula import Graph, Node, is_of_module, keywords
@@ -101,13 +100,8 @@ def made(program: Program, template: Template, args: list[Op], read: list[Op]) -
 
 def _is_made_of_ints(program: Program, name: str, args: Sequence[Op]) -> bool:
     """Return whether a call makes an integer tensor from integer arguments: `torch.arange(x.shape[0])`."""
-    parts = [part for item in args for part in _flat(item)]
+    parts = unlisted(args)  # of `torch.tensor([[0, 1], [1, 0]])`
     return kinds(name) == {"kept"} and all(is_int(program, item) for item in parts)
-
-
-def _flat(op: Op) -> Iterable[Op]:
-    """Flatten nested lists: `torch.tensor([[0, 1], [1, 0]])`."""
-    return chain.from_iterable(map(_flat, op.args)) if op.rule == "list" else (op,)
 
 
 def item_of_call(program: Program, op: Op, position: int) -> Op:

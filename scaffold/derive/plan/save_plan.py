@@ -17,7 +17,7 @@ from scaffold.derive.backward_program import needed_for
 from scaffold.derive.derivation import Forward
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.conditions import is_recorded
-from scaffold.derive.graph.op import Op, down_to
+from scaffold.derive.graph.op import Op, down_to, unlisted
 from scaffold.derive.lower.forward_names import Places
 from scaffold.derive.lower.statements import Lowered
 from scaffold.derive.plan.costs import Costs, is_brief, is_dear, is_free
@@ -308,11 +308,8 @@ def _read(backward: Collection[Op], forward: Collection[Op]) -> Iterator[Op]:
 
 
 def _tensors(ops: Iterable[Op]) -> Iterator[Op]:
-    for op in ops:
-        if op.rule == "list":
-            yield from _tensors(op.args)
-        elif op.is_tensor or op.kind == "group":
-            yield op
+    """Yield the tensors and groups among arguments."""
+    return (op for op in unlisted(ops) if op.kind != "static")
 
 
 class _Choice:
@@ -327,7 +324,7 @@ class _Choice:
     ) -> None:
         self.costs, self.ends, self.can_be_saved = costs, ends, can_be_saved
         self.ops = sorted(
-            (op for op in forward if op.is_tensor or op.kind == "group"),
+            (op for op in forward if op.kind != "static"),
             key=lambda op: op.serial,
         )
 
