@@ -113,6 +113,7 @@ def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
     if found is None or found.triton.backward is None:
         return
     kept = {item.name: f"ctx.{item.name}" for item in derivation.kept}
+    kept |= {item.origin: item.name for item in derivation.saved}
     asked = {
         f"needs_grad_{item.name}": f"ctx.needs_input_grad[{spec.index(item.name)}]"
         for item in spec.differentiable

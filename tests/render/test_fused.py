@@ -1,5 +1,6 @@
 """The Function of an op with kernels: its import, its calls, its formula without them."""
 
+import ast
 import sys
 import warnings
 from types import ModuleType
@@ -113,3 +114,21 @@ def test_an_op_without_kernels_says_nothing_of_them() -> None:
     plain = spec_of("x[..., D], w[D], eps: float = 1e-6", "norm", forward=NORM)
     assert "kernel" not in text_of(plain)
     assert "in_kernels" in text_of(SPEC)
+
+
+def test_the_backward_kernel_gets_a_saved_output_by_its_name_in_the_function() -> None:
+    spec = spec_of(
+        "x[..., D], residual[..., D]",
+        "op",
+        forward="residual = x + residual\nreturn residual * torch.sigmoid(residual), residual",
+        outputs="y, new_residual",
+        kernels=["triton"],
+    )
+    names = {
+        node.id
+        for node in ast.walk(ast.parse(draft_of(spec)))
+        if isinstance(node, ast.Name)
+    }
+    assert "new_residual_2" in names  # what it is called in the backward
+    call = draft_of(spec).partition(".op_backward(")[2].partition(")")[0]
+    assert "new_residual_2" in call.replace("\n", " ").replace(",", " ").split()
