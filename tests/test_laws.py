@@ -559,7 +559,7 @@ BUDGET = {
     "primitives": 852,  # the names of dtypes  # of what a result is surely positive
     "kernels": 2902,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, optional inputs, inputs with more dims
     "project": 5364,  # ... and asked for
-    "render": 6148,  # a Function calls kernels, their file, their tests; vmap rules name the outputs
+    "render": 6149,  # a Function calls kernels, their file, their tests; vmap rules name the outputs
     "spec": 4675,  # kernels; conditions joined by `and`, or on a float
     "verify": 6781,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package
     "workspace": 2027,  # an import that may fail is part of a Function
