@@ -4,7 +4,7 @@ In: the forward of an op, with a distinct name for each input size. Out: `Enforc
 in every call count, so the facts hold whenever the forward returns.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -130,14 +130,9 @@ def _least(
                 yield first.name, max(map(least_rank, plain), default=0)
 
 
-def _ops_of(lowered: Lowered) -> Iterator[Op]:
-    """Yield each op below the results once."""
-    seen = set[Op]()
-    for result in lowered.results:
-        for op in result.walk():
-            if op not in seen:
-                seen.add(op)
-                yield op
+def _ops_of(lowered: Lowered) -> Iterable[Op]:
+    """Return each op below the results once."""
+    return dict.fromkeys(op for result in lowered.results for op in result.walk())
 
 
 def _users(lowered: Lowered) -> dict[Op, list[Op]]:

@@ -19,7 +19,6 @@ from scaffold.derive.graph.conditions import is_recorded, may_be_zero
 from scaffold.derive.graph.op import (
     OfShape,
     Op,
-    SummedTo,
     down_to,
     is_number,
     tensors,
@@ -176,10 +175,7 @@ class Reverse:
         """Sum an input's gradient to its shape, if the forward adds a dim to an input without dims."""
         if not may_gain_a_dim(op, results):
             return g
-        data = SummedTo(op.shape, op)
-        return self.program.op(
-            "summed_to", (g,), data, kind=g.kind, shape=op.shape, active=g.active
-        )
+        return self.make.summed_to(g, op.shape, op)
 
     def _filled(self, g: Op, zeros: Op) -> Op:
         """Put zeros of the input's shape in place of a branch's 0."""

@@ -273,6 +273,12 @@ class Op:
         assert isinstance(self.data, OfShape | SummedTo), self.rule
         return self.data.shape
 
+    @property
+    def like(self) -> "Op | None":
+        """Return the input whose shape a sum to a shape is for, if any."""
+        assert isinstance(self.data, SummedTo), self.rule
+        return self.data.like
+
     def __repr__(self) -> str:
         return f"%{self.serial}"
 

@@ -38,21 +38,11 @@ class Rest(UnnamedSize):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Windows(UnnamedSize):
-    """The number of kernel positions along a dim, by stride, padding and dilation."""
-
-    size: Dim
-    kernel: Dim
-    slides: tuple[Op, ...]
-    at: int
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class Resized(UnnamedSize):
-    """A size changed by a call's other arguments: a scale, the padding of an output."""
+    """A size changed by a call's other arguments: a scale, a kernel, the padding of an output."""
 
     size: Dim
-    by: tuple[Op, ...]
+    by: tuple[Op | Dim, ...]
     at: int
 
 
@@ -446,26 +436,25 @@ def convolved(program: Program, args: Args) -> Shape | None:
     counts = list[Dim]()
     for at in range(2, len(dims)):
         numbers = (_number(item, at - 2) for item in slides)
-        count = _count(dims[at], kernel[at], *numbers)
-        unknown = Windows(dims[at], kernel[at], slides, at - 2)
-        counts.append(unknown if count is None else count)
+        unknown = Resized(dims[at], (kernel[at], *slides), at - 2)
+        counts.append(_count(unknown, kernel[at], *numbers))
     return Shape((dims[0], kernel[0], *counts))
 
 
 def _count(
-    size: Dim,
+    unknown: Resized,
     kernel: Dim | None,
     stride: int | None,
     padding: int | None = 0,
     dilation: int | None = 1,
-) -> Dim | None:
-    """Return the number of positions of a kernel along a dim, rounded down; None if unknown."""
+) -> Dim:
+    """Return the number of positions of a kernel along a dim, rounded down; `unknown` if it is no number and not the size."""
     if not isinstance(kernel, int) or not stride or padding is None or not dilation:
-        return None
-    more = 2 * padding - dilation * (kernel - 1) - 1
+        return unknown
+    size, more = unknown.size, 2 * padding - dilation * (kernel - 1) - 1
     if isinstance(size, int):
         return (size + more) // stride + 1
-    return size if stride == 1 and more == -1 else None
+    return size if stride == 1 and more == -1 else unknown
 
 
 def _number(value: Op, at: int) -> int | None:
@@ -500,16 +489,11 @@ def dim_of(dim: Op) -> shapes.Axis:
     return value if isinstance(value, int) else shapes.UnwrittenAxis(dim)
 
 
-def _ints(args: Args, *names: str) -> tuple[int, ...] | None:
-    values = [literal(args[name]) for name in names if name in args]
-    whole = all(isinstance(value, int) for value in values)
-    return tuple(values) if whole and len(values) == len(names) else None  # type: ignore[arg-type]
-
-
 def _transposed(program: Program, args: Args) -> Shape | None:
-    names = [name for name in args if name != "x"]
-    dims = _ints(args, *names)
-    return shapes.transposed(args["x"].shape, *dims[:2]) if dims else None
+    one, two, *_ = (dim_of(item) for name, item in args.items() if name != "x")
+    if not isinstance(one, int) or not isinstance(two, int):
+        return None
+    return shapes.transposed(args["x"].shape, one, two)
 
 
 def _swapped(program: Program, args: Args) -> Shape | None:
@@ -519,9 +503,7 @@ def _swapped(program: Program, args: Args) -> Shape | None:
 
 def _reversed(program: Program, args: Args) -> Shape | None:
     x = args["x"].shape
-    if x.dims is not None and x.rank is not None:
-        return Shape(x.dims[::-1])
-    return None
+    return None if x.dims is None or x.rank is None else Shape(x.dims[::-1])
 
 
 def _permuted(program: Program, args: Args) -> Shape | None:
@@ -570,14 +552,10 @@ def sized(program: Program, shape: Op, of: Shape | None = None) -> Shape | None:
         return shape.asked
     if shape.rule != "list" or any(dim.rule == "starred" for dim in shape.args):
         return None
-    if any(literal(dim) == -1 for dim in shape.args):
-        return Shape(
-            tuple(
-                Rest(shape, of) if literal(dim) == -1 else program.size_of(dim)
-                for dim in shape.args
-            )
-        )
-    return Shape(tuple(program.size_of(dim) for dim in shape.args))
+    rest = Rest(shape, of)
+    return Shape(
+        tuple(rest if literal(n) == -1 else program.size_of(n) for n in shape.args)
+    )
 
 
 def _pairs(program: Program, args: Args) -> Shape | None:
@@ -720,17 +698,12 @@ def _reduced_by(shape: Shape, dims: shapes.Axes | None, args: Args) -> Shape | N
 
 def _unfolded(program: Program, args: Args) -> Shape | None:
     """Return the shape of `x.unfold(dimension, size, step)`, each window a row."""
-    x, dim, given = (
-        args["x"].shape,
-        dim_of(args["dimension"]),
-        (args["size"], args["step"]),
-    )
-    at, whole = shapes.position(x, dim), shapes.size(x, dim)
-    if at is None or whole is None:
+    x, dim = args["x"].shape, dim_of(args["dimension"])
+    given, whole = (args["size"], args["step"]), shapes.size(x, dim)
+    if whole is None:
         return None
-    count = _count(whole, *(_number(item, at) for item in given))
-    row = Resized(whole, given, at) if count is None else count
-    windows = shapes.with_dim(x, dim, row)
+    count = _count(Resized(whole, given, 0), *(_number(item, 0) for item in given))
+    windows = shapes.with_dim(x, dim, count)
     assert windows is not None and windows.dims is not None
     return Shape((*windows.dims, program.size_of(args["size"])))
 
@@ -924,8 +897,7 @@ def _windows(program: Program, x: Shape, count: int, *given: Op) -> Shape | None
             numbers[1:2] = numbers[:1]
         if None in numbers:
             return None
-        known = _count(x.dims[at], *numbers)
-        counts.append(Resized(x.dims[at], given, at) if known is None else known)
+        counts.append(_count(Resized(x.dims[at], given, at), *numbers))
     return Shape((*x.dims[:-count], *counts))
 
 

@@ -59,7 +59,7 @@ def restored(make: Maker, g: Op, x: Op, dim: Op) -> Op:
     if wide.rule != "unsqueeze" or not may_be_scalar(x.shape, dim):
         return wide
     program = make.program
-    args = (wide, g, program.op("rank", (), OfShape(x.shape)))
+    args = (wide, g, rank(make, x))
     shape = shapes.reduced(x.shape, dims_of(dim), True)
     return program.op("unless_scalar", args, kind=g.kind, shape=shape)
 
@@ -168,15 +168,7 @@ def _summed(make: Maker, g: Op, x: Op) -> Op:
         g = g.args[0]
     plan = _dims_to_sum(g.shape, x.shape)
     if plan is None:
-        like = x if x.rule == "input" else None
-        return make.program.op(
-            "summed_to",
-            (g,),
-            SummedTo(x.shape, like),
-            kind=g.kind,
-            shape=x.shape,
-            active=g.active,
-        )
+        return make.summed_to(g, x.shape, x if x.rule == "input" else None)
     gone, ones = plan
     const = make.const
     if ones and gone:
@@ -307,7 +299,7 @@ def class_dim(make: Maker, x: Op) -> Op:
     one = make.const(1)
     if x.shape.rank is not None:
         return make.const(min(1, x.shape.rank - 1))
-    ndim = make.program.op("rank", (), OfShape(x.shape))
+    ndim = rank(make, x)
     if x.shape.least >= 2:
         return one
     last = make.program.python("binary", "-", ndim, one)
@@ -350,8 +342,7 @@ def moved(make: Maker, x: Op, dim: Op, by: Op) -> Op:
     found = _stepped(make, x, dim, literal(by) == 1)
     if not may_be_scalar(x.shape, dim):
         return found
-    rank = make.program.op("rank", (), OfShape(x.shape))
-    return make.program.shaped(make.choose(rank, found, ones), x.shape)
+    return make.program.shaped(make.choose(rank(make, x), found, ones), x.shape)
 
 
 def _stepped(make: Maker, x: Op, dim: Op, forward: bool) -> Op:
@@ -429,7 +420,7 @@ def channels(make: Maker, weight: Op, x: Op) -> Op:
     if x.shape == SCALAR:
         return in_shape(make, weight, program.op("list", ()))
     if x.shape.rank is None:  # `(-1,) * (x.ndim > 0) + (1,) * (x.ndim - 2)`
-        ndim = program.op("rank", (), OfShape(x.shape))
+        ndim = rank(make, x)
         binary = partial(program.python, "binary")
         less = binary("-", ndim, make.const(2))
         there = program.python("compare", ">", ndim, make.const(0))

@@ -5,7 +5,8 @@ In: the operands; for `scalars_first` the gradients. Out: the op, or None withou
 same shape; an op with a name in the forward, or with several uses, is not taken apart; no 0/0 appears, and one disappears only
 if a quotient meets a factor equal to its divisor.
 
-Identities of any operands are no functions here but lines of the table, `simpler = ["x * 1 -> x"]`, applied by `identities` before these.
+An identity that spelling alone decides is no function here but a line of the table, `simpler = ["x * 1 -> x"]`, applied by `identities`
+before these. These are code since a factor may stand anywhere in a product.
 """
 
 from collections import Counter
@@ -58,29 +59,6 @@ def guarded_power(exponent: Op) -> Op | None:
 
 
 @ALGEBRA.on("mul")
-def _times_quotient(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `2 * x` for `4 * (x / 2)`, `n * x / 2` for `n * (x / 2)`."""
-    if a.kind != "static" or not make.is_(b, "div") or b.args[1].kind != "static":
-        return None
-    quotient = make.div(a, b.args[1])
-    if number(a) is not None and number(quotient) is not None:
-        return make.mul(quotient, b.args[0])
-    return make.div(make.mul(a, b.args[0]), b.args[1])
-
-
-@ALGEBRA.on("div")
-def _number_over_number(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `2 * x` for `4 * x / 2`, if no other factor cancels: in 12 of 661 known ops, four of them norms."""
-    if b.kind != "static":
-        return None
-    reduced = _reduced(make, a, b)
-    if reduced is not None or not make.is_(a, "mul") or a.args[0].kind != "static":
-        return reduced
-    quotient = make.div(a.args[0], b)
-    return None if number(quotient) is None else make.mul(quotient, a.args[1])
-
-
-@ALGEBRA.on("mul")
 def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
     """Return `g * x` for `g * s * (x / s)`, `g / x` for `g / s * (s / x)`, `x` for `x / exp(y) * exp(y)`, in either order.
 
@@ -109,7 +87,8 @@ def _cancelled_quotient(make: Maker, a: Op, b: Op) -> Op | None:
 def _product_with_zero(make: Maker, a: Op, b: Op) -> Op | None:
     """Return 0 for `x @ 0`: the gradient of an unused one of several results, as the vectors of eigh if only the values are read.
 
-    No known op has it; without it, an op with a rule reading all of them would be left to autograd.
+    No known op has it; without it, an op with a rule reading all of them would be left to autograd. It is no line of the table, as
+    PyTorch multiplies no matrix by a number.
     """
     return make.const(0) if is_number(a, 0) or is_number(b, 0) else None
 
@@ -124,21 +103,23 @@ def _cancelled_factor(make: Maker, a: Op, b: Op) -> Op | None:
     return found if found.shape == a.shape else None
 
 
+@ALGEBRA.on("div")
 def _reduced(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `x / n` for `2 * x / (2 * n)`, `x / (m * n)` for `1 / m * x / n`; None without a common factor."""
-    if make.is_(a, "mul"):
-        factor = a.args[0]
-        if factor.is_python("binary", "/") and is_number(factor.args[0], 1):
-            return make.div(a.args[1], make.mul(factor.args[1], b))
+    """Return `2 * x` for `4 * x / 2`, `x / n` for `2 * x / (2 * n)`, `x / (m * n)` for `1 / m * x / n`; a quotient of numbers only if exact.
+
+    In 12 of 661 known ops, four of them norms.
+    """
+    if b.kind != "static" or not make.is_(a, "mul"):
+        return None
+    factor, rest = a.args
+    if factor.is_python("binary", "/") and is_number(factor.args[0], 1):
+        return make.div(rest, make.mul(factor.args[1], b))
     of_b = make.products.of(b)
-    divisors = [op for op in of_b.statics if number(op) is None]
-    if not make.is_(a, "mul") or not divisors or of_b.number == 1:
-        return None
-    value = number(a.args[0])
-    if value is None or value != of_b.number:
-        return None
-    rest = make.products.op(of_b._replace(number=1))
-    return make.div(a.args[1], rest)
+    divided = any(number(op) is None for op in of_b.statics)
+    if divided and of_b.number != 1 and number(factor) == of_b.number:
+        return make.div(rest, make.products.op(of_b._replace(number=1)))
+    quotient = make.div(factor, b) if factor.kind == "static" else factor
+    return None if number(quotient) is None else make.mul(quotient, rest)
 
 
 # Sums
@@ -151,16 +132,7 @@ def _minus_sum_of_multiple(make: Maker, a: Op) -> Op | None:
         return None
     if number(a.args[0].args[0]) is None:
         return None
-    return make.summed_to(make.neg(a.args[0]), a)
-
-
-@ALGEBRA.on("add")
-def _plus_zero(make: Maker, a: Op, b: Op) -> Op | None:
-    """Return `x` for `x + 0`, except for a mask: its sum with a number is an integer."""
-    for one, two in ((a, b), (b, a)):
-        if is_number(one, 0) and two.kind != "bool":
-            return two
-    return None
+    return make.summed_to(make.neg(a.args[0]), a.shape, a.like)
 
 
 @ALGEBRA.on_each("add", "sub")

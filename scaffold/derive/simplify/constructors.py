@@ -168,23 +168,10 @@ class Maker(Algebra):
         """Return one of two values, by a test fixed in each call."""
         return choose(self.program, test, body, orelse)
 
-    def summed_to(self, op: Op, like: Op) -> Op:
-        """Return the sum of a value over the dims summed in `like`."""
-        if op.rule == "neg" and not self.opaque(op):
-            return self.neg(self.summed_to(op.args[0], like))
-        return self.program.op(
-            "summed_to",
-            (op,),
-            like.data,
-            kind=op.kind,
-            shape=like.shape,
-            active=op.active,
-        )
-
-    def summed_to_shape(self, op: Op, shape: Shape, like: Op | None) -> Op:
+    def summed_to(self, op: Op, shape: Shape, like: Op | None) -> Op:
         """Return a value summed to the shape it was broadcast from; `like` is an input of that shape, if any."""
-        if op.shape == shape:
-            return op
+        if op.rule == "neg" and not self.opaque(op):
+            return self.neg(self.summed_to(op.args[0], shape, like))
         data = SummedTo(shape, like)
         return self.program.op(
             "summed_to", (op,), data, kind=op.kind, shape=shape, active=op.active

@@ -6,7 +6,7 @@ a name in the forward stays whole.
 
 from scaffold.derive.graph import shapes
 from scaffold.derive.graph.conditions import may_be_zero
-from scaffold.derive.graph.op import Op, SummedTo, is_number, tensors
+from scaffold.derive.graph.op import Op, is_number, tensors
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.rewrites import ARITHMETIC, LINEAR, has_poles
@@ -103,18 +103,13 @@ def _sum_last(make: Maker, name: str, args: tuple[Op, ...]) -> Op | None:
     inner = make(name, *(arg.args[0] if arg in sums else arg for arg in args))
     if inner.shape != first.args[0].shape or inner.kind != first.kind:
         return None
-    like = next((op for op in sums if _has_owner(op)), first)
-    return make.summed_to(inner, like)
+    like = next((op for op in sums if op.like is not None), first)
+    return make.summed_to(inner, like.shape, like.like)
 
 
 def _is_loose_sum(make: Maker, op: Op) -> bool:
     """Return whether it is a sum to a shape and may be taken apart."""
     return op.rule == "summed_to" and not make.is_whole(op)
-
-
-def _has_owner(op: Op) -> bool:
-    """Return whether a sum is to the shape of an input."""
-    return isinstance(op.data, SummedTo) and op.data.like is not None
 
 
 @HOISTED.on_each("mul", "div")

@@ -32,9 +32,11 @@ REAL = "r"
 DEMANDS = {
     **dict.fromkeys("xyz", "tensor"),
     REAL: "real",
+    "v": "values",
     "M": "matrix",
     **dict.fromkeys("AB", "matrices"),
     **dict.fromkeys("cd", "static"),
+    "p": "constant",
     "k": "number",
     "n": "negative",
     "m": "minus",

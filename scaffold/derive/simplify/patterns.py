@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from scaffold.derive.graph.op import Op, literal
 from scaffold.derive.graph.op import number as number_of
-from scaffold.derive.graph.static_values import is_negative, known_value
+from scaffold.derive.graph.static_values import is_length, is_negative, known_value
 from scaffold.derive.simplify.products import Product, taken_apart
 from scaffold.errors import Location
 from scaffold.formula import (
@@ -419,9 +419,11 @@ def _as_float(value: object) -> Number | None:
 KINDS: dict[str, Callable[[Op], bool]] = {
     "tensor": lambda op: op.is_tensor,
     "real": lambda op: op.is_tensor and op.kind != "complex",
+    "values": lambda op: op.is_tensor and op.kind != "bool",
     "matrix": lambda op: op.is_tensor and op.shape.rank == 2,
     "matrices": lambda op: op.is_tensor and op.shape.least >= 2,
     "static": lambda op: op.kind == "static",
+    "constant": lambda op: op.kind == "static" and not is_length(op),
     "number": lambda op: number_of(op) is not None,
     "negative": is_negative,
     "minus": is_minus,

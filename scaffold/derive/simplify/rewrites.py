@@ -1,6 +1,9 @@
 """Rewrites of single primitives in the backward: transposes, squeezes, quotients, reductions and scatters, each under its condition.
 
 In: the arguments. Out: a simpler op, or None. Invariant: same value, same shape; a value with a name in the forward stays whole.
+
+An identity that spelling alone decides is a line of the table, as in `algebra`. These are code since they ask for more: a shape, dims
+in either spelling, an op outside the table, any reduction.
 """
 
 from scaffold.derive.graph import shapes
@@ -8,7 +11,6 @@ from scaffold.derive.graph.op import OfShape, Op, SummedTo, is_number, literal
 from scaffold.derive.graph.precision import of_default_dtype
 from scaffold.derive.graph.shape_rules import dim_of, dims_of
 from scaffold.derive.graph.shapes import Axes, Shape, Squeezed
-from scaffold.derive.graph.static_values import is_length
 from scaffold.derive.rules.formula_words import count
 from scaffold.derive.simplify.constructors import Maker, Registry
 from scaffold.derive.simplify.products import taken_apart
@@ -134,7 +136,7 @@ def _squeezed_sum_to(make: Maker, a: Op, dim: Op) -> Op | None:
     inputs = (op for op in make.program.ops if op.rule == "input")
     like = next((op for op in inputs if op.shape == shape), None)
     summed = make.sum(whole, make.const(at))
-    return make.summed_to_shape(summed, shape, like)
+    return summed if summed.shape == shape else make.summed_to(summed, shape, like)
 
 
 @REWRITES.on("squeeze")
@@ -178,17 +180,6 @@ def _squeezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
         gone = sum(1 for other in plain if other == at and other > item)
         found = make.unsqueeze(found, make.const(item + gone))
     return found
-
-
-@REWRITES.on("unsqueeze")
-def _unsqueezed_sum(make: Maker, a: Op, dim: Op) -> Op | None:
-    """Return `x.sum(-1, keepdim=True)` for `x.sum(-1).unsqueeze(-1)`: then a mean computed by hand is recognised, as in a batch norm."""
-    if a.rule != "sum" or make.opaque(a):
-        return None
-    x, dims, keepdim = a.args
-    if literal(keepdim) is not False or dims_of(dims) != (dim_of(dim),):
-        return None
-    return make.sum(x, dims, make.const(True))
 
 
 @REWRITES.on("unsqueeze")
@@ -283,17 +274,6 @@ def div_by_count(make: Maker, a: Op, b: Op) -> Op | None:
                 tensors = (*product.tensors[:at], mean, *product.tensors[at + 1 :])
                 return make.products.op(product._replace(tensors=tensors))
     return None
-
-
-@REWRITES.on("sum")
-def _sum_of_quotient(make: Maker, a: Op, *rest: Op) -> Op | None:
-    """Return `sum(x) / n` for `sum(x / n)`; not for an n that may be 0 with nothing to sum, which would be 0 / 0."""
-    if not make.is_(a, "div") or a.args[1].kind != "static":
-        return None
-    kept = len(rest) > 1 and literal(rest[1]) is True
-    if not kept and is_length(a.args[1]):
-        return None
-    return make.div(make.sum(a.args[0], *rest), a.args[1])
 
 
 @REWRITES.on("diagonal_scatter")

@@ -15,7 +15,6 @@ from scaffold.derive.graph.op import (
     Operator,
     Program,
     SizeOf,
-    SummedTo,
     is_number,
     literal,
     number,
@@ -530,8 +529,7 @@ class Printer:
         )
 
     def _shape_to_sum_to(self, op: Op) -> Node:
-        assert isinstance(op.data, SummedTo)
-        return self.shape(op.data.shape, op.data.like)
+        return self.shape(op.asked, op.like)
 
     def _fitted_to(self, op: Op) -> Node:
         """Write `g.expand(torch.broadcast_shapes(g.shape, x.shape)).sum_to_size(x.shape)`."""
