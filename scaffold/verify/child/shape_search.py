@@ -27,6 +27,7 @@ from scaffold.verify.child.declared_shapes import leading_position
 from scaffold.verify.child.derivatives import as_tuple
 from scaffold.verify.child.function_questions import OF_SHAPES
 from scaffold.verify.child.refusals import raised, raised_at
+from scaffold.verify.child.size_relations import RELATIONS, stated
 
 RUNS = 3000  # of the forward, at most
 SECONDS = 6.0  # of CPU time, for either search, as a machine may be busy
@@ -420,13 +421,7 @@ class _Kind(NamedTuple):
     number: int = 0
 
     def allows(self, size: int) -> bool:
-        if self.relation == "%":
-            return size % self.number == 0
-        return size >= self.number
-
-    def condition(self, name: str, declared: str = "") -> str:
-        end = " == 0" if self.relation == "%" else ""
-        return f"{name} {self.relation} {declared or self.number}{end}"
+        return not self.relation or RELATIONS[self.relation](size, self.number)
 
 
 def _kinds(size: int) -> Iterator[_Kind]:
@@ -477,7 +472,8 @@ class _Naming:
             name = said[0] if said else next(usual, "") or next(names)
             name_of |= dict.fromkeys(group.slots, name)
             if group.kind.relation:
-                conditions.append(group.kind.condition(name, self._declared(group)))
+                other = self._declared(group) or str(group.kind.number)
+                conditions.append(stated(name, group.kind.relation, other))
         texts = {
             slot: name_of.get(slot, str(_size(self.shapes, slot)))
             for slot in _slots(self.shapes)

@@ -53,6 +53,11 @@ def size_relation(checks: Any) -> tuple[str, ...]:
     return ()
 
 
+def stated(name: str, relation: str, other: str) -> str:
+    """Return a condition on a size as `--require` reads it: `D % 2 == 0`."""
+    return f"{name} {relation} {other}" + " == 0" * (relation == "%")
+
+
 class _Condition(NamedTuple):
     """A condition on one size: its relation to a number or to an expression of other sizes."""
 
@@ -62,8 +67,7 @@ class _Condition(NamedTuple):
 
     @property
     def text(self) -> str:
-        end = " == 0" if self.relation == "%" else ""
-        return f"{self.name} {self.relation} {self.other.text}{end}"
+        return stated(self.name, self.relation, self.other.text)
 
     def holds(self, sizes: Sizes) -> bool:
         return RELATIONS[self.relation](sizes[self.name], self.other.value(sizes))
