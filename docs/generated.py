@@ -175,6 +175,20 @@ def _gradients(rule: Mapping[str, Any]) -> str:
     return "<br>".join(shown) or "zero everywhere"
 
 
+def lint_table() -> str:
+    """Every lint rule: its title, its level, and whether `--fix` may repair what it finds."""
+    rows = [
+        (
+            rule.id,
+            _escaped(rule.title),
+            rule.level if rule.default else f"{rule.level}, off",
+            "yes" if rule.fixes else "",
+        )
+        for rule in RULES.values()
+    ]
+    return _table(("rule", "finds", "level", "fixed"), rows)
+
+
 def lint_rules() -> str:
     """Every lint rule: why it matters, a bad and a good example."""
     return "\n".join(
@@ -328,6 +342,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rules": rules,
     "words": words,
     "lint-rules": lint_rules,
+    "lint-table": lint_table,
     "examples": examples,
     "gallery": gallery,
     "gate": gate,

@@ -31,6 +31,14 @@ def test_pages_name_every_part_and_no_other() -> None:
         ("rules", ["| `tanh` | `torch.tanh(x)` |", "## contraction"]),
         ("words", [f"| `{name}(" for name in BUILDERS]),
         ("lint-rules", [f"## {rule}: " for rule in RULES]),
+        ("lint-table", [f"| {rule} |" for rule in RULES]),
+        (
+            "lint-table",
+            [
+                "| AF01 | an output is kept on ctx | error | yes |",
+                "| error, off | yes |",
+            ],
+        ),
     ],
 )
 def test_a_part_says_all_that_the_code_has(part: str, names: list[str]) -> None:
