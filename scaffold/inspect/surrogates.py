@@ -22,7 +22,7 @@ SAID = re.compile(
     r"|rev(erse)?.?grad",
     re.IGNORECASE,
 )
-QUANTIZES = re.compile(r"(?<!de)quant", re.IGNORECASE)
+QUANTIZES = re.compile(r"(?<!de)quant|\b(binar|ternar)i[sz]", re.IGNORECASE)
 WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 
 

@@ -539,8 +539,8 @@ def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
             if not _has_its_slope(checks, changed, name):
                 return Answer(name, f"wrong where {words}")
     with suppress(Exception):  # it may refuse them
-        for name in _wanted(checks, inputs):
-            at = value_names(checks, len(inputs)).index(name)
+        for at in (at for at in checks.VALUES if needs_gradient(inputs[at])):
+            name = checks.NAMES[at]
             tied = _with(inputs, {at: torch.full_like(inputs[at].detach(), TIED)})
             if not _has_its_slope(checks, tied, name, torch.ones_like(inputs[at])):
                 return Answer(name, f"wrong where all elements of {name} are equal")

@@ -41,7 +41,6 @@ from scaffold.verify.child.op_tests import (
 from scaffold.verify.child.refusals import raised
 from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 
-BASE = Case("base", {})
 # The inputs' dtype, and whether their values lie between 0.1 and 0.9.
 KINDS = (
     (torch.double, False),

@@ -1210,3 +1210,34 @@ class ComplexMul(Function):
     def backward(ctx, g):
         z, w = ctx.saved_tensors
         return (g * w.conj()).sum_to_size(z.shape), (g * z.conj()).sum_to_size(w.shape)
+
+
+class Ternarize(Function):
+    """Rounded to three numbers, of which two depend on the input."""
+
+    @staticmethod
+    def forward(ctx, weight):
+        mask = (weight.abs() > 0.7 * weight.abs().mean()).to(weight.dtype)
+        scale = (weight.abs() * mask).sum() / mask.sum().clamp(min=1)
+        return scale * weight.sign() * mask
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.clone()
+
+
+class MatrixRoot(Function):
+    """The forward reads one triangle of a symmetric matrix."""
+
+    @staticmethod
+    def forward(ctx, a):
+        values, vectors = torch.linalg.eigh(a)
+        ctx.save_for_backward(values.sqrt(), vectors)
+        return (vectors * values.sqrt()) @ vectors.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        s, v = ctx.saved_tensors
+        inner = v.mT @ g @ v / (s.unsqueeze(-1) + s.unsqueeze(-2))
+        return v @ inner @ v.mT
