@@ -183,7 +183,7 @@ def test_what_ctx_carries_becomes_parameters(tmp_path: Path) -> None:
         ("g * inp * ctx.factor", "g * inp * ctx.other", 23, "ctx.other is not set in sight"),
         ("ctx.factor = factor", "helper(ctx)", 11, "ctx itself is handed on"),
         ("scaled * weight", "scaled * weight * local", 5, "'local' is not defined in its module"),
-        ("ctx.save_for_backward(x, weight)", "if factor: ctx.save_for_backward(x)\n        else: ctx.save_for_backward(x, weight)", 11, "depends on the branch"),
+        ("ctx.save_for_backward(x, weight)", "if factor: ctx.save_for_backward(x)\n        else: ctx.save_for_backward(x, weight)", 11, "depend on the branch"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_handed_over_is_a_reason(
