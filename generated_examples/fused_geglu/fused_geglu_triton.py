@@ -217,7 +217,7 @@ def why_not(x: Tensor) -> str:
 
 def takes(x: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
-    if x.numel() == 0 or (x.device.type == "cpu" and torch.is_autocast_enabled("cpu")):
+    if x.numel() == 0:
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
@@ -227,6 +227,4 @@ def takes(x: Tensor) -> bool:
 
 def forward(x: Tensor) -> Tensor:
     dtype = x.dtype
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.promote_types(dtype, torch.float32)
     return fused_geglu_forward(x, dtype)

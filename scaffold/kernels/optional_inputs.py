@@ -33,10 +33,10 @@ NEUTRAL = {"+": 0, "-": 0, "*": 1, "/": 1}  # what changes nothing on the right
 
 
 def with_all(spec: OpSpec) -> tuple[OpSpec, dict[str, str]]:
-    """Return the op with all its inputs and calls written out, and the number for each optional one."""
+    """Return the op with all its inputs, and the number for each optional one."""
     names = [item.name for item in spec.tensors if item.optional]
     if not names:
-        return written_out(spec), {}
+        return spec, {}
     found = {name: _number(spec, names, name) for name in names}
     for absent in product((False, True), repeat=len(names)):
         given = {
@@ -61,7 +61,8 @@ def _number(spec: OpSpec, names: list[str], name: str) -> str:
 
 def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
     """Return whether the op without some inputs is the one with numbers in their places."""
-    whole, without = _without(spec, names, ()), _without(spec, names, given)
+    whole = written_out(_without(spec, names, ()))
+    without = written_out(_without(spec, names, given))
     assert whole.forward is not None and without.forward is not None
     graph = whole.forward.graph
 
@@ -146,4 +147,4 @@ def _without(
 
     result = formula.result and graph.rewrite(formula.result, settle)
     formula = replace(formula, statements=settled(formula.statements), result=result)
-    return written_out(replace(spec, forward=formula))
+    return replace(spec, forward=formula)

@@ -15,6 +15,7 @@ from scaffold.derive.forward.body import write_forward
 from scaffold.derive.graph.op import Op
 from scaffold.derive.graph.static_values import UnsupportedError, as_text
 from scaffold.derive.lower.statements import lower
+from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.saving import is_of_ctx
 from scaffold.formula import (
     Assign,
@@ -48,12 +49,14 @@ from scaffold.kernels.written_out import (
     graph_of,
     lower_lines,
     without_total,
+    written_out,
 )
 from scaffold.spec import ANY_DIMS, Dim, OpSpec, Output, TensorInput, is_leading
 
 ROWS = "*rows"
 DTYPES = {"float": "float32", "double": "float64"}  # by the name of a cast
 SCALARS: tuple[tuple[Dim, ...], ...] = ((), (1,))
+REAL = ("real", "group")  # kinds of values with a dtype to compute in
 SUMMED = re.compile(r"(\w+)\.sum\(\)")
 PLAIN = ("float", "int", "bool")  # the attributes a registered op can take
 
@@ -74,6 +77,7 @@ class Pair(NamedTuple):
     rows: frozenset[str] = frozenset()  # inputs that are read in parts
     absent: Mapping[str, str] = {}  # the number that stands for an optional input
     views: Mapping[str, tuple[Dim, ...]] = {}  # dims that an input is read with
+    float32: bool = False  # autocast computes a result in float32
 
 
 def kernel_pair(spec: OpSpec) -> Pair:
@@ -81,8 +85,12 @@ def kernel_pair(spec: OpSpec) -> Pair:
     _refuse(spec)
     spec, total = without_total(spec)
     spec, absent = with_all(spec)
-    spec, views = unsqueezed(bound_once(spec))
-    return _whole_pair(spec, total)._replace(absent=absent, views=views)
+    # Asked of calls as they are written; autocast sums in float32.
+    float32 = any(map(_is_float32, _lowered(spec)))
+    float32 |= total is not None and total.over != ""
+    spec, views = unsqueezed(bound_once(written_out(spec)))
+    pair = _whole_pair(spec, total)
+    return pair._replace(absent=absent, views=views, float32=float32)
 
 
 def _whole_pair(spec: OpSpec, total: Total | None) -> Pair:
@@ -123,12 +131,29 @@ def _refuse(spec: OpSpec) -> None:
 
 def _refuse_primitives(spec: OpSpec) -> None:
     """Refuse primitives unknown to kernels, before what is said of shapes."""
-    assert spec.forward is not None
-    applier, forward = applier_of(spec), write_forward(spec, spec.forward)
-    for result in lower(spec, forward, applier, frozenset()).results:
+    table = table_of(spec)
+    for result in _lowered(spec):
         for op in result.walk():
             if op.is_tensor:
-                refuse_foreign(applier.table, op)
+                refuse_foreign(table, op)
+
+
+def _lowered(spec: OpSpec) -> tuple[Op, ...]:
+    """Return the results of a forward as a graph."""
+    assert spec.forward is not None
+    forward = write_forward(spec, spec.forward)
+    return lower(spec, forward, applier_of(spec), frozenset()).results
+
+
+def _is_float32(op: Op) -> bool:
+    """Return whether autocast gives a value in float32."""
+    policy, dtype, kept = op.facts.autocast, op.facts.dtype, op.kind in REAL
+    if op.facts.category != "graph" and (not kept or dtype == "own" and not policy):
+        return False
+    if policy == "float32" or policy and not op.args[0].is_tensor:
+        return True
+    args = (op.args[dtype],) if isinstance(dtype, int) else op.args
+    return any(map(_is_float32, args))
 
 
 def _refuse_names(spec: OpSpec) -> None:
@@ -445,7 +470,6 @@ def _forward(
                 ((None, value),),
                 value.space,
                 dtypes=_dtypes(op, shapes),
-                float32=any(item.facts.autocast == "float32" for item in op.walk()),
             )
         )
     return _program(lowering, results)

@@ -140,7 +140,6 @@ class Result(NamedTuple):
     space: Space  # of each piece
     summed: bool = False
     dtypes: tuple[str, ...] = ()  # the inputs whose dtypes together it has
-    float32: bool = False  # autocast computes it in float32
     repeat: Repeat | None = None  # of the input that it is the gradient of
 
 

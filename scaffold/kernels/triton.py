@@ -160,6 +160,6 @@ def _dtype(pair: Pair, first: str) -> Iterator[str]:
         if other in pair.absent:
             yield f"if {other} is not None:"
             yield f"    {name} = torch.promote_types({name}, {other}.dtype)"
-    if any(item.float32 for item in results):
+    if pair.float32:
         yield f"if torch.is_autocast_enabled({first}.device.type):"
         yield f"    {name} = torch.promote_types({name}, torch.float32)"

@@ -139,6 +139,37 @@ def test_kernels_take_the_dtypes_that_they_compute() -> None:
     assert "each_sample" not in text  # each batch is more rows
 
 
+@pytest.mark.parametrize(
+    ("forward", "promoted"),
+    [
+        ("F.gelu(x, approximate='tanh')", False),  # its formula has a power
+        ("x ** 3", True),
+        ("F.silu(x)", False),
+        ("F.layer_norm(x, x.shape[-1:])", True),
+        ("F.mse_loss(x, y, reduction='none')", True),
+        ("F.softmin(x, -1)", True),
+        ("x / y", False),
+        ("1 / x", True),
+        ("(x.float() ** 2).to(x.dtype)", False),
+        ("torch.exp(x).type_as(x)", False),
+        ("x.type_as(torch.exp(x))", True),
+        ("torch.exp(x).to(torch.float16)", False),
+        ("a, b = x.chunk(2, -1)\nreturn torch.cat([a, torch.exp(b)], -1)", True),
+        ("torch.where(torch.exp(x) > 2, x, 1.0)", False),
+        ("(x * y).sum()", True),
+        ("(x * y).mean()", False),
+    ],
+)
+def test_autocast_gives_the_dtype_of_the_formula_as_written(
+    forward: str, promoted: bool
+) -> None:
+    inputs = "x[..., D], y[..., D]" if " y" in forward else "x[..., D]"
+    op = FusedOp(inputs, forward, OPS["swish"].make)
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    test = "if torch.is_autocast_enabled(x.device.type):"
+    assert (test in view.dtype) == promoted
+
+
 SPELLED = [name for name in built_in().names() if built_in().rule(name).triton]
 
 
