@@ -105,7 +105,7 @@ def backward_kernel(
     g = neg_grad_mean / V
     grad_nll = tl.where(kept, (1 - smoothing) * grad_output, 0)
     in_range = (index >= 0) & (index < V)
-    onehot = tl.where(in_range, tl.where(cols == index, 1, 0.0), float("nan"))
+    onehot = tl.where(in_range, tl.where(cols == index, 1.0, 0.0), float("nan"))
     neg_grad_log_probs = g + grad_nll * onehot
     summed_grad = tl.sum(tl.where(mask, neg_grad_log_probs, 0.0), axis=0)
     row_max = tl.max(logits, axis=0)

@@ -32,6 +32,12 @@ def _nan_max(one, two):
 
 
 @triton.jit
+def _divide(x, y, DTYPE: tl.constexpr):
+    # as PyTorch does; / of float32 is not rounded to the nearest
+    return x / y if DTYPE == tl.float64 else tl.div_rn(x, y)
+
+
+@triton.jit
 def _round(x):
     # a half goes to the even number
     floored = tl.floor(x)
@@ -56,10 +62,12 @@ def forward_kernel(
     x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0).to(DTYPE)
 
     row_max = tl.reduce(tl.abs(x), 0, _nan_max)
-    scale = tl.maximum(row_max, 1e-08, propagate_nan=tl.PropagateNan.ALL) / (
-        2 ** (bits - 1) - 1
+    scale = _divide(
+        tl.maximum(row_max, 1e-08, propagate_nan=tl.PropagateNan.ALL),
+        2 ** (bits - 1) - 1,
+        DTYPE,
     )
-    output = _round(x / scale) * scale
+    output = _round(_divide(x, scale, DTYPE)) * scale
     tl.store(output_ptr + row * D + cols, output, mask=mask)
 
 

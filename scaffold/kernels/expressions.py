@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scaffold.derive.graph.static_values import UnsupportedError
-from scaffold.derive.rules.table import Table
+from scaffold.derive.rules.table import Rule, Table
 from scaffold.formula.names import fresh
 from scaffold.kernels.names import Own
 from scaffold.kernels.row_program import (
@@ -30,6 +30,9 @@ from scaffold.kernels.row_program import (
 LONGEST = 80  # of a line that is not broken
 WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
 PLAIN = ("neg", "square", "abs", "add", "sub")  # 0 of zeros, finite of what is finite
+DIVIDED = ("x", "y", "DTYPE: tl.constexpr")
+DIVIDE = "# as PyTorch does; / of float32 is not rounded to the nearest"
+EXACT = "return x / y if DTYPE == tl.float64 else tl.div_rn(x, y)"
 NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 
 
@@ -52,6 +55,10 @@ class Helpers:
         """Return the name of the function for an extremum of two numbers."""
         both = f"tl.{fold}imum(one, two, propagate_nan=tl.PropagateNan.ALL)"
         return self._named(f"_nan_{fold}", ("one", "two"), (f"return {both}",))
+
+    def of_division(self) -> str:
+        """Return the name of the function for a quotient that is rounded later."""
+        return self._named("_divide", DIVIDED, (DIVIDE, EXACT))
 
     def of_primitive(
         self,
@@ -99,6 +106,9 @@ class Printer:
         self.loaded = {load.name: load for load in program.loads}
         self.lines: list[str] = []
         self.named: dict[Value, str] = {}  # what has a line
+        pieces = (value for item in program.results for _, value in item.pieces)
+        self.every = (*self.values.values(), *pieces)
+        self.rounded = {x for value in self.every for x in self._rounded(value)}
         self.low: frozenset[str] = frozenset()  # loads that are -inf past the end
         for load in program.loads:
             columns = load.space.has_columns and not load.single
@@ -137,14 +147,17 @@ class Printer:
             self.named.setdefault(_key(value), name)
 
     def _applied(self, value: Apply) -> ast.expr:
-        steps, end, comment = _spelling(self.table, value)
+        rule = self.table.rule(value.primitive)
+        steps, end, comment = _spelling(rule, value)
         known = {
             name: self.node(item)
             for name, item in value.args
             if not isinstance(item, Word)
         }
+        if rule.facts.operator == "/" and value in self.rounded:
+            both = [*known.values(), _parsed(self.own.DTYPE)]
+            return ast.Call(_parsed(self.helpers.of_division()), both, [])
         if steps:
-            rule = self.table.rule(value.primitive)
             word = next(iter(rule.facts.words), rule.name)
             read = set().union(*map(_names, (*steps.values(), end)))
             given = {name: node for name, node in known.items() if name in read}
@@ -155,6 +168,19 @@ class Printer:
             if counts.count(name) > 1 and not isinstance(item, Name | Number | Word):
                 known[name] = self._named(self._word(value, item), item, known[name])
         return _filled(end, known)
+
+    def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
+        """Yield the values, up to reductions, that are rounded later."""
+        if later:
+            yield value
+        if isinstance(value, Apply):
+            spelling = self.table.rule(value.primitive).triton
+            later |= "tl.floor(" in spelling or "tl.ceil(" in spelling
+        later &= not isinstance(value, Reduce)
+        if later and isinstance(value, Name) and value.text in self.values:
+            yield from self._rounded(self.values[value.text], later)
+        for item in inner(value):
+            yield from self._rounded(item, later)
 
     def _word(self, value: Apply, item: Value) -> str:
         """Return a name for an argument: by its role, or by what computes it."""
@@ -205,9 +231,7 @@ class Printer:
 
     def _lower(self, load: str) -> None:
         """Let an input be -inf past the end if fewer reductions need a mask then."""
-        every = [*self.values.values()]
-        every += [value for item in self.program.results for _, value in item.pieces]
-        folds = [item for value in every for item in _folds(value)]
+        folds = [item for value in self.every for item in _folds(value)]
         before, low = sum(map(self._is_neutral, folds)), self.low
         self.low |= {load}
         if sum(map(self._is_neutral, folds)) <= before:
@@ -339,9 +363,8 @@ def _filled(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
     return found
 
 
-def _spelling(table: Table, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
+def _spelling(rule: Rule, value: Apply) -> tuple[dict[str, ast.expr], ast.expr, str]:
     """Return the steps, the value and the comment of a primitive's spelling, for the literals of the call."""
-    rule = table.rule(value.primitive)
     code, _, comment = rule.triton.strip().partition("  # ")
     *lines, last = ast.parse(code).body
     assert isinstance(last, ast.Expr)

@@ -40,9 +40,7 @@ class Launch:
         self.spec, self.body, self.own = spec, body, pair.own
         self.width, self.summed, self.read = body.width, body.summed, body.read
         self.direction, self.results = body.direction, body.program.results
-        self.total = pair.total
-        self.columns = pair.columns  # whether each number of a row is a loss
-        self.parted, self.views = pair.rows, pair.views
+        self.total, self.pair = pair.total, pair
         self.lead_dims = [str(dim) for dim in pair.shapes.lead]
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
@@ -87,7 +85,7 @@ class Launch:
         body = self.body
         for name in self.read:
             if body.is_single(name):
-                yield self._each_of(name)
+                yield self._rows_of(name, "each")
             elif body.is_strided(name):
                 yield self._rows_of(name)
                 yield self._if_there(name, f"{self._rows_of(name)}.stride(0)", "0")
@@ -101,10 +99,6 @@ class Launch:
         size = self.width or f"{self.first}.numel()"
         yield f"**{self.own.blocks}({size})"
 
-    def _each_of(self, source: str) -> str:
-        """Return the name for the gradient of each loss."""
-        return fresh(f"{source}_each", {*self.body.tensors, *self.own, self.width})
-
     def _count(self) -> str | None:
         """Return the divisor of the total as code; None of a sum."""
         total = self.total
@@ -113,23 +107,20 @@ class Launch:
         if total.over.isidentifier() or not total.over:
             if not self.width:
                 return f"{self.first}.numel()"
-            return (
-                f"({self.own.rows} * {self.width})" if self.columns else self.own.rows
-            )
+            rows = self.own.rows
+            return f"({rows} * {self.width})" if self.pair.columns else rows
         if total.over.endswith(".shape[0]"):
             return f"{self.first}.shape[0]"
         return total.over
 
     def _precision(self) -> str:
         """Return the dtype the kernel computes in."""
-        return f"{self.own.precision}({', '.join(self._real())})"
+        real = [x for x in self.read if self.body.loads(x)[0].kind == "real"]
+        return f"{self.own.precision}({', '.join(real)})"
 
-    def _rows_of(self, source: str) -> str:
-        """Return the name for an input as rows."""
-        return fresh(f"{source}_rows", {*self.body.tensors, *self.own, self.width})
-
-    def _real(self) -> list[str]:
-        return [x for x in self.read if self.body.loads(x)[0].kind == "real"]
+    def _rows_of(self, source: str, word: str = "rows") -> str:
+        """Return the name for an input as rows, or for the gradient of each loss."""
+        return fresh(f"{source}_{word}", {*self.body.tensors, *self.own, self.width})
 
     def _grid(self) -> str:
         if not self.width and not self.summed:
@@ -162,7 +153,8 @@ class Launch:
             elif body.is_single(name):
                 count = self._count()
                 by = f" / {count}" if count else ""
-                yield f"{self._each_of(name)} = {name}.to({self._precision()}){by}"
+                each = self._rows_of(name, "each")
+                yield f"{each} = {name}.to({self._precision()}){by}"
 
     def _fake(self, item: Result) -> str:
         """Return an empty tensor like a result of the op."""
@@ -197,14 +189,13 @@ class Launch:
             return f"torch.empty({self._shape(item)}, {given})"
         source = item.dtypes[0]
         if item.summed:
-            columns = item.space.has_columns
-            shape = (
-                f"({own.programs}, {self.width})" if columns else f"({own.programs},)"
-            )
-            shape = self._wanted(item, shape, "(0, 0)" if columns else "(0,)")
-            return f"{first}.new_empty({shape}, dtype={self._precision()})"
-        if item.repeat is not None:
+            more, none = f" {self.width}", "(0, 0)"
+            if not item.space.has_columns:
+                more, none = "", "(0,)"
+            shape = self._wanted(item, f"({own.programs},{more})", none)
+        elif item.repeat is not None:
             shape = self._wanted(item, self._shape(item))
+        if item.summed or item.repeat is not None:
             return f"{first}.new_empty({shape}, dtype={self._precision()})"
         there = self._is_there(source)
         shape = f"{source}.shape" if there else self._shape(item)
@@ -267,9 +258,9 @@ class Launch:
 
     def _declared(self, source: str, viewed: bool = False) -> str:
         """Return the shape of an input without some leading dims, as declared or as read, in code."""
-        parts = 1 if source in self.parted else self.parts
+        parts = 1 if source in self.pair.rows else self.parts
         dims = self.spec.dims(source) or ()
-        dims = self.views.get(source, dims) if viewed else dims
+        dims = self.pair.views.get(source, dims) if viewed else dims
         return declared_shape(dims, self.first, self.lead_dims, parts)
 
 

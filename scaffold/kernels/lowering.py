@@ -620,7 +620,9 @@ def _scatter(self: Lowering, op: Op, args: dict[str, Op]) -> Value:
         raise UnsupportedError("scatter of anything but one number per row")
     width = Space(True, self.shapes.width)
     at = self.apply("eq", Column(width), index, kind="bool")
-    found = self.apply("where", at, self.value(args["src"]), Number("0.0"))
+    src = self.value(args["src"])
+    src = Number(f"{src.text}.0") if src == Number("1", kind=src.kind) else src
+    found = self.apply("where", at, src, Number("0.0"))
     return _in_range(self, index, found)
 
 
