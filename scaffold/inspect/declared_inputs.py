@@ -14,13 +14,21 @@ from scaffold.inspect.declarations import kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
 from scaffold.inspect.stub_questions import definitions
-from scaffold.inspect.trial_inputs import VECTOR, Argument, arguments, guessed
+from scaffold.inspect.trial_inputs import (
+    VECTOR,
+    WHOLE,
+    Argument,
+    arguments,
+    guessed,
+    role_of,
+)
 
 MOST = 12  # ways at most
 # For an argument without any known type, or with only a type.
 VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
 HALVES = re.compile(r"chunk\(2\b|// ?2\b")
+CONVOLUTION = re.compile(r"\bconv(?:_transpose)?([123])d")
 CALLABLE = ": collections.abc.Callable"
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
@@ -56,7 +64,27 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
     ways = [*islice(product(*choices), MOST)]
     first = (_with_vectors(ways[0]), _with_halves(facts, ways[0]))
-    return (*filter(None, first), *ways)
+    return (*filter(None, first), *_with_layers(facts, ways[0]), *ways)
+
+
+def _with_layers(facts: Facts, way: tuple[Entry, ...]) -> Iterator[tuple[Entry, ...]]:
+    """Yield ways with the shapes of a convolution, if the text has one: usual, depthwise, transposed."""
+    tensors = [one for one in way if not one.value and not one.called]
+    found = CONVOLUTION.search(ast.unparse(facts.function.node))
+    if not found or any(one.trait or one.variadic for one in tensors):
+        return
+    rank = int(found[1])
+    space, kernel = ", ".join("HWL"[:rank]), ", ".join("2" * rank)
+    for weight, bias in (("O, C", "O"), ("C, 1", "C"), ("C, O", "O")):
+        dims = {
+            "input": f"N, C, {space}",
+            "weight": f"{weight}, {kernel}",
+            "bias": bias,
+        }
+        yield tuple(
+            one._replace(dims=dims[role_of(one.name)]) if one in tensors else one
+            for one in way
+        )
 
 
 def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -99,6 +127,9 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
     elif stated.kind in ("tensor", "optional"):
         yield Entry(item.name, optional=stated.kind == "optional")
     elif stated.kind == "value" and stated.text == "None":
+        if item.type in ("int", ""):
+            numbers = (x for x, names in WHOLE.items() if names.fullmatch(item.name))
+            yield from (Entry(item.name, value=number) for number in numbers)
         yield from (Entry(item.name, kind, True) for kind in kinds_of(facts, item))
     elif stated.kind == "value" and _is_literal(stated.text):
         yield Entry(item.name, value=stated.text)
@@ -143,6 +174,7 @@ def _is_literal(text: str) -> bool:
 BRANCHES: dict[str, list[Any]] = {
     "dim": [0],
     "axis": [0],
+    "stride": [1],  # windows may overlap
     "reduction": ["sum", "none"],
 }
 

@@ -184,7 +184,7 @@ CODES = re.compile(
     r"|perm|seqlens?|sizes?|shape|counts?|rows?|cols?|batch|size)(_|$)",
     re.IGNORECASE,
 )
-WEIGHT = re.compile(r"(^|_)(w|weight)s?\d*$", re.IGNORECASE)
+WEIGHT = re.compile(r"(^|_)(w|weight|kernel|filter)s?\d*$", re.IGNORECASE)
 BIAS = re.compile(r"(^|_)(b|bias)\d*$", re.IGNORECASE)
 LAYERS: tuple[dict[str, Shape], ...] = (
     {"input": (3, 4), "weight": (5, 4), "bias": (5,)},
@@ -243,7 +243,7 @@ def _guess(facts: Facts, item: Parameter, stated: Argument) -> Argument:
 def shapes_for(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
     """Return the shapes to try for some tensors, likeliest by their names first."""
     found: list[tuple[Shape, ...]] = []
-    roles = [_role(name) for name in names]
+    roles = [role_of(name) for name in names]
     if "weight" in roles:
         found += [tuple(shapes[role] for role in roles) for shapes in LAYERS]
     found += [(shape,) * len(names) for shape in ALIKE[:1]]
@@ -265,7 +265,7 @@ def with_vectors(names: Sequence[str]) -> tuple[tuple[Shape, ...], ...]:
     return (tuple((4,) if vector else (3, 4) for vector in named),)
 
 
-def _role(name: str) -> str:
+def role_of(name: str) -> str:
     if WEIGHT.search(name):
         return "weight"
     return "bias" if BIAS.search(name) else "input"

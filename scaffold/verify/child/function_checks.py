@@ -133,7 +133,25 @@ def _in_case(case: Case) -> str:
     return "" if case.name == "base" else f", in the case '{case.name}'"
 
 
+LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
+
+
 def check_gradient(subject: Subject) -> None:
+    try:
+        _derivatives(subject)
+    except Wrong:
+        every = {*subject.names} - {*subject.checks.DIFFERENTIABLE}
+        subject.binary = tuple(filter(LABELS.fullmatch, sorted(every)))
+        with suppress(Wrong):
+            if subject.binary:
+                _derivatives(subject)
+                subject.note(f"the gradient assumes 0 or 1 in {subject.binary[0]}")
+                return
+        subject.binary = ()
+        raise
+
+
+def _derivatives(subject: Subject) -> None:
     for case in subject.cases:
         inputs = make_inputs(subject.checks, case, None)
         if subject.needed(inputs):
@@ -258,12 +276,13 @@ def check_arguments(subject: Subject) -> None:
     for name, values in subject.asked.arguments.items():
         for value in values if name in subject.names else ():
             at = subject.names.index(name)
-            case = Case(name, {}, attributes=((at, value),))
-            inputs = make_inputs(subject.checks, case, None)
-            if isinstance(inputs[at], Tensor) or not subject.takes(inputs):
-                continue
-            tried = True
-            _derivative(subject, inputs, f" with {name}={value!r}")
+            for usual in subject.cases:
+                case = usual._replace(attributes=((at, value),))
+                inputs = make_inputs(subject.checks, case, None)
+                if isinstance(inputs[at], Tensor) or not subject.takes(inputs):
+                    continue
+                tried = True
+                _derivative(subject, inputs, f" with {name}={value!r}")
     if not tried:
         raise Unasked("no argument chooses a branch")
 

@@ -56,7 +56,7 @@ LOST = 1e-9  # the relative rounding error that a float64 gradient never exceeds
 CANCELS = 1e4
 ROUNDED = 100  # ... for each element's error
 TIED = 0.47  # the value of equal elements: no number of a formula
-CLAMPS = ("clamp", "hardtanh")  # as PyTorch dispatches them
+CLAMPS = ("clamp", "clamp_min", "hardtanh")  # as PyTorch dispatches them
 BESIDE = 6  # number of nearby points tried: a gradient may differ there
 
 
@@ -550,7 +550,11 @@ def slopes_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 def _has_its_slope(
     checks: Any, inputs: Sequence[Any], name: str, direction: Tensor | None = None
 ) -> bool:
-    """Return False if differences on both sides agree with each other, but not with the gradient."""
+    """Return False if differences on both sides agree with each other, but not with the gradient.
+
+    A long step may cross a narrow peak, and a short one loses digits: both have to disagree.
+
+    """
     at = value_names(checks, len(inputs)).index(name)
     value = inputs[at].detach()
     gradient = _firsts(checks, checks.OPERATOR, inputs)[
@@ -559,22 +563,23 @@ def _has_its_slope(
     seed_generator(5)
     along = torch.randn_like(value) if direction is None else direction
     direction = along * value.abs().clamp(min=1)
-    sums = []
-    for sign in (0, 1, -1):
-        moved = [*inputs]
-        moved[at] = value + sign * STEP * direction
-        with torch.no_grad():
-            ends, weights = _ends(checks, checks.OPERATOR, moved)
-            sums.append(_summed(ends, weights))
-    if not torch.stack(sums).isfinite().all():
-        return True
-    middle, above, below = sums
-    right, left = (above - middle) / STEP, (middle - below) / STEP
     slope = (gradient.conj() * direction).sum().real
-    allowed = SLOPE * (right.abs() + left.abs() + 1)
-    if not (right - left).abs() <= allowed:
-        return True  # a kink, or no digits
-    return bool(((right + left) / 2 - slope).abs() <= allowed)
+    for step in (STEP, STEP / 1000):
+        sums = []
+        for moved in (0, step, -step):
+            called = [*inputs]
+            called[at] = value + moved * direction
+            with torch.no_grad():
+                ends, weights = _ends(checks, checks.OPERATOR, called)
+                sums.append(_summed(ends, weights))
+        middle, above, below = sums
+        right, left = (above - middle) / step, (middle - below) / step
+        allowed = SLOPE * (right.abs() + left.abs() + 1)
+        if not (right - left).abs() <= allowed:
+            return True  # a kink, or no digits
+        if ((right + left) / 2 - slope).abs() <= allowed:
+            return True
+    return False
 
 
 Question = Callable[[Any, Sequence[Any]], Answer | None]
@@ -629,27 +634,33 @@ def is_outside(checks: Any, case: Case, inputs: Sequence[Any]) -> bool:
     numbers = [pair for pair in pairs if {*map(type, pair)} <= {int, float}]
     if not any(value < 0 < other for value, other in numbers):
         return False
-    limits = _Limits()
+    limits = Limits()
     with limits, suppress(Exception):
         (checks.REFERENCE or checks.OPERATOR)(*inputs)
     return limits.crossed
 
 
-class _Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode to notice a clamp with its lower limit above its upper one."""
+class Limits(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode to notice a clamp with its lower limit above its upper one, maybe by `minimum`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.crossed = False
+        self.least = list[tuple[Tensor, Any]]()  # results, and their lower limits
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if func.overloadpacket.__name__.strip("_") in CLAMPS:
-            least, most = (*args[1:3], None, None)[:2]
-            if least is not None and most is not None:
+        result, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        least, most = (*args[1:3], None, None)[:2]
+        if name.strip("_") in CLAMPS and least is not None:
+            self.least.append((result, least))
+            if most is not None:
                 self.crossed |= bool(torch.as_tensor(least > most).any())
-        return func(*args, **(kwargs or {}))
+        for limited, limit in self.least if name == "minimum" else ():
+            for one, other in (args, args[::-1]):
+                self.crossed |= one is limited and bool((other < limit).any())
+        return result
 
 
 def _other_calls(checks: Any) -> Iterator[tuple[Case, Sequence[Any]]]:

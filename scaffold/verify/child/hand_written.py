@@ -7,7 +7,9 @@ random numbers) were seen in a call.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial, wraps
 from itertools import product
 from types import SimpleNamespace
@@ -31,6 +33,7 @@ from scaffold.verify.child.derivatives import (
 from scaffold.verify.child.diagnosis import Scene
 from scaffold.verify.child.fast_torch import seeded_grad
 from scaffold.verify.child.function_questions import computes_in_single, needing
+from scaffold.verify.child.further_questions import Limits
 from scaffold.verify.child.op_tests import (
     backpropagating,
     making,
@@ -41,15 +44,12 @@ from scaffold.verify.child.op_tests import (
 from scaffold.verify.child.refusals import raised
 from scaffold.verify.child.shape_search import NoShapes, Shapes, shapes_taken
 
-# The inputs' dtype, and whether their values lie between 0.1 and 0.9.
-KINDS = (
-    (torch.double, False),
-    (torch.double, True),
-    (torch.float32, False),
-    (torch.float32, True),
-)
-COMPLEX = (torch.cdouble, False)  # if a refusal speaks of complex numbers
+# The inputs' dtype, and those whose values lie between 0.1 and 0.9: those with fewer dims than others are parameters.
+INSIDE = ("none", "parameters", "all")
+KINDS = (*product((torch.double, torch.float32), INSIDE),)
+COMPLEX = (torch.cdouble, "none")  # if a refusal speaks of complex numbers
 SEARCHED = 1.5  # seconds for the shapes of one way to declare the inputs
+IN_ALL = 9  # seconds for those of all ways
 WAYS = 4  # ... for the first of these
 DOUBLE = {"rtol": 1e-4, "atol": 1e-5}  # for comparison with differences
 SINGLE = {"rtol": 2e-2, "atol": 2e-2}
@@ -57,6 +57,7 @@ SAME, SAME_SINGLE = {"rtol": 1e-6, "atol": 1e-7}, {"rtol": 1e-3, "atol": 1e-4}
 STEPS_OF_SINGLE = (1e-2, 3e-3)  # differences, where a forward computes in float32
 LARGE = 100  # times the usual inputs, to see clipping
 NOT_FINITE = "its result is not finite"
+CROSSED = "its lower limit is above the upper one"
 SEEDS = (1, 2)  # for other random inputs, above all indices
 ABSENT = {"absent", "seed"}  # arguments of a case with the base's shapes
 Weights = Callable[[Tensor], Tensor]
@@ -104,6 +105,7 @@ class Subject:
         self.dtype, self.inside = KINDS[0]
         self.surrogate = self.random = False
         self.symmetric = False  # its gradient is a symmetric matrix's
+        self.binary: tuple[str, ...] = ()  # inputs with values 0 and 1 alone
         if samples:
             _take_samples(checks, samples)
         self._stand_in(reference)
@@ -123,7 +125,9 @@ class Subject:
         @wraps(made)
         def make(**arguments: Any) -> dict[str, Any]:
             values = made(**arguments)
-            return {name: self._typed(values[name]) for name in self.names}
+            ranks = [x.ndim for x in values.values() if isinstance(x, Tensor)]
+            most = max(ranks, default=0)
+            return {name: self._typed(name, values[name], most) for name in self.names}
 
         tests.make = staticmethod(make)
         tests.function = self.function
@@ -151,10 +155,13 @@ class Subject:
         checks.DIFFERENTIABLE = tests.differentiable
         checks.NEEDS = needs_of(tests)
 
-    def _typed(self, value: Any) -> Any:
+    def _typed(self, name: str, value: Any, most: int) -> Any:
         if not (isinstance(value, Tensor) and value.is_floating_point()):
             return value
-        inside = 0.1 + 0.8 * value.sigmoid() if self.inside else value
+        if name in self.binary:
+            return (value > 0).to(self.dtype)
+        wanted = INSIDE.index(self.inside)
+        inside = 0.1 + 0.8 * value.sigmoid() if wanted > (value.ndim == most) else value
         if self.dtype.is_complex:
             return torch.complex(inside, inside.flip([*range(inside.ndim)]))
         return inside.to(self.dtype)
@@ -444,6 +451,7 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
     """
     reasons: list[str] = []
     tried: tuple[str, ...] = ()
+    began = time.process_time()
     for backward in (True, False):
         for kind, (at, subject) in product((*KINDS, COMPLEX), enumerate(subjects)):
             if kind == COMPLEX and "complex" not in str(reasons).lower():
@@ -455,9 +463,11 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
                 return at, subject
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
-        likely = [*enumerate(subjects)][:WAYS]
-        kinds = (COMPLEX,) if "complex" in str(reasons).lower() else KINDS[::2]
+        likely = [x for x in enumerate(subjects) if x[1].checks.LOOSE][:WAYS]
+        kinds = (COMPLEX,) if "complex" in str(reasons).lower() else KINDS[::3]
         for kind, (at, subject) in product(kinds, likely):
+            if time.process_time() - began > IN_ALL:
+                break
             subject.dtype, subject.inside = kind
             found = _shapes(subject, backward)
             if isinstance(found, Shapes):
@@ -479,12 +489,23 @@ def _refusal(subject: Subject, backward: bool) -> str:
         return _refusal(subject, backward)
     if not all(bool(x.isfinite().all()) for x in outputs):
         return NOT_FINITE
+    if backward and any(_crosses(subject, seed) for seed in (0, *SEEDS)):
+        return CROSSED
     try:
         backpropagate(outputs, inputs)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         mended = backward and not any(words in str(error) for words in OF_CODE)
         return raised(error) if mended or MISGUESSED.search(str(error)) else ""
-    return _widened(subject, inputs) if backward and subject.checks.LOOSE else ""
+    guessed = not (subject.asked.declared or subject.asked.searched)
+    return _widened(subject, inputs) if backward and guessed else ""
+
+
+def _crosses(subject: Subject, seed: int) -> bool:
+    """Return whether a clamp in the forward has its lower limit above its upper one."""
+    limits = Limits()
+    with limits, suppress(Exception):
+        subject.call(subject.inputs(seed))
+    return limits.crossed
 
 
 def _widened(subject: Subject, inputs: Sequence[Any]) -> str:

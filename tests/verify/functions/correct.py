@@ -1241,3 +1241,112 @@ class MatrixRoot(Function):
         s, v = ctx.saved_tensors
         inner = v.mT @ g @ v / (s.unsqueeze(-1) + s.unsqueeze(-2))
         return v @ inner @ v.mT
+
+
+class NormOfChannels(Function):
+    """Two equal values of channels have no variance: there the gradient has a peak as narrow as eps."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, eps):
+        ctx.eps = eps
+        mu = x.mean(1, keepdim=True)
+        var = (x - mu).pow(2).mean(1, keepdim=True)
+        y = (x - mu) / (var + eps).sqrt()
+        ctx.save_for_backward(y, var, weight)
+        return weight.view(1, -1, 1, 1) * y + bias.view(1, -1, 1, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        y, var, weight = ctx.saved_tensors
+        g = grad_output * weight.view(1, -1, 1, 1)
+        mean_g = g.mean(1, keepdim=True)
+        mean_gy = (g * y).mean(1, keepdim=True)
+        grad_x = (g - y * mean_gy - mean_g) / torch.sqrt(var + ctx.eps)
+        dims = (0, 2, 3)
+        return grad_x, (grad_output * y).sum(dims), grad_output.sum(dims), None
+
+
+class LearnedBound(Function):
+    """A bound is positive: below 0 it would cross the lower limit."""
+
+    @staticmethod
+    def forward(ctx, x, alpha):
+        ctx.save_for_backward(x, alpha)
+        return torch.minimum(x.clamp(min=0), alpha)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, alpha = ctx.saved_tensors
+        above, below = x >= alpha, x <= 0
+        grad_x = dy * (~(above | below)).to(dy.dtype)
+        return grad_x, (dy * above.to(dy.dtype)).sum_to_size(alpha.shape)
+
+
+class ClampedByParameter(Function):
+    @staticmethod
+    def forward(ctx, x, alpha):
+        ctx.save_for_backward(x, alpha)
+        return torch.clamp(x, min=0, max=alpha.item())
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, alpha = ctx.saved_tensors
+        above, below = x >= alpha, x < 0
+        grad_alpha = (dy * above.to(dy.dtype)).sum().reshape(alpha.shape)
+        return dy * (~(above | below)).to(dy.dtype), grad_alpha
+
+
+class FocalOfTargets(Function):
+    """Targets are 0 or 1: between them the gradient would be another one."""
+
+    @staticmethod
+    def forward(ctx, logits, targets, alpha=0.25, gamma=2.0):
+        p = torch.sigmoid(logits)
+        ce = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        pt = p * targets + (1 - p) * (1 - targets)
+        at = alpha * targets + (1 - alpha) * (1 - targets)
+        ctx.save_for_backward(logits, targets)
+        ctx.alpha, ctx.gamma = alpha, gamma
+        return at * (1 - pt) ** gamma * ce
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        logits, targets = ctx.saved_tensors
+        p, q = torch.sigmoid(logits), torch.sigmoid(-logits)
+        one = q**ctx.gamma * (ctx.gamma * p * F.logsigmoid(logits) - q)
+        zero = p**ctx.gamma * (p - ctx.gamma * q * F.logsigmoid(-logits))
+        slope = ctx.alpha * targets * one + (1 - ctx.alpha) * (1 - targets) * zero
+        return slope * grad_output, None, None, None
+
+
+class ScatterOptionalSize(Function):
+    @staticmethod
+    def forward(ctx, src, index, dim_size=None):
+        if dim_size is None:
+            dim_size = int(index.max()) + 1
+        ctx.save_for_backward(index)
+        out = torch.zeros(dim_size, *src.shape[1:], dtype=src.dtype)
+        return out.index_add_(0, index, src)
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        (index,) = ctx.saved_tensors
+        return grad_out[index], None, None
+
+
+class DepthwiseConv(Function):
+    @staticmethod
+    def forward(ctx, x, weight, stride=1, padding=0):
+        ctx.stride, ctx.padding, ctx.groups = stride, padding, x.shape[1]
+        ctx.save_for_backward(x, weight)
+        return F.conv2d(x, weight, None, stride, padding, 1, x.shape[1])
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        said = {"stride": ctx.stride, "padding": ctx.padding, "groups": ctx.groups}
+        gx = torch.nn.grad.conv2d_input(x.shape, weight, grad_output, **said)
+        gw = torch.nn.grad.conv2d_weight(x, weight.shape, grad_output, **said)
+        return gx, gw, None, None

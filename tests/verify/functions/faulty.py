@@ -1311,3 +1311,18 @@ class HalfMatmul(Function):
     def backward(ctx, g):
         xf, wf = ctx.saved_tensors
         return g @ wf.t(), xf.t() @ g
+
+
+class PoolOverwrites(Function):
+    @staticmethod
+    def forward(ctx, x, kernel_size, stride):
+        out, at = x.unfold(-1, kernel_size, stride).max(dim=-1)
+        ctx.save_for_backward(at + torch.arange(at.shape[-1]) * stride)
+        ctx.shape = x.shape
+        return out
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (index,) = ctx.saved_tensors
+        grad_x = grad_output.new_zeros(ctx.shape)
+        return grad_x.scatter_(-1, index, grad_output), None, None
