@@ -561,7 +561,7 @@ BUDGET = {
     "project": 5364,  # ... and asked for
     "render": 6149,  # a Function calls kernels, their file, their tests; vmap rules name the outputs
     "spec": 4675,  # kernels; conditions joined by `and`, or on a float
-    "verify": 6820,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
+    "verify": 6852,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
     "workspace": 2027,  # an import that may fail is part of a Function
 }
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,68 @@ def test_samples_have_several_values_of_a_variadic_input(tmp_path: Path) -> None
     assert verdict.failure is None
     assert verdict.call.endswith("tensors[0] (2, 3), tensors[1] (2, 3)")
     assert {one.status for one in verdict.checks} == {"passed", "skipped"}
+
+
+FORGOTTEN = """
+from torch.autograd import Function
+
+
+class Mul(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (w,) = ctx.saved_tensors
+        return grad_output * w, None
+
+
+class Shift(Function):
+    @staticmethod
+    def forward(ctx, x, shift):
+        return (x + shift) - shift
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output, None
+
+
+def plain(x, w):
+    return x * w
+
+
+def frozen(x, w):
+    return x * w.detach()
+"""
+NOT_GIVEN = "w gets no gradient (None), though the output changes with it"
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "failed", "noted"),
+    [
+        ("Mul", {}, False, True),
+        ("Mul", {"inputs": "x, w"}, False, True),
+        ("Mul", {"inputs": "x, w[...; const]"}, False, False),
+        ("Mul", {"reference": "plain"}, True, False),
+        ("Mul", {"reference": "frozen"}, False, False),
+        ("Shift", {}, False, False),
+    ],
+)
+def test_a_gradient_that_is_none_is_judged_by_the_reference_and_noted_without(
+    name: str, stated: dict[str, Any], failed: bool, noted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "products.py"
+    path.write_text(FORGOTTEN)
+    (meant,) = find_functions((f"{path}:{name}",)).meant
+    if "reference" in stated:
+        stated = {"reference": f"{path}:{stated['reference']}"}
+    questions = [Question(meant, one, Stated(**stated)) for one in meant.functions]
+    (verdict,) = judge(questions, sys.executable, LIMIT, 1)
+    assert verdict.failure is None
+    faults = [(x.words, x.line) for x in verdict.checks if x.status == "failed"]
+    line = FORGOTTEN.split("\n").index("        return grad_output * w, None") + 1
+    words = "grad_w: None, where the reference's is not 0"
+    assert faults == [(words, line)] * failed
+    assert any(note.startswith(NOT_GIVEN) for note in verdict.notes) is noted

@@ -156,6 +156,42 @@ def _derivatives(subject: Subject) -> None:
         inputs = make_inputs(subject.checks, case, None)
         if subject.needed(inputs):
             _derivative(subject, inputs, _in_case(case))
+    for name in _without_gradient(subject):
+        check_none(subject, name)
+
+
+def _without_gradient(subject: Subject) -> list[str]:
+    """Return the tensors for which backward may return None; not those that the user declared so."""
+    known = subject.checks.DIFFERENTIABLE
+    pairs = zip(subject.names, subject.inputs(), strict=True)
+    return [
+        name
+        for name, x in pairs
+        if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
+        if name not in known and name not in subject.constants
+    ]
+
+
+def check_none(subject: Subject, name: str) -> None:
+    """Judge a gradient that is None: only the reference's can tell that it is a fault, differences that it may be one."""
+    inputs = make_inputs(subject.checks, BASE, None, (name,))
+    returned, error = returned_gradients(subject.checks, inputs)
+    at = subject.names.index(name)
+    if error or not returned or len(returned) <= at or returned[at] is not None:
+        return
+    try:
+        (expected,) = subject.expected(inputs, contiguous)
+    except Exception:  # noqa: BLE001 (it may refuse the numbers nearby)
+        return
+    least = subject.scene(name, inputs, exact=False).tolerance["atol"]
+    if not bool((expected.nan_to_num().abs() > least).any()):
+        return
+    if subject.checks.REFERENCE is not None:
+        words = f"grad_{name}: None, where the reference's is not 0"
+        raise Wrong(words, f"grad_{name}")
+    subject.note(
+        f"{name} gets no gradient (None), though the output changes with it: if that is not meant, return its gradient"
+    )
 
 
 def _derivative(subject: Subject, inputs: Sequence[Any], where: str = "") -> None:

@@ -99,6 +99,7 @@ class Subject:
         self.checks, self.function, self.asked = checks, function, asked
         self.dirty = asked.dirty
         self.names: tuple[str, ...] = ()
+        self.constants: frozenset[str] = frozenset()  # as the user declared them
         self.notes: list[str] = []
         self.stage = "forward"  # of the current or last call
         self.ran = False  # whether any forward has run
@@ -106,6 +107,7 @@ class Subject:
         self.surrogate = self.random = False
         self.symmetric = False  # its gradient is a symmetric matrix's
         self.binary: tuple[str, ...] = ()  # inputs with values 0 and 1 alone
+        self.samples = samples
         if samples:
             _take_samples(checks, samples)
         self._stand_in(reference)
@@ -135,6 +137,8 @@ class Subject:
         tests.changed_in_place = self.dirty
         tests.reference = staticmethod(reference) if reference else None
         self._settle()
+        if self.asked.declared and not self.samples:
+            self.constants = frozenset(self.names) - {*tests.differentiable}
         checks.NAMES = self.names
         checks.ATTRIBUTES = {
             self.names.index(usual[at]): x for at, x in checks.ATTRIBUTES.items()
@@ -238,8 +242,6 @@ class Subject:
             return needed
         gradients = dict(zip(self.names, returned, strict=False))
         absent = [name for name in needed if gradients.get(name, ...) is None]
-        if absent:
-            self.note(f"no gradient of {', '.join(absent)}")
         return [name for name in needed if name not in absent]
 
     def copy_inputs(self) -> None:
