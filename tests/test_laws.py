@@ -554,7 +554,7 @@ BUDGET = {
     "cli": 4770,  # verdicts on hand-written Functions; adopt asks if a wrong gradient is meant; errors show their line; whole sentences in messages, as in the packages below
     "derive": 19107,  # calls in parts, of which one is saved; a line says why it casts, or guards an exponent
     "formula": 7361,
-    "inspect": 3702,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
+    "inspect": 3708,  # a gradient that is None on every path, `(a, b) + (None,) * 3`, quantizers; shapes of convolutions, optional sizes
     "lint": 4780,  # AF18 asks what may reach the gradient, AF31 which kernel makes it, AF46 who sets an attribute
     "primitives": 852,  # the names of dtypes  # of what a result is surely positive
     "kernels": 2934,  # fused kernels: row programs, and their printer for Triton; only the gradients that are asked for, optional inputs, inputs with more dims

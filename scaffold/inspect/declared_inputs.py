@@ -29,6 +29,8 @@ VALUES = ("0.5", "2", "True")
 TYPED = {"int": ("2", "3"), "float": ("0.5",), "bool": ("True", "False")}
 HALVES = re.compile(r"chunk\(2\b|// ?2\b")
 CONVOLUTION = re.compile(r"\bconv(?:_transpose)?([123])d")
+# Tensors of images, and a number for each of their channels.
+IMAGES = re.compile(r"\b0, 2, 3\b|\b1, 1\)|\b[Hh], [Ww]\b")
 CALLABLE = ": collections.abc.Callable"
 
 LARGE = (30.0, -30.0, 1000.0, -1000.0)  # exp(1000) is infinite, exp(30) is not
@@ -63,7 +65,12 @@ def ways_to_declare(facts: Facts) -> tuple[tuple[Entry, ...], ...]:
     ]
     choices = [tuple(_entries(facts, item, stated[item.name])) for item in items]
     ways = [*islice(product(*choices), MOST)]
-    first = (_with_vectors(ways[0]), _with_halves(facts, ways[0]))
+    images = IMAGES.search(ast.unparse(facts.function.node))
+    first = (
+        _with_vectors(ways[0], "N, C, H, W", "C") if images else (),
+        _with_vectors(ways[0], "N, D", "D"),
+        _with_halves(facts, ways[0]),
+    )
     return (*filter(None, first), *_with_layers(facts, ways[0]), *ways)
 
 
@@ -98,14 +105,14 @@ def _with_halves(facts: Facts, way: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(x._replace(dims="N, 4") if x in tensors else x for x in way)
 
 
-def _with_vectors(way: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return a way with vectors for parameters, by name, and matrices for data; () unless it has both."""
+def _with_vectors(way: tuple[Entry, ...], data: str, vector: str) -> tuple[Entry, ...]:
+    """Return a way with vectors for parameters, by name, and the dims of data; () unless it has both."""
     tensors = [one for one in way if not one.value and not one.called]
     named = [bool(VECTOR.fullmatch(one.name)) for one in tensors]
     plain = not any(one.trait or one.variadic for one in tensors)
     if not plain or all(named) or not any(named):
         return ()
-    dims = {True: "D", False: "N, D"}
+    dims = {True: vector, False: data}
     return tuple(
         (
             one._replace(dims=dims[bool(VECTOR.fullmatch(one.name))])

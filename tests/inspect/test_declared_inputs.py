@@ -46,6 +46,9 @@ def facts(parameters: str, forward: str, backward: str) -> Facts:
         ("x, k", "x.topk(k)", "grad_output, None", "x, k = 2"),
         ("x, padding", "g(x, padding)", "grad_output, None", "x, padding = 1"),
         ("x, dim_size", "g(x, dim_size)", "grad_output, None", "x, dim_size = 2"),
+        ("x, dim_size=None", "g(x)", "grad_output, None", "x, dim_size = 2"),
+        ("x, weight", "x.mean((0, 2, 3))", "g, g", "x[N, C, H, W], weight[C]"),
+        ("x, w", "F.conv1d(x, w)", "g, g", "x[N, C, H], w[O, C, 2]"),
         ("x, lo, hi", "f(x, lo, hi)", "grad_output", "x, lo = 0.25, hi = 0.75"),
         ("x, gamma", "x**gamma", "grad_output, None", "x, gamma = 2.0"),
         ("x, c", "x.chunk(2)[0] * c", "grad_output, c", "x[N, 4], c[N, 4]"),
@@ -75,6 +78,16 @@ def test_what_the_text_does_not_tell_is_tried_in_several_ways() -> None:
 def test_numbers_of_the_text_are_values_to_try() -> None:
     found = numbers_in(facts("x", "x.clamp(-3, 6)", "grad_output * 0.5"))
     assert {3.0, -3.0, 6.0, 12.0, 0.5, 1000.0} <= {*found}
+
+
+def test_windows_of_another_stride_overlap() -> None:
+    found = facts("x, stride", "x.unfold(-1, 2, stride)", "grad_output, None")
+    assert other_arguments(found, ways_to_declare(found)[0]) == {"stride": [1]}
+
+
+def test_a_convolution_may_be_depthwise() -> None:
+    found = ways_to_declare(facts("x, w", "F.conv2d(x, w)", "g, g"))
+    assert found[1][1].text() == "w[C, 1, 2, 2]"
 
 
 def test_arguments_that_choose_a_branch_have_other_values() -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial, wraps
-from itertools import product
+from itertools import compress, product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -465,7 +465,8 @@ def with_inputs(subjects: Sequence[Subject]) -> tuple[int, Subject | Shapes | Re
                 return at, subject
         if subjects[0].asked.searched or not (backward or any(x.ran for x in subjects)):
             continue
-        likely = [x for x in enumerate(subjects) if x[1].checks.LOOSE][:WAYS]
+        open_ = (None in x.checks.INPUT_SHAPES.values() for x in subjects)
+        likely = [*compress(enumerate(subjects), open_)][:WAYS]
         kinds = (COMPLEX,) if "complex" in str(reasons).lower() else KINDS[::3]
         for kind, (at, subject) in product(kinds, likely):
             if time.process_time() - began > IN_ALL:
@@ -498,8 +499,7 @@ def _refusal(subject: Subject, backward: bool) -> str:
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         mended = backward and not any(words in str(error) for words in OF_CODE)
         return raised(error) if mended or MISGUESSED.search(str(error)) else ""
-    guessed = not (subject.asked.declared or subject.asked.searched)
-    return _widened(subject, inputs) if backward and guessed else ""
+    return _widened(subject, inputs) if backward and subject.checks.LOOSE else ""
 
 
 def _crosses(subject: Subject, seed: int) -> bool:
