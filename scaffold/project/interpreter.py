@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 NONE_FOUND = "no PyTorch found"
-ANOTHER = "name an interpreter that has it: --python PATH"
+ANOTHER = "name an interpreter that has it: --python PATH, or pip install torch"
 UNPROVEN = f"not proven: {NONE_FOUND} ({ANOTHER})"
 OPTION = "--python"
 

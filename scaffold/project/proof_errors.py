@@ -28,6 +28,10 @@ VALUELESS = (
 )
 HINT = "fix the call; if it runs only on another machine, use --no-verify"
 MEANT = "if the gradient is meant to differ from the derivative, use {}"
+BOUNDED = (
+    "right for {0}={1}, wrong for {0}={2}: if {0} is never {3}, "
+    "`assert {0} > 0` in the forward; "
+)
 UNLIKE = "a gradient has the shape and dtype of its input, also that of a surrogate"
 NO_GRADIENT = "if the input has no gradient, declare it in --inputs: '{}[; const]'"
 LEADING = (
@@ -107,7 +111,9 @@ def _hint(subject: Subject, verdict: Verdict) -> str | None:
         meant = failure.actual and not subject.spec.surrogate
         unlike = re.search(r"\b(shape|dtype) .* instead of ", failure.words)
         stated = UNLIKE if unlike else MEANT.format(surrogate)
-        stated = _named(subject.spec, failure) or stated
+        stated = _named(subject.spec, failure) or _bounded(
+            subject.spec, failure, stated
+        )
         return failure.hint or (stated if meant else None)
     if verdict.shapes:
         stated = "test-shapes = " if in_file else "--test-shapes "
@@ -169,6 +175,21 @@ def _named(spec: OpSpec, failure: Failure) -> str | None:
         if leading(dims := spec.dims(item.name) or ()) == ANY_DIMS
     )
     return LEADING.format(", ".join(named))
+
+
+def _bounded(spec: OpSpec, failure: Failure, hint: str) -> str:
+    """Put a hint to assert the sign of an attribute before another hint, if the gradient is right for its positive default."""
+    name, _, value = failure.case.partition("=")
+    defaults = {item.name: item.default for item in spec.attributes}
+    default = defaults.get(name) or ""
+    try:
+        bounded = float(value) <= 0 < float(default)
+    except ValueError:  # another case, or no number
+        return hint
+    if not bounded:
+        return hint
+    what = "negative" if float(value) else "0"
+    return BOUNDED.format(name, default, value, what) + hint
 
 
 def _place(subject: Subject, failure: Failure) -> Location | None:

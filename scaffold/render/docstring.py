@@ -205,18 +205,17 @@ def _surrogate_note(spec: OpSpec) -> str:
 
 
 def _arguments(spec: OpSpec) -> list[Described]:
-    """Return descriptions of the inputs, or none if there is nothing to say of any."""
-    texts = {item.name: _description(spec, item) for item in spec.inputs}
-    if not any(texts.values()):
+    """Return descriptions of the inputs, or none if no shape is declared."""
+    if all(tensor.dims is None for tensor in spec.tensors):
         return []
-    return [Described(name, text or "Tensor.") for name, text in texts.items()]
+    return [Described(item.name, _description(item)) for item in spec.inputs]
 
 
-def _description(spec: OpSpec, item: Input) -> str:
+def _description(item: Input) -> str:
     if isinstance(item, Attribute):
-        return CONSTANTS.get(item.annotation, "Constant.") if _has_dims(spec) else ""
+        return CONSTANTS.get(item.annotation, "Constant.")
     if item.dims is None:
-        return "Tensor, or None." if item.optional and _has_dims(spec) else ""
+        return "Tensor, or None." if item.optional else "Tensor."
     kinds = {
         "int": "integer ",
         "bool": "boolean ",
@@ -229,10 +228,6 @@ def _description(spec: OpSpec, item: Input) -> str:
     constant = " without a gradient" if item.dtype == "float" and item.const else ""
     absent = f"{constant}, or None" if item.optional else constant
     return f"{words[0].upper()}{words[1:]}{below}{absent}."
-
-
-def _has_dims(spec: OpSpec) -> bool:
-    return any(tensor.dims for tensor in spec.tensors)
 
 
 def shape(dims: tuple[Dim, ...]) -> str:

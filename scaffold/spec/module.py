@@ -282,7 +282,10 @@ def _check_owned(
     for position, name in enumerate(raw.get("params", ())):
         path = ("params", str(position))
         if name in buffers:
-            problems.at(path, f"'{name}' is a parameter and a buffer")
+            hint = f"take '{name}' out of the parameters"
+            hint += ", or out of the buffers" * known[name].differentiable
+            problems.at(path, f"'{name}' is a parameter and a buffer", hint)
+            continue
         if name in arguments.dirty:
             message = f"'{name}' is changed in place, which a parameter cannot be"
             problems.at(path, message)

@@ -110,7 +110,7 @@ def test_what_is_derived_is_verified_unasked(tmp_path: Path) -> None:
     assert unverified.code == 0
     assert unverified.err == (
         "note: not proven: no PyTorch found "
-        "(name an interpreter that has it: --python PATH)\n"
+        "(name an interpreter that has it: --python PATH, or pip install torch)\n"
     )
 
 
@@ -264,7 +264,7 @@ def test_without_torch_it_cannot_be_asked_for(
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
         f"{option}: no PyTorch found\n"
-        "hint: name an interpreter that has it: --python PATH\n"
+        "hint: name an interpreter that has it: --python PATH, or pip install torch\n"
     )
 
 

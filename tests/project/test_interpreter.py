@@ -147,7 +147,7 @@ def test_where_none_has_torch_one_line_says_so(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "create  foo.py\ncreate  test_foo.py\n")
     assert done.err == (
         "note: not proven: no PyTorch found "
-        "(name an interpreter that has it: --python PATH)\n"
+        "(name an interpreter that has it: --python PATH, or pip install torch)\n"
     )
 
 

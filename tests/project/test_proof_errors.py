@@ -138,3 +138,24 @@ def test_library_style_needs_what_came_with_2_5(torch: str, told: bool) -> None:
     verdict = Verdict(0, Failure("import", words), torch=torch)
     hint = error_of(subject, verdict).hint or ""
     assert ("needs PyTorch 2.5" in hint) is told
+
+
+HUBER = "torch.where(x.abs() < beta, 0.5 * x**2 / beta, x.abs() - 0.5 * beta)"
+CLAMPED = "x=grad_output * (x / beta).clamp(-1, 1)"
+
+
+def test_a_gradient_wrong_for_a_negative_attribute_alone_says_what_to_assert(
+    tmp_path: Path,
+) -> None:
+    asked = ("--inputs", "x, beta: float = 1.0", "--grad", CLAMPED, "--dry-run")
+    done = new_op(tmp_path, *asked, "--forward", HUBER)
+    told = "hint: right for beta=1.0, wrong for beta=-1.0: if beta is never negative, `assert beta > 0` in the forward; if the gradient is meant"
+    assert told in done.err
+    done = new_op(tmp_path, *asked, "--forward", f"assert beta > 0; return {HUBER}")
+    assert done.code == 0, done.err
+
+
+def test_a_gradient_wrong_for_every_value_has_no_such_hint(tmp_path: Path) -> None:
+    asked = ("--inputs", "x, beta: float = 1.0", "--grad", "x=x", "--dry-run")
+    done = new_op(tmp_path, *asked, "--forward", HUBER)
+    assert done.code == 1 and "hint: if the gradient is meant" in done.err

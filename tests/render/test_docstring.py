@@ -26,3 +26,14 @@ def test_a_surrogate_says_where_pytorch_drops_it() -> None:
     registered = op_text("x", **said, style="library")
     assert "is a surrogate, not the derivative." in registered
     assert "make_fx" not in registered
+
+
+def test_an_attribute_beside_a_number_of_any_shape_is_no_tensor() -> None:
+    text = op_text("x, scale[], bits: int = 8", forward="x * scale**bits", derive=True)
+    listed = ("x: Tensor.", "scale: Tensor of shape ``()``.", "bits: Integer.")
+    assert "\n".join(f"        {line}" for line in listed) in text
+
+
+def test_inputs_without_shapes_are_not_listed() -> None:
+    text = op_text("x, bits: int = 8", forward="x * bits", derive=True)
+    assert "Args:" not in text
