@@ -385,8 +385,8 @@ def _length_of(sizes: Op) -> int | None:
         return sizes.asked.rank
     if not sizes.is_python("subscript") or not sizes.args[1].is_python("slice"):
         return None
-    start = literal(sizes.args[1].args[0])
-    of_shape = sizes.args[0].is_python("attribute", "shape")
+    whole, start = sizes.args[0], literal(sizes.args[1].args[0])
+    of_shape = whole.rule == "shape" or whole.is_python("attribute", "shape")
     absent = all(_is_absent(op) for op in sizes.args[1].args[1:])
     if of_shape and absent and isinstance(start, int) and start < 0:
         return -start

@@ -159,6 +159,16 @@ def test_of_a_norm_over_sizes_that_are_read(inputs: str, forward: str) -> None:
     assert not derive(spec_of(inputs, forward=forward, derive=True)).notes
 
 
+def test_of_a_norm_over_the_last_dim_of_a_sum_that_may_be_one_term() -> None:
+    forward = (
+        "if r is not None:\n    x = x + r\nreturn F.layer_norm(x, x.shape[-1:], w)"
+    )
+    calls = [(tensor(2, 3), tensor(3), tensor(3)), (tensor(4), None, None)]
+    check_forward("x, r?, w?", forward, calls)
+    text = draft_of(spec_of("x, r?, w?", forward=forward))
+    assert "range(" not in text
+
+
 def test_the_gradient_of_a_linear_with_a_vector_for_a_matrix_is_no_other_product() -> (
     None
 ):
