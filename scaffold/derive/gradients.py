@@ -48,7 +48,7 @@ from scaffold.derive.rules.team_tables import table_of
 from scaffold.derive.simplify.advice import advice
 from scaffold.derive.simplify.algebra import ALGEBRA, divided_first, scalars_first
 from scaffold.derive.simplify.autocast_casts import with_casts
-from scaffold.derive.simplify.compositions import with_probabilities
+from scaffold.derive.simplify.compositions import with_one_softmax, with_probabilities
 from scaffold.derive.simplify.constructors import Maker, in_order
 from scaffold.derive.simplify.forward_products import FORWARD_PRODUCTS, forward_products
 from scaffold.derive.simplify.hoisting import HOISTED
@@ -522,6 +522,9 @@ def _roots(walked: Walked) -> tuple[dict[str, Op], dict[Op, Op]]:
         known = with_probabilities(make, roots, held, there)
         for name in roots:
             renew(name, known)
+    known = with_one_softmax(make, roots, held)
+    for name in roots:
+        renew(name, known)
     return roots, of
 
 

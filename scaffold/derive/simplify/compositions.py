@@ -11,10 +11,13 @@ from typing import NamedTuple
 
 from scaffold.derive.graph.application import Applier
 from scaffold.derive.graph.op import Op, down_to
+from scaffold.derive.graph.shape_rules import dims_of
+from scaffold.derive.rules.formula_words import restore
 from scaffold.derive.rules.table import Rule, Table
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.patterns import Bound, Matcher, Pattern, heads, pattern
 from scaffold.derive.simplify.rebuilding import Renewal, rebuilt, renewed
+from scaffold.derive.simplify.rewrites import same_dims
 
 RuleName = tuple[Table, str]  # a table, and the name of a rule in it
 
@@ -80,7 +83,43 @@ def _fits(op: Op, args: Bound) -> bool:
     )
 
 
-# --- The composition in gradients: of logarithms with no other use.
+# --- The composition in gradients: a softmax of the same logits, and logarithms with no other use.
+
+
+def with_one_softmax(
+    make: Maker, roots: Mapping[str, Op], held: Collection[Op]
+) -> dict[Op, Op]:
+    """Return replacements of ops with `softmax(x)` for `exp(x - logsumexp(x))`, if the gradients have both: in a loss with a z-loss."""
+    seen = down_to(roots.values(), held)
+    known = {op.args[0]: op for op in seen if "distribution" in op.facts.flags}
+
+    def one_softmax(op: Op, of: Renewal) -> Op:
+        softmax = known.get(op.args[0].args[0]) if _is_probability(op) else None
+        if softmax is not None and _is_along(make, op.args[0].args[1], softmax):
+            return softmax
+        args = tuple(map(of, op.args))
+        joins = op.facts.operator == "+" and args != op.args
+        return make.add(*args) if joins else rebuilt(make, op, of)
+
+    return renewed(roots.values(), held, one_softmax) if known else {}
+
+
+def _is_probability(op: Op) -> bool:
+    """Return whether it is the exponential of a difference."""
+    exponential = op.facts.argument == "exponent" and len(op.args) == 1
+    return (
+        exponential and op.args[0].facts.operator == "-" and len(op.args[0].args) == 2
+    )
+
+
+def _is_along(make: Maker, restored: Op, softmax: Op) -> bool:
+    """Return whether a value is the logsumexp of a softmax's argument along the same dim, with that dim restored."""
+    lse = next((op for op in restored.walk() if op.rule == "logsumexp"), None)
+    x, dim = softmax.args
+    if lse is None or lse.args[0] is not x:
+        return False
+    same = same_dims(x.shape, dims_of(lse.args[1]), dims_of(dim))
+    return same and restore(make, lse, x, *lse.args[1:]) is restored
 
 
 def with_probabilities(

@@ -56,7 +56,7 @@ def sums_to_zero(make: Maker, op: Op, dims: Axes) -> bool:
     )
 
 
-def _same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
+def same_dims(shape: Shape, one: Axes | None, two: Axes | None) -> bool:
     """Return whether two specifications of dims are the same."""
     if not one or not two or one == two:
         return one == two and bool(one)
@@ -68,7 +68,7 @@ def _is_mean(op: Op, x: Op, dims: Axes) -> bool:
     """Return whether it is the mean of x along the dims, as in `x - mean`: with keepdim, or over the first dims, so that it broadcasts."""
     if op.rule != "mean" or len(op.args) != 3 or op.args[0] is not x:
         return False
-    if not _same_dims(x.shape, dims_of(op.args[1]), dims):
+    if not same_dims(x.shape, dims_of(op.args[1]), dims):
         return False
     places = {shapes.position(x.shape, dim) for dim in dims}
     return literal(op.args[2]) is True or places == {*range(len(dims))}
@@ -79,7 +79,7 @@ def _is_distribution(op: Op, dims: Axes) -> bool:
     flag = "distribution"
     if op.rule == "exp":
         op, flag = op.args[0], "log_distribution"
-    return flag in op.facts.flags and _same_dims(op.shape, dims_of(op.args[1]), dims)
+    return flag in op.facts.flags and same_dims(op.shape, dims_of(op.args[1]), dims)
 
 
 # --- Transposes and squeezes.
@@ -158,7 +158,7 @@ def _ones_between(a: Op, one: Op, two: Op) -> bool:
 
 
 def _same_dim(a: Op, one: Op, two: Op) -> bool:
-    return _same_dims(a.shape, (dim_of(one),), (dim_of(two),))
+    return same_dims(a.shape, (dim_of(one),), (dim_of(two),))
 
 
 @REWRITES.on("squeeze")
@@ -329,7 +329,7 @@ def is_one_hot(op: Op) -> bool:
 
 def _has_one(op: Op, dims: Axes) -> bool:
     """Return whether it is zeros with a single 1 along a dim; several chosen indices are several ones."""
-    if not is_one_hot(op) or not _same_dims(op.shape, dims, dims_of(op.args[1])):
+    if not is_one_hot(op) or not same_dims(op.shape, dims, dims_of(op.args[1])):
         return False
     return shapes.size(op.args[2].shape, dims[0]) == 1
 
@@ -348,6 +348,29 @@ def _scatter_add(make: Maker, a: Op, dim: Op, index: Op, source: Op) -> Op | Non
     args = (zeros, dim, index, make.const(1))
     one_hot = make.program.op("scatter", args, kind=a.kind, shape=a.shape)
     return make.mul(source, one_hot)
+
+
+@REWRITES.on("add")
+def _less_one_hot_last(make: Maker, a: Op, b: Op) -> Op | None:
+    """Return `((g + h) * p).scatter_add(1, index, -g)` for `g * (p - onehot) + h * p`, as the gradient of a cross entropy with a z-loss.
+
+    With one `g` and `h` for each line: a product less of the whole shape, and no one-hot.
+    """
+    for one, two in ((a, b), (b, a)):
+        if not (make.is_(one, "mul") and make.is_(two, "mul")):
+            continue
+        (g, less), (h, p) = one.args, two.args
+        if not (
+            make.is_(less, "sub") and less.args[0] is p and is_one_hot(less.args[1])
+        ):
+            continue
+        _, dim, index, _ = less.args[1].args
+        lines = index.shape == g.shape == h.shape != p.shape == a.shape == b.shape
+        whole = make.mul(make.add(g, h), p) if lines else None
+        if whole and make.precision(whole) == make.precision(g):
+            put = make("scatter_add", whole, dim, index, make.neg(g))
+            return make.program.shaped(put, p.shape)
+    return None
 
 
 @REWRITES.on_each("sum", "mean")

@@ -8,6 +8,7 @@ from scaffold.errors import Location
 from scaffold.formula import Graph, Node, Scope, Text, parse
 from scaffold.verify.child.rule_runs import drawn_values
 from scaffold.verify.child.rule_values import Interpreter, called, defaults
+from tests.derive.against_autograd import check_forward, tensor
 from tests.derive.building import backward_of, load, op_text
 from tests.derive.rules.test_table import samples
 
@@ -103,3 +104,38 @@ def test_a_sigmoid_in_several_steps_keeps_its_tail(policy: str) -> None:
     (found,) = torch.autograd.grad(op(x).sum(), x)
     (right,) = torch.autograd.grad((1 / (1 + torch.exp(-x))).sum(), x)
     torch.testing.assert_close(found, right)
+
+
+Z_LOSS = """\
+lse = torch.logsumexp(x, {})
+return F.cross_entropy(x, target) + w * (lse ** 2).mean()"""
+PICKED = "x[N, C], target[N; index(C)], w: float = 0.1"
+
+
+@pytest.mark.parametrize("dim", ["1", "-1", "-1, keepdim=True"])
+@pytest.mark.parametrize("policy", ["recompute", "balanced"])
+def test_a_softmax_is_not_computed_again_from_its_logsumexp(
+    dim: str, policy: str
+) -> None:
+    forward = Z_LOSS.format(dim)
+    text = backward_of(op_text(PICKED, forward=forward, save_policy=policy))
+    assert text.count("torch.softmax(") == 1
+    assert "torch.exp(" not in text
+    target = torch.tensor([2, -100, 0])
+    check_forward(PICKED, forward, [(tensor(3, 4), target, 0.1)])
+
+
+@pytest.mark.parametrize("dim", ["0", "(0, 1)"])
+def test_a_logsumexp_along_another_dim_is_of_other_values(dim: str) -> None:
+    forward = Z_LOSS.format(dim)
+    text = backward_of(op_text(PICKED, forward=forward))
+    assert "torch.exp(" in text
+    target = torch.tensor([2, 1, 0])
+    check_forward(PICKED, forward, [(tensor(3, 4), target, 0.1)])
+
+
+def test_one_value_per_line_is_put_into_the_sum_of_two_products() -> None:
+    """No one-hot of the whole shape is made."""
+    text = backward_of(op_text(PICKED, forward=Z_LOSS.format(-1)))
+    assert ".scatter_add(1, " in text
+    assert "onehot" not in text
