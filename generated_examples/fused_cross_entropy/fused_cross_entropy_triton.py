@@ -129,14 +129,14 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, fewer for a long one."""
+    """One warp for each 256 numbers of a short row, for more of a long one."""
     block = triton.next_power_of_2(columns)
     warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
     return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
-    """View it as rows whose numbers lie side by side; else copy it."""
+    """View it as rows with unit stride in the last dim; else copy it."""
     rows = tensor.reshape(-1, tensor.shape[-1])
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
@@ -222,9 +222,7 @@ def _(
     return logits.new_empty(logits.shape)
 
 
-def as_more_rows(
-    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
-) -> Any:
+def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Call an op once for a batch, which has so many more rows."""
     given = [
         (
@@ -232,23 +230,20 @@ def as_more_rows(
             if dim is not None
             else (
                 arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
+                if isinstance(arg, Tensor)
                 else arg
             )
         )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+        for arg, dim in zip(args, in_dims, strict=True)
     ]
-    outputs = op(*given)
-    if isinstance(outputs, Tensor):
-        return outputs, 0
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return op(*given), 0
 
 
 fused_cross_entropy_forward.register_vmap(
-    partial(as_more_rows, fused_cross_entropy_forward, ())
+    partial(as_more_rows, fused_cross_entropy_forward)
 )
 fused_cross_entropy_backward.register_vmap(
-    partial(as_more_rows, fused_cross_entropy_backward, ())
+    partial(as_more_rows, fused_cross_entropy_backward)
 )
 
 
@@ -274,14 +269,15 @@ def why_not(logits: Tensor, target: Tensor) -> str:
 
 def takes(logits: Tensor, target: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
-    if logits.numel() == 0 or (
-        logits.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-    ):
+    if logits.numel() == 0:
+        return False
+    # Autocast has other functions in float32 on a CPU, where the formula runs.
+    if logits.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(logits, target)
     if why and not torch.compiler.is_compiling():
         warnings.warn(
-            f"fused_cross_entropy runs without its kernels: {why}", stacklevel=3
+            f"fused_cross_entropy runs without its kernels: {why}", stacklevel=5
         )
     return not why
 

@@ -42,8 +42,7 @@ class FusedGEGLUFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         if ctx.in_kernels and not torch.is_grad_enabled():
-            grad_x = fused_geglu_triton.fused_geglu_backward(grad_output, x)
-            return grad_x
+            return fused_geglu_triton.fused_geglu_backward(grad_output, x)
         gate, value = x.chunk(2, dim=-1)
         grad_gelu = grad_output * value
         grad_value = grad_output * F.gelu(gate, approximate="tanh")

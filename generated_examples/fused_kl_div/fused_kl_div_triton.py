@@ -81,10 +81,6 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float32
 
 
-def blocks(size: int) -> dict[str, int]:
-    return {"BLOCK": ELEMENTS, "num_warps": 4}
-
-
 @torch.library.custom_op("custom_ops::fused_kl_div_forward_triton", mutates_args=())
 def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor:
     programs = triton.cdiv(log_q.numel(), ELEMENTS)
@@ -96,7 +92,8 @@ def fused_kl_div_forward(log_q: Tensor, p: Tensor, dtype: torch.dtype) -> Tensor
             output,
             log_q.numel(),
             DTYPE=PRECISION[precision(log_q, p)],
-            **blocks(log_q.numel()),
+            BLOCK=ELEMENTS,
+            num_warps=4,
         )
     return (output.sum() / log_q.shape[0]).to(dtype)
 
@@ -128,7 +125,8 @@ def fused_kl_div_backward(
             NEEDS_GRAD_LOG_Q=needs_grad_log_q,
             NEEDS_GRAD_P=needs_grad_p,
             DTYPE=PRECISION[precision(grad_output, log_q, p)],
-            **blocks(log_q.numel()),
+            BLOCK=ELEMENTS,
+            num_warps=4,
         )
     return grad_log_q, grad_p
 
@@ -182,13 +180,14 @@ def why_not(log_q: Tensor, p: Tensor) -> str:
 
 def takes(log_q: Tensor, p: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
-    if log_q.numel() == 0 or (
-        log_q.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-    ):
+    if log_q.numel() == 0:
+        return False
+    # Autocast has other functions in float32 on a CPU, where the formula runs.
+    if log_q.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(log_q, p)
     if why and not torch.compiler.is_compiling():
-        warnings.warn(f"fused_kl_div runs without its kernels: {why}", stacklevel=3)
+        warnings.warn(f"fused_kl_div runs without its kernels: {why}", stacklevel=5)
     return not why
 
 

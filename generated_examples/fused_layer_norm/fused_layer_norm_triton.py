@@ -134,14 +134,14 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, fewer for a long one."""
+    """One warp for each 256 numbers of a short row, for more of a long one."""
     block = triton.next_power_of_2(columns)
     warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
     return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
-    """View it as rows whose numbers lie side by side; else copy it."""
+    """View it as rows with unit stride in the last dim; else copy it."""
     rows = tensor.reshape(-1, tensor.shape[-1])
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
@@ -284,10 +284,7 @@ def as_more_rows(
         )
         for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
     ]
-    outputs = op(*given)
-    if isinstance(outputs, Tensor):
-        return outputs, 0
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return op(*given), 0
 
 
 fused_layer_norm_forward.register_vmap(
@@ -320,11 +317,14 @@ def why_not(x: Tensor, weight: Tensor, bias: Tensor) -> str:
 
 def takes(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Return whether the kernels can run on such inputs; warn if not."""
-    if x.numel() == 0 or (x.device.type == "cpu" and torch.is_autocast_enabled("cpu")):
+    if x.numel() == 0:
+        return False
+    # Autocast has other functions in float32 on a CPU, where the formula runs.
+    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         return False
     why = why_not(x, weight, bias)
     if why and not torch.compiler.is_compiling():
-        warnings.warn(f"fused_layer_norm runs without its kernels: {why}", stacklevel=3)
+        warnings.warn(f"fused_layer_norm runs without its kernels: {why}", stacklevel=5)
     return not why
 
 

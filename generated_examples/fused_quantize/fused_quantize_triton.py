@@ -43,7 +43,7 @@ def _round(x):
     floored = tl.floor(x)
     rest = x - floored
     odd = floored - 2.0 * tl.floor(0.5 * floored)
-    return floored + tl.where((rest > 0.5) | (rest == 0.5) & (odd == 1.0), 1.0, 0.0)
+    return floored + tl.where(rest == 0.5, odd, tl.where(rest > 0.5, 1.0, 0.0))
 
 
 @triton.jit
@@ -84,14 +84,14 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, fewer for a long one."""
+    """One warp for each 256 numbers of a short row, for more of a long one."""
     block = triton.next_power_of_2(columns)
     warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
     return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
-    """View it as rows whose numbers lie side by side; else copy it."""
+    """View it as rows with unit stride in the last dim; else copy it."""
     rows = tensor.reshape(-1, tensor.shape[-1])
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
@@ -120,9 +120,7 @@ def _(x: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
     return torch.empty(x.shape, dtype=dtype, device=x.device)
 
 
-def as_more_rows(
-    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
-) -> Any:
+def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Call an op once for a batch, which has so many more rows."""
     given = [
         (
@@ -130,19 +128,16 @@ def as_more_rows(
             if dim is not None
             else (
                 arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
+                if isinstance(arg, Tensor)
                 else arg
             )
         )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+        for arg, dim in zip(args, in_dims, strict=True)
     ]
-    outputs = op(*given)
-    if isinstance(outputs, Tensor):
-        return outputs, 0
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return op(*given), 0
 
 
-fused_quantize_forward.register_vmap(partial(as_more_rows, fused_quantize_forward, ()))
+fused_quantize_forward.register_vmap(partial(as_more_rows, fused_quantize_forward))
 
 
 def why_not(x: Tensor) -> str:
@@ -162,7 +157,7 @@ def takes(x: Tensor) -> bool:
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
-        warnings.warn(f"fused_quantize runs without its kernels: {why}", stacklevel=3)
+        warnings.warn(f"fused_quantize runs without its kernels: {why}", stacklevel=5)
     return not why
 
 

@@ -8,18 +8,18 @@ Forward, of each row::
     cos_second = cos.chunk(2, -1)[1]
     sin_first = sin.chunk(2, -1)[0]
     sin_second = sin.chunk(2, -1)[1]
-    output_1 = first * cos_first - second * sin_first
-    output_2 = second * cos_second + first * sin_second
+    output_first = first * cos_first - second * sin_first
+    output_second = second * cos_second + first * sin_second
 
 Backward, where what is not saved is computed again::
 
-    first, second = x.chunk(2, dim=-1)
     cos_first = cos.chunk(2, -1)[0]
     cos_second = cos.chunk(2, -1)[1]
     sin_first = sin.chunk(2, -1)[0]
     sin_second = sin.chunk(2, -1)[1]
-    grad_first = grad_output_2 * sin_second + grad_output_1 * cos_first
-    grad_second = grad_output_2 * cos_second - grad_output_1 * sin_first
+    grad_first = grad_output_second * sin_second + grad_output_first * cos_first
+    grad_second = grad_output_second * cos_second
+    grad_second = grad_second - grad_output_first * sin_first
 """
 
 import os
@@ -68,10 +68,10 @@ def forward_kernel(
     sin_first = tl.load(sin_row + cols, mask=mask, other=0.0).to(DTYPE)
     sin_second = tl.load(sin_row + half + cols, mask=mask, other=0.0).to(DTYPE)
 
-    output_1 = first * cos_first - second * sin_first
-    output_2 = second * cos_second + first * sin_second
-    tl.store(output_ptr + row * (2 * half) + cols, output_1, mask=mask)
-    tl.store(output_ptr + row * (2 * half) + half + cols, output_2, mask=mask)
+    output_first = first * cos_first - second * sin_first
+    output_second = second * cos_second + first * sin_second
+    tl.store(output_ptr + row * (2 * half) + cols, output_first, mask=mask)
+    tl.store(output_ptr + row * (2 * half) + half + cols, output_second, mask=mask)
 
 
 @triton.jit
@@ -92,10 +92,10 @@ def backward_kernel(
     cols = tl.arange(0, BLOCK)
     mask = cols < half
     grad_output_row = grad_output_ptr + row * grad_output_stride
-    grad_output_1 = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
-    grad_output_2 = tl.load(grad_output_row + half + cols, mask=mask, other=0.0).to(
-        DTYPE
-    )
+    grad_output_first = tl.load(grad_output_row + cols, mask=mask, other=0.0).to(DTYPE)
+    grad_output_second = tl.load(
+        grad_output_row + half + cols, mask=mask, other=0.0
+    ).to(DTYPE)
     cos_row = cos_ptr + (row % T) * cos_stride
     cos_first = tl.load(cos_row + cols, mask=mask, other=0.0).to(DTYPE)
     cos_second = tl.load(cos_row + half + cols, mask=mask, other=0.0).to(DTYPE)
@@ -103,8 +103,8 @@ def backward_kernel(
     sin_first = tl.load(sin_row + cols, mask=mask, other=0.0).to(DTYPE)
     sin_second = tl.load(sin_row + half + cols, mask=mask, other=0.0).to(DTYPE)
 
-    grad_first = grad_output_2 * sin_second + grad_output_1 * cos_first
-    grad_second = grad_output_2 * cos_second - grad_output_1 * sin_first
+    grad_first = grad_output_second * sin_second + grad_output_first * cos_first
+    grad_second = grad_output_second * cos_second - grad_output_first * sin_first
     tl.store(grad_x_ptr + row * (2 * half) + cols, grad_first, mask=mask)
     tl.store(grad_x_ptr + row * (2 * half) + half + cols, grad_second, mask=mask)
 
@@ -122,14 +122,14 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, fewer for a long one."""
+    """One warp for each 256 numbers of a short row, for more of a long one."""
     block = triton.next_power_of_2(columns)
     warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
     return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
-    """View it as rows whose numbers lie side by side; else copy it."""
+    """View it as rows with unit stride in the last dim; else copy it."""
     rows = tensor.reshape(-1, tensor.shape[-1])
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
@@ -205,10 +205,7 @@ def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any
         op(*(arg if dim is None else arg.select(dim, at) for arg, dim in pairs))
         for at in range(info.batch_size)
     ]
-    if isinstance(samples[0], Tensor):
-        return torch.stack(samples), 0
-    outputs = tuple(map(torch.stack, zip(*samples, strict=True)))
-    return outputs, (0,) * len(outputs)
+    return torch.stack(samples), 0
 
 
 fused_rotary_forward.register_vmap(partial(each_sample, fused_rotary_forward))
@@ -247,7 +244,7 @@ def takes(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
         return False
     why = why_not(x, cos, sin)
     if why and not torch.compiler.is_compiling():
-        warnings.warn(f"fused_rotary runs without its kernels: {why}", stacklevel=3)
+        warnings.warn(f"fused_rotary runs without its kernels: {why}", stacklevel=5)
     return not why
 
 

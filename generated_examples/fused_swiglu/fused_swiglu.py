@@ -45,8 +45,7 @@ class FusedSwiGLUFunction(Function):
             raise TypeError("fused_swiglu: x must be real")
         (x,) = ctx.saved_tensors
         if ctx.in_kernels and not torch.is_grad_enabled():
-            grad_x = fused_swiglu_triton.fused_swiglu_backward(grad_output, x)
-            return grad_x
+            return fused_swiglu_triton.fused_swiglu_backward(grad_output, x)
         gate, value = x.chunk(2, dim=-1)
         sigmoid = torch.sigmoid(gate)
         grad_gate = grad_output * value * sigmoid * (1 + gate * (1 - sigmoid))

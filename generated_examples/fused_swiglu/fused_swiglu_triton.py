@@ -93,14 +93,14 @@ def blocks(columns: int) -> dict[str, int]:
 
 
 def warps_of(columns: int) -> int:
-    """One warp for each 256 numbers of a short row, fewer for a long one."""
+    """One warp for each 256 numbers of a short row, for more of a long one."""
     block = triton.next_power_of_2(columns)
     warps = 8 if block < 8192 else 16 if block < 32768 else MOST_WARPS
     return min(max(block // 256, 1), warps)
 
 
 def as_rows(tensor: Tensor) -> Tensor:
-    """View it as rows whose numbers lie side by side; else copy it."""
+    """View it as rows with unit stride in the last dim; else copy it."""
     rows = tensor.reshape(-1, tensor.shape[-1])
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
@@ -109,9 +109,7 @@ def as_rows(tensor: Tensor) -> Tensor:
 def fused_swiglu_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
     half = x.shape[-1] // 2
     rows = x.numel() // x.shape[-1]
-    output = torch.empty(
-        (*x.shape[:-1], x.shape[-1] // 2), dtype=dtype, device=x.device
-    )
+    output = torch.empty((*x.shape[:-1], half), dtype=dtype, device=x.device)
     x_rows = as_rows(x)
     with torch.cuda.device_of(x):
         forward_kernel[(rows,)](
@@ -156,9 +154,7 @@ def _(grad_output: Tensor, x: Tensor) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def as_more_rows(
-    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
-) -> Any:
+def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Call an op once for a batch, which has so many more rows."""
     given = [
         (
@@ -166,20 +162,17 @@ def as_more_rows(
             if dim is not None
             else (
                 arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
+                if isinstance(arg, Tensor)
                 else arg
             )
         )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+        for arg, dim in zip(args, in_dims, strict=True)
     ]
-    outputs = op(*given)
-    if isinstance(outputs, Tensor):
-        return outputs, 0
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return op(*given), 0
 
 
-fused_swiglu_forward.register_vmap(partial(as_more_rows, fused_swiglu_forward, ()))
-fused_swiglu_backward.register_vmap(partial(as_more_rows, fused_swiglu_backward, ()))
+fused_swiglu_forward.register_vmap(partial(as_more_rows, fused_swiglu_forward))
+fused_swiglu_backward.register_vmap(partial(as_more_rows, fused_swiglu_backward))
 
 
 def why_not(x: Tensor) -> str:
@@ -201,7 +194,7 @@ def takes(x: Tensor) -> bool:
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
-        warnings.warn(f"fused_swiglu runs without its kernels: {why}", stacklevel=3)
+        warnings.warn(f"fused_swiglu runs without its kernels: {why}", stacklevel=5)
     return not why
 
 

@@ -37,8 +37,7 @@ class FusedSwishFunction(Function):
             raise TypeError("fused_swish: x must be real")
         (x,) = ctx.saved_tensors
         if ctx.in_kernels and not torch.is_grad_enabled():
-            grad_x = fused_swish_triton.fused_swish_backward(grad_output, x)
-            return grad_x
+            return fused_swish_triton.fused_swish_backward(grad_output, x)
         sigmoid = torch.sigmoid(x)
         return grad_output * sigmoid * (1 + x * (1 - sigmoid))
 

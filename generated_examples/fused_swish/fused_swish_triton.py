@@ -71,10 +71,6 @@ def precision(*tensors: Tensor) -> torch.dtype:
     return torch.float32
 
 
-def blocks(size: int) -> dict[str, int]:
-    return {"BLOCK": ELEMENTS, "num_warps": 4}
-
-
 @torch.library.custom_op("custom_ops::fused_swish_forward_triton", mutates_args=())
 def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
     output = torch.empty(x.shape, dtype=dtype, device=x.device)
@@ -84,7 +80,8 @@ def fused_swish_forward(x: Tensor, dtype: torch.dtype) -> Tensor:
             output,
             x.numel(),
             DTYPE=PRECISION[precision(x)],
-            **blocks(x.numel()),
+            BLOCK=ELEMENTS,
+            num_warps=4,
         )
     return output
 
@@ -104,7 +101,8 @@ def fused_swish_backward(grad_output: Tensor, x: Tensor) -> Tensor:
             grad_x,
             grad_output.numel(),
             DTYPE=PRECISION[precision(grad_output, x)],
-            **blocks(grad_output.numel()),
+            BLOCK=ELEMENTS,
+            num_warps=4,
         )
     return grad_x
 
@@ -114,9 +112,7 @@ def _(grad_output: Tensor, x: Tensor) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def as_more_rows(
-    op: Any, shared: Any, info: Any, in_dims: tuple[Any, ...], *args: Any
-) -> Any:
+def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
     """Call an op once for a batch, which has so many more rows."""
     given = [
         (
@@ -124,20 +120,17 @@ def as_more_rows(
             if dim is not None
             else (
                 arg.expand(info.batch_size, *arg.shape)
-                if isinstance(arg, Tensor) and at not in shared
+                if isinstance(arg, Tensor)
                 else arg
             )
         )
-        for at, (arg, dim) in enumerate(zip(args, in_dims, strict=True))
+        for arg, dim in zip(args, in_dims, strict=True)
     ]
-    outputs = op(*given)
-    if isinstance(outputs, Tensor):
-        return outputs, 0
-    return outputs, tuple(0 if len(output) else None for output in outputs)
+    return op(*given), 0
 
 
-fused_swish_forward.register_vmap(partial(as_more_rows, fused_swish_forward, ()))
-fused_swish_backward.register_vmap(partial(as_more_rows, fused_swish_backward, ()))
+fused_swish_forward.register_vmap(partial(as_more_rows, fused_swish_forward))
+fused_swish_backward.register_vmap(partial(as_more_rows, fused_swish_backward))
 
 
 def why_not(x: Tensor) -> str:
@@ -155,7 +148,7 @@ def takes(x: Tensor) -> bool:
         return False
     why = why_not(x)
     if why and not torch.compiler.is_compiling():
-        warnings.warn(f"fused_swish runs without its kernels: {why}", stacklevel=3)
+        warnings.warn(f"fused_swish runs without its kernels: {why}", stacklevel=5)
     return not why
 
 

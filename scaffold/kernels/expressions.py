@@ -318,10 +318,8 @@ def _key(value: Value) -> Value:
 
 
 def _is_mean(value: Value) -> bool:
-    match value:
-        case Apply("div", ((_, Reduce()), (_, Number()))):
-            return True
-    return False
+    fits = [*map(type, inner(value))] == [Reduce, Number]
+    return fits and isinstance(value, Apply) and value.primitive == "div"
 
 
 def _reductions(value: Value) -> Iterator[tuple[str, Value]]:

@@ -55,7 +55,7 @@ class Launch:
         if self.direction == "forward":
             given.append(f"{own.dtype}: torch.dtype")
         lines = body.lines()
-        count = len(self.results)
+        several = ", ".join("Tensor" for _ in self.results)
         shared = [str(at) for at, name in enumerate(self.read) if body.is_shared(name)]
         return Kernel(
             name=f"{self.spec.name}_{self.direction}",
@@ -64,9 +64,7 @@ class Launch:
             lines=tuple(lines),
             signature=", ".join(given),
             arguments=", ".join(item.partition(":")[0] for item in given),
-            returns=(
-                "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
-            ),
+            returns=f"tuple[{several}]" if len(self.results) > 1 else "Tensor",
             outputs=tuple(self._outputs()),
             grid=self._grid(),
             launch=tuple(self._launch()),
@@ -96,8 +94,8 @@ class Launch:
         yield from (item.name for item in body.attributes)
         yield from (f"{flag}={needed(name)}" for name, flag in body.flags.items())
         yield f"{self.own.DTYPE}=PRECISION[{self._precision()}]"
-        size = self.width or f"{self.first}.numel()"
-        yield f"**{self.own.blocks}({size})"
+        flat = f"{self.own.BLOCK}=ELEMENTS, num_warps=4"
+        yield f"**{self.own.blocks}({self.width})" if self.width else flat
 
     def _count(self) -> str | None:
         """Return the divisor of the total as code; None of a sum."""
@@ -131,8 +129,8 @@ class Launch:
 
     def _outputs(self) -> Iterator[str]:
         first, own, body = self.first, self.own, self.body
+        by = f" // {self.parts}" if self.parts > 1 else ""
         if self.width:
-            by = f" // {self.parts}" if self.parts > 1 else ""
             yield f"{self.width} = {first}.shape[-1]{by}"
             whole = f"{first}.shape[-1]" if by else self.width
             yield f"{own.rows} = {first}.numel() // {whole}"
@@ -145,7 +143,8 @@ class Launch:
                 made = f"triton.cdiv({first}.numel(), ELEMENTS)"
             yield f"{own.programs} = {made}"
         for item in self.results:
-            yield f"{item.name} = {self._allocated(item)}"
+            made = self._allocated(item).replace(f"{first}.shape[-1]{by}", self.width)
+            yield f"{item.name} = {made}"
         for name in self.read:
             if body.is_strided(name):
                 rows = self._if_there(name, f"as_rows({name})")
@@ -241,8 +240,7 @@ class Launch:
     def _result(self, item: Result) -> str:
         if self.direction == "forward" and self.total is not None:
             count = self._count()
-            found = f"{item.name}.sum()" + (f" / {count}" if count else "")
-            found = f"({found})" if count else found
+            found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
             return f"{found}.to({self.own.dtype})"
         source = item.dtypes[0] if item.dtypes else ""
         like = self._like(source)

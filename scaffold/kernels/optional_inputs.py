@@ -61,8 +61,8 @@ def _number(spec: OpSpec, names: list[str], name: str) -> str:
 
 def _agree(spec: OpSpec, names: list[str], given: Mapping[str, str]) -> bool:
     """Return whether the op without some inputs is the one with numbers in their places."""
-    whole = written_out(_without(spec, names, ()))
-    without = written_out(_without(spec, names, given))
+    ops = (_without(spec, names, absent) for absent in ((), given))
+    whole, without = map(written_out, ops)
     assert whole.forward is not None and without.forward is not None
     graph = whole.forward.graph
 

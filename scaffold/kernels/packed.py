@@ -26,6 +26,7 @@ from scaffold.kernels.row_program import Part
 from scaffold.spec import Dim, OpSpec, Output, TensorInput
 
 NAMES = {2: "half", 3: "third", 4: "quarter"}  # of the size of a part
+HALVES = ("first", "second")
 Parts = dict[str, tuple[str, Part]]
 
 
@@ -155,7 +156,7 @@ class Taken:
         whole = other.kind == "absent" or not at and emit(other) == "0"
         if not whole or emit(bound) not in middle:
             return None
-        return self._part(row, Part(at, 2), ("first", "second"), emit(node))
+        return self._part(row, Part(at, 2), HALVES, emit(node))
 
     def _sliced(self, node: Node) -> Node | None:
         """Return the name of `x[..., ::2]` or `x[..., :half]`."""
@@ -196,10 +197,9 @@ class Taken:
         if node.kind == "name" and node.label in values:
             return self._split(values[node.label], values)
         if node.kind == "name" and node.label in self.rows:
-            words = ("first", "second")
             text = f"{node.label}.chunk({of}, -1)"
             return tuple(
-                self._part(node.label, Part(at, of), words, f"{text}[{at}]")
+                self._part(node.label, Part(at, of), HALVES, f"{text}[{at}]")
                 for at in range(of)
             )
         attribute = node.kind == "name" and node.label in self.numbers_of
@@ -265,7 +265,8 @@ def _outputs(
             return {}, result
         of = len(pieces)
         for at, piece in enumerate(pieces):
-            name = fresh(f"{output.name}_{at + 1}", taken)
+            word = HALVES[at] if of == 2 and taken.issuperset(HALVES) else at + 1
+            name = fresh(f"{output.name}_{word}", taken)
             parts[name] = (output.name, Part(at, of, interleaved))
             ends.append(piece)
     return parts, spec.forward.graph.node("tuple", "", tuple(ends))

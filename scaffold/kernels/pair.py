@@ -206,6 +206,8 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         order = [f"grad_{item.name}" for item in spec.differentiable]
         results = sorted(back.results, key=lambda item: order.index(item.name))
         back = back._replace(results=tuple(results))
+    read = {load.source for load in pair.backward.loads} if pair.backward else set()
+    lines = [x for x in packed.lines if read & {*x.partition(" = ")[0].split(", ")}]
     saved = dict.fromkeys(packed.inputs.get(name, (name,))[0] for name in pair.saved)
     return pair._replace(
         forward=_with_rows(pair.forward, packed.inputs, packed.outputs, packed.inputs),
@@ -216,7 +218,7 @@ def _repacked(spec: OpSpec, packed: Packed, pair: Pair) -> Pair:
         ),
         rows=frozenset(rows),
         formula=(*packed.lines, *pair.formula),
-        gradient=(*packed.lines, *pair.gradient),
+        gradient=(*lines, *pair.gradient),
     )
 
 

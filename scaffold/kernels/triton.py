@@ -41,6 +41,7 @@ class TritonView(NamedTuple):
     dtypes: tuple[tuple[str, str, bool], ...]
     optional: bool  # a tensor may be None
     refused: tuple[tuple[str, str], ...]  # a test, and what is said where it holds
+    float32: bool  # autocast computes them in float32
     dtype: tuple[str, ...]  # lines that give `dtype`, that of the outputs
     helpers: tuple[Helper, ...]
     own: Own
@@ -89,6 +90,7 @@ def triton_view(spec: OpSpec, pair: Pair) -> TritonView:
         optional=bool(pair.absent),
         first=first,
         refused=tuple(_refused(spec, pair, first)),
+        float32=pair.float32,
         dtype=tuple(_dtype(pair, first)),
         helpers=tuple(helpers.found),
         own=pair.own,
@@ -119,23 +121,18 @@ def _refused(spec: OpSpec, pair: Pair, first: str) -> Iterator[tuple[str, str]]:
     for name, space in spaces.items():
         if name == first:
             continue
-        shape = f"{first}.shape"
+        shape, parted = f"{first}.shape", of > 1 and spaces[first].width != space.width
         if name in pair.shapes.repeats:
-            parts = of if space.is_row and spaces[first] != space else 1
+            parts = of if parted and space.is_row else 1
             dims = spec.dims(name) or ()
             shape = declared_shape(dims, first, [*map(str, lead)], parts)
         elif space == NUMBER:
             shape = "()" if spec.dims(name) == () else "(1,)"
             if not width and shape == "(1,)":
                 yield f"{first}.ndim == 0", f"{first} has no dims"
-        elif of > 1 and space.is_row and spaces[first] != space:
+        elif parted and space.is_row:
             shape = f"(*{first}.shape[:-1], {first}.shape[-1] // {of})"
-        elif (
-            of > 1
-            and space.has_columns
-            and not space.rows
-            and spaces[first].width != space.width
-        ):
+        elif parted and space.has_columns:
             shape = f"({first}.shape[-1] // {of},)"
         elif not space.rows:
             shape = f"{first}.shape[-1:]" if space.has_columns else "(1,)"

@@ -127,6 +127,7 @@ def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
         for at, item in enumerate(spec.differentiable)
     ]
     named = dict(zip((item.name for item in spec.differentiable), values, strict=True))
+    called = f"{kernel}({', '.join(given)})"
     if len(grads) == 1:
         named = {spec.differentiable[0].name: grads[0]}
     returned = [named.get(item.name, "None") for item in spec.inputs]
@@ -135,5 +136,8 @@ def backward_call(spec: OpSpec, derivation: Derivation) -> Iterator[str]:
         incoming = (grad_name(spec, item.name) for item in spec.outputs)
         tests += [f"{name} is not None" for name in incoming if name in read]
     yield f"if {' and '.join(tests)} and not torch.is_grad_enabled():"
-    yield f"    {', '.join(grads)} = {kernel}({', '.join(given)})"
+    if len(returned) == 1:
+        yield f"    return {called}"
+        return
+    yield f"    {', '.join(grads)} = {called}"
     yield f"    return {', '.join(returned)}"

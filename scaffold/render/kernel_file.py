@@ -42,8 +42,6 @@ class KernelView(NamedTuple):
     kernels: "tuple[Kernel, ...]"
     partial: bool
     indexed: bool  # an input holds integers
-    by_rows: bool  # a batch is more rows for an op
-    by_sample: bool  # ... or a call for each sample
     first_of: dict[str, str]  # the tensor whose device each op runs on
     forward_signature: str
     autocast: str  # a further test of calls that the formula is for
@@ -70,10 +68,8 @@ def kernel_draft(triton: "TritonView", house: House = PLAIN) -> str:
         kernels=kernels,
         partial=any(item.partial for item in kernels),
         indexed=any(allowed == "INDICES" for _, allowed, _ in triton.dtypes),
-        by_rows=any(not item.by_sample for item in kernels),
-        by_sample=any(item.by_sample or item.shared != "()" for item in kernels),
         first_of={item.name: item.signature.partition(":")[0] for item in kernels},
-        autocast=_autocast(triton) if len(triton.dtype) > 1 else "",
+        autocast=_autocast(triton) if triton.float32 else "",
         forward_signature=triton.forward.signature.removesuffix(
             f", {triton.own.dtype}: torch.dtype"
         ),
@@ -92,6 +88,6 @@ def _broken(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _autocast(triton: "TritonView") -> str:
-    """Return the test for autocast on a CPU: other functions compute in float32 there than on a GPU."""
+    """Return the test for autocast on a CPU."""
     device = f'{triton.first}.device.type == "cpu"'
-    return f' or ({device} and torch.is_autocast_enabled("cpu"))'
+    return f'{device} and torch.is_autocast_enabled("cpu")'

@@ -1,13 +1,19 @@
 """The text of kernels, line by line, and the spelling of every primitive in the table."""
 
 import ast
+import importlib
+from pathlib import Path
 
 import pytest
+import torch
 
+from scaffold.derive import derive
 from scaffold.derive.rules.table import built_in
 from scaffold.errors import Location, ScaffoldError
 from scaffold.kernels.triton import triton_kernels
+from scaffold.render.files import drafts
 from scaffold.render.kernel_file import kernel_draft
+from scaffold.render.layout import Directories
 from tests.kernels.ops import OPS, FusedOp
 
 
@@ -189,6 +195,47 @@ def test_autocast_gives_the_dtype_of_the_formula_as_written(
     _, view = triton_kernels(op.spec("op"), Location("op"))
     test = "if torch.is_autocast_enabled(x.device.type):"
     assert (test in view.dtype) == promoted
+
+
+def test_the_header_of_a_backward_has_no_line_of_parts_that_it_does_not_read() -> None:
+    op = OPS["rotated_half"]._replace(
+        inputs="x[B, T, D], cos[T, D; const], sin[T, D; const]"
+    )
+    pair, _ = triton_kernels(op.spec("op"), Location("op"))
+    assert pair.formula[0] == "a, b = x.chunk(2, -1)"
+    assert "a, b = x.chunk(2, -1)" not in pair.gradient
+
+
+def test_an_op_of_one_tensor_asks_not_how_many_it_returns() -> None:
+    _, view = triton_kernels(OPS["swish"].spec("op"), Location("op"))
+    text = kernel_draft(view)
+    assert "return op(*given), 0" in text
+    assert "isinstance(outputs, Tensor)" not in text
+    assert "shared" not in text
+
+
+def test_a_name_of_the_block_is_also_that_of_its_launch() -> None:
+    op = FusedOp(
+        "x[..., D], BLOCK[D]", "torch.softmax(x, -1) * BLOCK", OPS["swish"].make
+    )
+    _, view = triton_kernels(op.spec("op"), Location("op"))
+    assert '"BLOCK_SIZE": triton.next_power_of_2(columns)' in kernel_draft(view)
+
+
+@pytest.mark.triton
+def test_a_warning_shows_the_call_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = OPS["swish"].spec("warned")
+    for path, text in drafts(spec, derive(spec), Directories()).items():
+        (tmp_path / path).write_text(text)
+    op = importlib.import_module("warned")
+    with pytest.warns(UserWarning, match="x is on cpu") as told:
+        op.warned(torch.randn(2, 3))
+    assert told[0].filename == __file__
 
 
 SPELLED = [name for name in built_in().names() if built_in().rule(name).triton]
