@@ -260,7 +260,8 @@ class Namer:
         words = list(dict.fromkeys(filter(None, map(self._word, op.args))))
         reduced = op.facts.category == "reduction"
         for end in (*words, "_".join(words)):
-            told = (f"{end}_{r}" if reduced else f"{r}_{end}" for r in roles if end)
+            pairs = [(end, r) if reduced else (r, end) for r in roles if end]
+            told = (f"{one}_{two}" for one, two in pairs if not _repeats(one, two))
             yield from (name for name in told if len(name) <= OF_ROLE)
         if reduced and len(words) == 1:  # in case the user has an `x_norm`
             yield from (f"{role}_{words[0]}" for role in roles)
@@ -334,9 +335,11 @@ class Namer:
         if op not in self.roles:
             if op.rule == "cast":
                 self.roles[op] = self._cast_of(op.args[0])
-            else:  # a cast to another dtype keeps the role
-                played = op.args[0] if op.rule == "to" else op
-                self.roles[op] = self._roles_played(played)
+            elif op.facts.memory == "same" and op.facts.dtype != "promoted":
+                # A cast to another dtype keeps the role.
+                self.roles[op] = self._roles(op.args[0])
+            else:
+                self.roles[op] = self._roles_played(op)
         return self.roles[op]
 
     def _roles_played(self, op: Op) -> list[str]:
@@ -517,6 +520,11 @@ class Namer:
 def _are_alike(several: Iterable[Sequence[str]]) -> bool:
     """Return whether all values would get the same first-choice name."""
     return len({name for names in several for name in names[:1]}) < 2
+
+
+def _repeats(one: str, two: str) -> bool:
+    """Return whether the last word of one name is the first of the other: `projected` and `projected_x`."""
+    return one.rpartition("_")[2] == two.partition("_")[0]
 
 
 def _of_names(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -290,6 +290,32 @@ def test_a_gradient_is_called_as_its_value_is() -> None:
     assert "# w.r.t." not in text
 
 
+@pytest.mark.parametrize(
+    ("inputs", "forward", "name", "bad"),
+    [
+        (
+            "x, w[O, I], a[R, I], b[O, R], scale: float = 2.0",
+            "F.linear(x, w) + scale * F.linear(F.linear(x, a), b)",
+            "grad_projected",
+            "projected_projected",
+        ),
+        (
+            "x[..., D], w[D]",
+            "h = x.float()\nreturn (h * torch.rsqrt((h * h).mean(-1, keepdim=True) + 1e-5)).type_as(x) * w",
+            "h_hat",
+            "_type_as",
+        ),
+    ],
+    ids=["no word twice", "a cast as its argument"],
+)
+def test_a_returned_value_is_called_by_its_role(
+    inputs: str, forward: str, name: str, bad: str
+) -> None:
+    text = text_of(spec_of(inputs, forward=forward))
+    assert f"{name} = " in text
+    assert bad not in text
+
+
 def test_both_halves_of_a_gradient_have_names() -> None:
     lines = backward(
         "x[*batch, T, D], cos[T, H; const], sin[T, H; const]",
