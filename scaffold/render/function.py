@@ -79,7 +79,7 @@ def function_view(
     return FunctionView(
         name=spec.function_name,
         vmap_rule=derivation.transforms and not combined,
-        returns_saved=_reason_for_more(derivation),
+        returns_saved=_reason_for_more(spec, derivation),
         combined=combined,
         library=library,
         once_differentiable=decorated(derivation),
@@ -100,11 +100,12 @@ def function_view(
     )
 
 
-def _reason_for_more(derivation: Derivation) -> str:
+def _reason_for_more(spec: OpSpec, derivation: Derivation) -> str:
     """Return why forward returns more than the outputs of the op, if it does."""
     if not derivation.extra:
         return ""
-    if derivation.once_differentiable:
+    passes = derivation.incoming.handed or leads_back(spec, derivation)
+    if derivation.once_differentiable or not passes:
         return "Forward also returns what is saved for backward."
     return "Forward also returns what it saves, so that second derivatives reach the inputs."
 

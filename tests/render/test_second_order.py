@@ -109,3 +109,12 @@ def test_a_gradient_that_reads_nothing_of_the_forward_has_pytorchs_decorator() -
     text = op_text("x[N]", forward="x * 3", **apart)
     assert "    @once_differentiable\n" in text
     assert "_OnceDifferentiable" not in text
+
+
+@pytest.mark.parametrize(
+    ("forward", "second"), [("F.max_pool2d(x, 2)", False), ("x.exp() * x", True)]
+)
+def test_positions_lead_no_derivative_anywhere(forward: str, second: bool) -> None:
+    text = op_text("x[B, C, H, W]", forward=forward)
+    assert "Forward also returns what" in text
+    assert ("so that second derivatives reach" in text) is second

@@ -13,6 +13,7 @@ from scaffold.derive.rules.table import Table
 SIZE = 64  # of a dimension, and of all leading dimensions together
 UNKNOWN = SIZE * SIZE  # numbers in a tensor of no known shape
 BYTES = {"bool": 1, "int": 8, "real": 4, "complex": 8}
+PASS = 2 * BYTES["real"]  # bytes that a pass reads and writes for each number
 KEEP = 0.75  # cost of a byte: keeping a `float32` is worth three passes
 LEAF = 0.6  # inputs and outputs are in memory anyway, as often as not
 DEAR = 2  # values of at least so many passes are not recomputed
@@ -113,8 +114,15 @@ class Costs:
         """Return the estimated time to compute a value from its arguments, in passes."""
         if not op.is_tensor and op.kind != "group":
             return 0
-        largest = max(map(self.numbers, (op, *tensors(op.args))))
-        return largest * op.facts.passes
+        given = (*tensors(op.args),)
+        passes = max(map(self.numbers, (op, *given))) * op.facts.passes
+        if op.kind != "bool":
+            return passes
+        # A mask is a byte a number: `~mask` is computed in less time than `-x`.
+        moved = BYTES["bool"] + max(
+            (BYTES.get(arg.kind, 4) for arg in given), default=0
+        )
+        return min(passes, passes * moved // PASS)
 
     def is_too_dear(self, op: Op) -> bool:
         """Return whether a value is too expensive to recompute."""

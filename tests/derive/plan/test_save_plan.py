@@ -613,3 +613,16 @@ def test_cross_entropy_saves_what_its_parts_share(amp: str, more: str) -> None:
     assert (
         "log_softmax" not in op_text(inputs, forward=forward).split("def backward")[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward"),
+    [
+        ("x[B, H, Q, K], mask[B, 1, 1, K; bool]", "x.masked_fill(~mask, -9.0).exp()"),
+        ("x", "torch.where(x > 0, x ** 3, x.sin())"),
+    ],
+)
+def test_a_mask_that_takes_a_step_is_not_saved(inputs: str, forward: str) -> None:
+    """It is computed again from what is saved."""
+    derivation = derive(spec_of(inputs, forward=forward, derive=True))
+    assert not derivation.intermediates
