@@ -112,6 +112,8 @@ def measure(
 def _refused(name: str, words: str) -> ScaffoldError:
     if name == OP:
         hint = "use sizes that it accepts: --sizes 'N=32, D=512, ...=8x64'"
+        if "undeclared" in words:
+            hint = f"declare the shapes, as --inputs 'x[N, D]', or {hint}"
         return ScaffoldError(f"the op {words}", Location("--sizes"), hint)
     hint = "write an operator over the inputs, as in: --against 'F.silu(x)'"
     return ScaffoldError(f"'{name}' {words}", Location("--against"), hint)

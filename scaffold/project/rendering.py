@@ -35,6 +35,7 @@ from scaffold.render.files import drafts
 from scaffold.render.imports import one_style
 from scaffold.render.layout import layout
 from scaffold.render.module import init_arguments
+from scaffold.render.parameters import dims_of, reset_lines, size_arguments
 from scaffold.spec import Configuration, OpSpec
 from scaffold.spec.imports import newer_of, runs_code_of
 from scaffold.spec.manifest import Listed, proof_digest, text_digest
@@ -226,7 +227,8 @@ def _generated(specified: Specified, printed: bool = False) -> Generated:
     paths = [item.path for item in made.files]
     refuse_sources(where.root, paths, specified.reads.paths)
     gain = _without_gain(specified, made.derivation)
-    notes = (*inferred_note(specified), *made.notes, *gain)
+    open_ = _undeclared_parameters(spec) if specified.inferred else []
+    notes = (*inferred_note(specified), *open_, *made.notes, *gain)
     return Generated(specified, made.derivation, made.files, notes, manifest)
 
 
@@ -263,6 +265,24 @@ def inferred_note(specified: Specified) -> tuple[str, ...]:
             "{name.replace('.', '_'): value for name, value in state.items()}"
         )
     return (*notes, *specified.completed)
+
+
+def _undeclared_parameters(spec: OpSpec) -> list[str]:
+    """Return a note if the module takes shapes of parameters, and starts one at random numbers."""
+    if spec.module is None:
+        return []
+    random = [
+        name
+        for name in spec.module.parameters
+        if dims_of(spec, name) is None
+        and f"nn.init.normal_(self.{name})" in reset_lines(spec, spec.module)
+    ]
+    if not random:
+        return []
+    taken = " and ".join(name for name, _ in size_arguments(spec, spec.module))
+    listed = " and ".join(random)
+    mend = f"declare the shape, as {random[0]}[D], and it starts at ones"
+    return [f"the module takes {taken}, and {listed} starts at random numbers: {mend}"]
 
 
 def _in_other_places(spec: OpSpec, made_by: Sequence[str]) -> list[str]:

@@ -253,6 +253,17 @@ def test_a_table_that_states_its_inputs_keeps_them() -> None:
     assert inferred_inputs({}, locate, str) is None
 
 
+def test_a_parameter_of_unknown_shape_is_told_to_start_at_random(
+    tmp_path: Path,
+) -> None:
+    asked = ("--forward", "x * weight + bias", "--dry-run")
+    note = "note: the module takes weight_shape and bias_shape, and weight starts at random numbers: declare the shape, as weight[D], and it starts at ones\n"
+    assert note in new_op(tmp_path, *asked).err
+    shapes = ("--inputs", "x[..., D], weight[D], bias[D]")
+    for declared in (shapes, ("--no-module",), ("--init", "weight=ones")):
+        assert "random" not in new_op(tmp_path, *asked, *declared).err
+
+
 def test_the_run_says_what_it_took(tmp_path: Path) -> None:
     done = scaffold(tmp_path, "derive", "swish", "--forward", "x * torch.sigmoid(x)")
     assert done.err == "note: inputs taken from the forward: x\n"

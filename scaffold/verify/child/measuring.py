@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from scaffold.verify.child.cases import needs_gradient
 from scaffold.verify.child.modules import load_checks
@@ -22,6 +24,8 @@ from scaffold.verify.child.modules import load_checks
 ROUND = 0.05  # seconds of a round, about
 MOST_CALLS = 1000  # of a round
 WARM_UP = 3  # calls before timing begins
+MOST_ELEMENTS = 50_000_000  # of a value, if undeclared shapes broadcast
+BROADCAST = 16  # times the largest input: less is meant
 
 
 def main() -> None:
@@ -46,9 +50,15 @@ def main() -> None:
                 call = Call(request)
             assert call is not None  # a round comes after its setting
             answer = call.described() if request else call.round()
+        except TooLargeError as error:
+            answer = {"failed": str(error)}
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
             first = (str(error).strip().splitlines() or [""])[0]
             answer = {"failed": f"{type(error).__name__}: {first}"}
+
+
+class TooLargeError(Exception):
+    """The reason why a call would take too much memory."""
 
 
 class Call:
@@ -74,6 +84,8 @@ class Call:
         self.clock = time.process_time if one_thread else time.perf_counter
         self.memory = None if on_cpu else getattr(torch, self.device.type)
         self.inputs = self._inputs(self.checks.DIFFERENTIABLE)
+        if self.checks.LOOSE:
+            refuse_too_large(getattr(self.checks, request["calls"]), self.inputs)
         self.leaves = [x for x in self.inputs if needs_gradient(x)]
         torch.manual_seed(1)
         ends = _ends(self.function(*self.inputs))
@@ -156,6 +168,38 @@ class Call:
         self.memory.reset_peak_memory_stats(self.device)
         self.step()
         return int(self.memory.max_memory_allocated(self.device) - before)
+
+
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that keeps the shape of the largest value computed."""
+
+    shape = torch.Size([0])
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        found = function(*args, **(kwargs or {}))
+        for one in _listed(found):
+            if isinstance(one, Tensor) and one.numel() > self.shape.numel():
+                self.shape = one.shape
+        return found
+
+
+def refuse_too_large(function: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """Raise if a value has far more elements than the inputs, as if shapes broadcast by accident; compute only shapes."""
+    sizes = [x.numel() for x in inputs if isinstance(x, Tensor)]
+    try:
+        with FakeTensorMode() as fake, Largest() as seen:  # type: ignore[no-untyped-call]
+            function(
+                *(fake.from_tensor(x) if isinstance(x, Tensor) else x for x in inputs)
+            )
+    except Exception:  # noqa: BLE001 (no shape without values: a kernel of the user's)
+        return
+    if seen.shape.numel() > max(MOST_ELEMENTS, BROADCAST * max(sizes, default=0)):
+        shown = "x".join(map(str, seen.shape))
+        raise TooLargeError(
+            f"the undeclared shapes broadcast to {shown}, which takes too much memory"
+        )
 
 
 def _listed(outputs: Any) -> tuple[Any, ...]:

@@ -8,11 +8,17 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from scaffold.verify.child.measuring import Call, saved_bytes
+from scaffold.verify.child.measuring import (
+    Call,
+    TooLargeError,
+    refuse_too_large,
+    saved_bytes,
+)
 
 CHECKS = """
 import torch
 DIFFERENTIABLE = ("x",)
+LOOSE = False
 class TESTS:
     random = False
 def make(*, needs):
@@ -100,3 +106,16 @@ def test_the_time_of_one_thread_is_the_processors(threads: int) -> None:
     finally:
         torch.set_num_threads(before)
     assert name == ("process_time" if threads == 1 else "perf_counter")
+
+
+def test_shapes_that_broadcast_to_far_more_than_the_inputs_are_refused() -> None:
+    x, y = torch.ones(512, 768), torch.ones(512, 768)
+
+    def distances(x: Tensor, y: Tensor) -> Tensor:
+        return (x.unsqueeze(1) - y).abs().sum(-1)
+
+    with pytest.raises(TooLargeError, match="broadcast to 512x512x768"):
+        refuse_too_large(distances, [x, y])
+    refuse_too_large(distances, [x[:9], y[:9]])
+    refuse_too_large(torch.mul, [x.expand(200, 512, 768), 2.0])  # as large as stated
+    refuse_too_large(lambda x: x.tolist(), [x])  # no shape without values
