@@ -32,9 +32,9 @@ def _nan_max(one, two):
 
 
 @triton.jit
-def _divide(x, y, DTYPE: tl.constexpr):
+def _divide(x, y, dtype: tl.constexpr):
     # as PyTorch does; / of float32 is not rounded to the nearest
-    return x / y if DTYPE == tl.float64 else tl.div_rn(x, y)
+    return x / y if dtype == tl.float64 else tl.div_rn(x, y)
 
 
 @triton.jit

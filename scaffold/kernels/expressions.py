@@ -30,9 +30,9 @@ from scaffold.kernels.row_program import (
 LONGEST = 80  # of a line that is not broken
 WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
 PLAIN = ("neg", "square", "abs", "add", "sub")  # 0 of zeros, finite of what is finite
-DIVIDED = ("x", "y", "DTYPE: tl.constexpr")
+DIVIDED = ("x", "y", "dtype: tl.constexpr")
 DIVIDE = "# as PyTorch does; / of float32 is not rounded to the nearest"
-EXACT = "return x / y if DTYPE == tl.float64 else tl.div_rn(x, y)"
+EXACT = "return x / y if dtype == tl.float64 else tl.div_rn(x, y)"
 NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 
 
