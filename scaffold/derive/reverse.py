@@ -423,14 +423,24 @@ class Reverse:
         named = dict(
             zip((item.name for item in rule.parameters), op.args, strict=False)
         )
-        more = values_read(fused) - values_read(table.gradients(rule, name)[0])
-        if any(self.handed.get(named[read]) is None for read in more & named.keys()):
+        unread = {
+            name
+            for name in values_read(fused) & named.keys()
+            if named[name].is_tensor and self.handed.get(named[name]) is None
+        }
+        for other in rule.formulas:
+            if other in named and named[other].active:
+                unread -= values_read(table.gradients(rule, other)[0])
+        if unread:
             return None  # it would be saved for this call alone
-        self.make.take_for_real(op.args)
+        if op.facts.complex or "takes_complex" in op.facts.flags:
+            self.make.take_for_real(op.args)
         return fused
 
     def _ends_derivatives(self, g: Op) -> bool:
-        """Return whether PyTorch does not differentiate a call: `silu_backward`."""
+        """Return whether PyTorch does not differentiate a call, `silu_backward`, or one under some test."""
+        if g.rule in ("item", "cond"):
+            return any(map(self._ends_derivatives, g.args))
         rule = self.make.applier.table.of_op(g.rule)
         return not self.once and rule is not None and rule.ends_derivatives
 

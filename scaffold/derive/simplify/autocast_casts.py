@@ -6,6 +6,7 @@ over leading dims, which is `torch.tensordot`. Invariant: with autocast off, no 
 
 from collections.abc import Collection, Iterable, Mapping
 
+from scaffold.derive.graph.conditions import given
 from scaffold.derive.graph.op import Op, tensors
 from scaffold.derive.simplify.constructors import Maker
 from scaffold.derive.simplify.rebuilding import Renewal, renewed
@@ -43,12 +44,30 @@ def _in_one_dtype(
     rule = make.applier.table.of_op(op.rule)
     named = zip(args, rule.parameters if rule else ())
     positions = [arg for arg, item in named if item.name in op.facts.indices]
-    alike = [arg for arg in _alike(op, args) if arg not in positions]
+    fixed = [*positions, *filter(_is_statistic, args)]
+    alike = [arg for arg in _alike(op, args) if arg not in fixed]
     computed = [arg for arg in alike if _may_be_of_another_dtype(arg, known)]
     if not computed:
         return args
     like = min(computed, key=_precision_of)
-    return tuple(_cast(make, arg, like) if arg in alike else arg for arg in args)
+    cast = {arg: _cast(make, arg, like) for arg in alike}
+    return tuple(
+        _of_cast(make, arg, cast) if _is_statistic(arg) else cast.get(arg, arg)
+        for arg in args
+    )
+
+
+def _is_statistic(op: Op) -> bool:
+    """Return whether PyTorch computes a value for its own backward, which takes it in no other dtype: a norm's mean."""
+    made = op.rule == "item" and op.args[0].facts.category == "backward"
+    return made and all(inner.rule != "cotangent" for inner in op.walk())
+
+
+def _of_cast(make: Maker, statistic: Op, cast: Mapping[Op, Op]) -> Op:
+    """Return a statistic of the tensors as they are cast."""
+    (call,) = statistic.args
+    again = make.program.over(call, (cast.get(arg, arg) for arg in call.args))
+    return make.program.over(statistic, (again,))
 
 
 def _of_its_dtype(op: Op) -> Op:
@@ -62,9 +81,10 @@ def _cast(make: Maker, arg: Op, like: Op) -> Op:
         return arg
     if _is_zeros(arg):
         return make.zeros(like, arg.shape)
-    return make.program.op(
+    cast = make.program.op(
         "cast", (arg, like), None, kind=arg.kind, shape=arg.shape, active=arg.active
     )
+    return make.choose(given(make.program, arg), cast, make.const(None))
 
 
 def _alike(op: Op, args: Iterable[Op]) -> list[Op]:

@@ -462,11 +462,14 @@ def stands_on_lines(value: Node) -> bool:
 
 def is_broken_well(value: Node, width: int) -> bool:
     """Return whether a formatter puts the arguments of an ATen call, or the slices that a `cat` joins, on a line of their own."""
-    callee = emit(value.args[0]) if value.kind == "call" else ""
+    item = value.kind == "subscript" and value.args[1].kind == "constant"
+    call = value.args[0] if item else value
+    callee = emit(call.args[0]) if call.kind == "call" else ""
+    aten = callee.startswith("torch.ops.aten.")
+    if item and aten:
+        return True  # with a name, the call would be as long
     arguments = len(emit(value)) - len(callee) - 2
-    wide = callee.startswith("torch.ops.aten.") or (
-        callee == "torch.cat" and all(map(_is_slice, value.args[1].args))
-    )
+    wide = aten or (callee == "torch.cat" and all(map(_is_slice, value.args[1].args)))
     return wide and arguments <= width - STEP
 
 
@@ -674,6 +677,8 @@ class _Writer:
                 self._name_pulled(op)
             elif op in self.emission.own:
                 self.names.setdefault(op, self.emission.own[op])
+            elif self._is_unpacked(op):
+                self._name_parts(op)
         rest = [op for op in several if op not in self.names]
         self.names |= self.namer.name_all(rest)
 
@@ -704,6 +709,30 @@ class _Writer:
         count = len(op.pullback.args)
         self.pulled[op] = tuple(
             self.names[items[at]] if at in items else "_" for at in range(count)
+        )
+
+    def _is_unpacked(self, op: Op) -> bool:
+        """Return whether a call of the backward gives several values, of which none is a gradient: the statistics of a norm."""
+        parts = self._parts(op)
+        return (
+            op.facts.category == "backward"
+            and len(parts) > 1
+            and not self.namer.is_gradient(op)
+        )
+
+    def _parts(self, op: Op) -> dict[int, Op]:
+        """Return the values of a call that the backward reads."""
+        items = self.program.items_of(op) if op.kind == "group" else {}
+        return {at: item for at, item in items.items() if item in self.known.owners}
+
+    def _name_parts(self, op: Op) -> None:
+        """Name the values of a call, `_` for those that nothing reads."""
+        items = self._parts(op)
+        self.names |= self.namer.name_all(items.values())
+        self.names[op] = ""  # of none as a whole
+        self.pulled[op] = tuple(
+            self.names[items[at]] if at in items else "_"
+            for at in range(len(op.facts.results))
         )
 
     def statements(self) -> Lines:
@@ -767,6 +796,12 @@ class _Writer:
         if op.rule == "accumulated":
             return self._accumulated(name, op, region)
         printer = self._at(region)
+        if op in self.pulled:
+            parts = self.graph.node(
+                "tuple", "", tuple(map(self.graph.name, self.pulled[op]))
+            )
+            why = self._why(op, printer)
+            return [Assign(parts, printer.expression(op), "", why)]
         if op.rule == "cond" and self._takes_statements(op, region, printer):
             body, orelse = (self._branch(name, op, at, region) for at in (0, 1))
             alike = body == orelse  # one call, which has a rule for each case
@@ -797,7 +832,10 @@ class _Writer:
         """Why a backward that autograd records goes another way."""
         if op.test is not is_recorded(self.program):
             return ()
-        rule = self.emission.applier.table.of_op(op.args[1].rule)
+        call = op.args[1]
+        while call.rule == "item":
+            (call,) = call.args
+        rule = self.emission.applier.table.of_op(call.rule)
         return (f"{rule.name} has no derivative",) if rule else ()
 
     def _accumulated(self, name: str, op: Op, region: Region) -> list[Statement]:

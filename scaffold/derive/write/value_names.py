@@ -111,7 +111,7 @@ class Namer:
         """Name several ops: forward values first, since their cotangents are named after them."""
         self.whole |= {*ops}
         for gradients in (False, True):
-            several = [op for op in ops if self._is_gradient(op) is gradients]
+            several = [op for op in ops if self.is_gradient(op) is gradients]
             self.tell_apart(several)
             found = {op: self.name(op) for op in several}
             self.given |= found
@@ -129,7 +129,7 @@ class Namer:
             if len(alike) == 1:
                 continue
             names = {op: list(self._more_exact(op)) for op in alike}
-            if _are_alike(names.values()) and not self._is_gradient(alike[0]):
+            if _are_alike(names.values()) and not self.is_gradient(alike[0]):
                 # `diff_pos` and `diff_neg` for `x - pos` and `x - neg`, not `diff` and
                 # `diff_x`
                 counts = Counter(name for found in names.values() for name in found)
@@ -189,7 +189,7 @@ class Namer:
         if key not in self.stems:
             self.stems[key] = tuple(self._possible(op, value))
         value, sign = (value, "") if value else (self.negated.get(op), "neg_")
-        if value is None or value in self.held or not self._is_gradient(op):
+        if value is None or value in self.held or not self.is_gradient(op):
             return self.stems[key]
         own = self.given.get(value)
         base, given = _viewed(value), self.given.items()
@@ -230,14 +230,14 @@ class Namer:
             yield from self._contributions(*self.via[op])
         roles = self._roles(op)
         yield roles[0]
-        if self._is_gradient(op):
+        if self.is_gradient(op):
             yield from self._by_owner(op, roles)
         else:
             yield from self._by_operands(op, roles)
 
     def _by_owner(self, op: Op, roles: Sequence[str]) -> Iterator[str]:
         """Yield names for a part of a gradient: by the input it is for, as it is not the gradient of its operands."""
-        factors = [arg for arg in op.args if not self._is_gradient(arg)]
+        factors = [arg for arg in op.args if not self.is_gradient(arg)]
         names = list(filter(None, map(self._exact, factors)))
         told = (
             word.format(name)
@@ -333,7 +333,9 @@ class Namer:
 
     def _roles(self, op: Op) -> list[str]:
         if op not in self.roles:
-            if op.rule == "cast":
+            if _is_cast_if_given(op):
+                self.roles[op] = self._roles(op.args[0])
+            elif op.rule == "cast":
                 self.roles[op] = self._cast_of(op.args[0])
             elif op.facts.memory == "same" and op.facts.dtype != "promoted":
                 # A cast to another dtype keeps the role.
@@ -345,7 +347,7 @@ class Namer:
     def _roles_played(self, op: Op) -> list[str]:
         if (fixed := _fixed_roles(op)) is not None:
             return fixed
-        if self._is_gradient(op):
+        if self.is_gradient(op):
             summed = op.facts.category == "reduction" and bool(op.facts.grad_words)
             if summed and self._is_unnamed_product(op.args[0]):
                 return ["inner", *_roles_of(op.facts.grad_words)]
@@ -457,7 +459,7 @@ class Namer:
         found = word.format(name)
         return (found,) if name and len(found) <= most else ()
 
-    def _is_gradient(self, op: Op) -> bool:
+    def is_gradient(self, op: Op) -> bool:
         """Return whether a cotangent is in the value."""
         if op not in self.known:
             # A cast reads another value's dtype only.
@@ -465,7 +467,7 @@ class Namer:
             self.known[op] = op.rule == "cotangent" or (
                 op.rule not in APART
                 and "creates" not in op.facts.flags
-                and any(map(self._is_gradient, args))
+                and any(map(self.is_gradient, args))
             )
         return self.known[op]
 
@@ -506,7 +508,7 @@ class Namer:
         """Return the user's name for a value, or for its first named operand, or ""."""
         if op.kind == "static" or op.rule == "cotangent":
             return ""
-        if op in self.held and not self._is_gradient(op):
+        if op in self.held and not self.is_gradient(op):
             return self.held[op]
         if op.rule == "input":
             return op.name
@@ -601,6 +603,13 @@ def _is_multiple(op: Op, value: Op) -> bool:
         return False
     by = second if first is value else first
     return not by.is_tensor or by.shape.rank == 0
+
+
+def _is_cast_if_given(op: Op) -> bool:
+    """Return whether an optional value is cast where there is one."""
+    return (
+        op.rule == "cond" and op.args[0].rule == "cast" and literal(op.args[1]) is None
+    )
 
 
 def _is_negative(op: Op) -> bool:

@@ -361,3 +361,21 @@ def test_arguments_are_those_that_pytorch_takes_them_for(forward: str) -> None:
 def test_of_one_result_alone_a_part_of_no_cotangent_is_none() -> None:
     calls = [(tensor(2, 3, 3), tensor(2))]
     check_forward("x, y", "torch.linalg.slogdet(x)[0] * y", calls)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_statistics_of_a_norm_are_computed_in_one_call(given: bool) -> None:
+    forward = "F.layer_norm(x, x.shape[-1:], weight)"
+    text = op_text("x[..., D], weight[D]?", forward=forward)
+    assert text.count("_, mean, rstd = torch.native_layer_norm(") == 1
+    # Autocast may give the gradient another dtype than `x`: both calls want it.
+    assert "x_cast, x.shape[-1:], weight_cast, None, 1e-5" in text
+    weight = tensor(4).requires_grad_() if given else None
+    call, args = load(text).some_op, (tensor(3, 4).requires_grad_(), weight)
+    plain = reference(["x", "weight"], forward)
+    active = [arg for arg in args if arg is not None]
+    ours = torch.autograd.grad(call(*args).exp().sum(), active)
+    theirs = torch.autograd.grad(plain(*args).exp().sum(), active)
+    torch.testing.assert_close(ours, theirs)
+    # The statistics have no derivative in PyTorch, which says nothing of it.
+    assert torch.autograd.gradgradcheck(call, active)
