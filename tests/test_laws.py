@@ -561,7 +561,7 @@ BUDGET = {
     "project": 5401,  # ... and asked for
     "render": 6147,  # a Function calls kernels, their file, their tests; vmap rules name the outputs
     "spec": 4678,  # kernels; conditions joined by `and`, or on a float
-    "verify": 6885,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
+    "verify": 6882,  # thirty checks of a hand-written Function, most shared with stubs; calls are recorded; several conditions on sizes; files without their package; limits that cross, labels of 0 and 1
     "workspace": 2027,  # an import that may fail is part of a Function
 }
 

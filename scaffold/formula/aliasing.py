@@ -185,12 +185,12 @@ class Trace:
 
     @property
     def changed(self) -> frozenset[str]:
-        """Return the names holding memory that changes."""
+        """Return the names with changed memory."""
         return frozenset().union(*(change.holders for change in self.changes))
 
     @property
     def changed_outside(self) -> frozenset[str]:
-        """Return the names from outside whose memory changes."""
+        """Return the outer names with changed memory."""
         return frozenset().union(*(change.outside for change in self.changes))
 
     def holders_ever(self, change: Change) -> frozenset[str]:

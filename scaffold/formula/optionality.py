@@ -1,4 +1,4 @@
-"""Optionality of formula text: what may be None, and what a test for None tells.
+"""Optionality of formula text: values that may be None, and tests for None.
 
 In: expressions, tests and calls, as syntax or as nodes. Out: names that are present or may be None. Invariant: a name is
 present only if the test proves it. An optional tensor may be an argument that may be None: for functions of torch, those

@@ -10,7 +10,7 @@ from scaffold.formula import Assign, Node, written
 from scaffold.formula.names import fresh
 from scaffold.spec import OpSpec
 
-FACETS = ("shape", "size", "dtype")  # of tensors: no numbers of theirs
+METADATA = ("shape", "size", "dtype")  # of a tensor, rather than its values
 
 
 def bound_once(spec: OpSpec) -> OpSpec:
@@ -27,7 +27,7 @@ def bound_once(spec: OpSpec) -> OpSpec:
         return current.get(node.label) if node.kind == "name" else None
 
     def sized(node: Node) -> Node | None:
-        of_tensor = node.kind == "attribute" and node.label in FACETS
+        of_tensor = node.kind == "attribute" and node.label in METADATA
         return graph.constant("0") if of_tensor else None
 
     for line in formula.statements:

@@ -30,9 +30,9 @@ from scaffold.kernels.row_program import (
 LONGEST = 80  # of a line that is not broken
 WORDS = {"sum": "total", "max": "row_max", "min": "row_min"}  # names of reductions
 PLAIN = ("neg", "square", "abs", "add", "sub")  # 0 of zeros, finite of what is finite
-DIVIDED = ("x", "y", "dtype: tl.constexpr")
-DIVIDE = "# as PyTorch does; / of float32 is not rounded to the nearest"
-EXACT = "return x / y if dtype == tl.float64 else tl.div_rn(x, y)"
+EXACT_PARAMETERS = ("x", "y", "dtype: tl.constexpr")
+EXACT_REASON = "# as PyTorch does; / of float32 is not rounded to the nearest"
+EXACT_DIVISION = "return x / y if dtype == tl.float64 else tl.div_rn(x, y)"
 NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
 
 
@@ -57,8 +57,8 @@ class Helpers:
         return self._named(f"_nan_{fold}", ("one", "two"), (f"return {both}",))
 
     def of_division(self) -> str:
-        """Return the name of the function for a quotient that is rounded later."""
-        return self._named("_divide", DIVIDED, (DIVIDE, EXACT))
+        """Return the name of the exact division, for quotients to be rounded."""
+        return self._named("_divide", EXACT_PARAMETERS, (EXACT_REASON, EXACT_DIVISION))
 
     def of_primitive(
         self,
@@ -170,7 +170,7 @@ class Printer:
         return _filled(end, known)
 
     def _rounded(self, value: Value, later: bool = False) -> Iterator[Value]:
-        """Yield the values, up to reductions, that are rounded later."""
+        """Yield a value and its operands, down to reductions, if they are rounded later: `round` of a quotient."""
         if later:
             yield value
         if isinstance(value, Apply):
@@ -183,7 +183,7 @@ class Printer:
             yield from self._rounded(item, later)
 
     def _word(self, value: Apply, item: Value) -> str:
-        """Return a name for an argument: by its role, or by what computes it."""
+        """Return a name for an argument: by its role, or by the primitive that computes it."""
         role = self.table.rule(value.primitive).facts.argument
         if role or not isinstance(item, Apply):
             return role or "value"

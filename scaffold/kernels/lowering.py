@@ -186,7 +186,7 @@ class Lowering:
         return self.names[value]
 
     def _scores(self) -> str:
-        """Return a word for what a softmax is of."""
+        """Return a name for the argument of a softmax."""
         return "logits" if "scores" in self.shapes.spaces else "scores"
 
     def _line(self, name: str) -> Value | None:
@@ -286,7 +286,7 @@ class Lowering:
         return self._summand(op) is not None
 
     def _summand(self, op: Op) -> Op | None:
-        """Return the only sum over all rows that a linear op reads: the other factor is the same in all summed rows."""
+        """Return the sum over rows in a linear op, if there is one: its other factor is the same in all summed rows."""
         sums = [arg for arg in op.args if arg.is_tensor and self.is_sum(arg)]
         first = op.facts.operator == "*" or sums == [*op.args[:1]]
         return sums[0] if op.rule in LINEAR and len(sums) == 1 and first else None

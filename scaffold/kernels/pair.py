@@ -406,7 +406,7 @@ def _derived(spec: OpSpec) -> Derivation:
 
 
 def _refuse_unread(program: RowProgram, total: Total | None) -> None:
-    """Refuse a mean over a number of an input that a kernel does not read."""
+    """Refuse a mean divided by the sum of an input, if no kernel reads that input."""
     summed = SUMMED.findall((total and total.over) or "")
     if unread := {*summed} - {load.source for load in program.loads}:
         raise UnsupportedError(f"'{min(unread)}' is read by the mean alone")

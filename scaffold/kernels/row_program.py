@@ -166,7 +166,7 @@ def inner(value: Value) -> tuple[Value, ...]:
 def free_name(
     word: str, value: Value, taken: Collection[str], line: Callable[[str], Value | None]
 ) -> str:
-    """Return a word that is not taken; if it is, with the last input that the value is of: `scores_teacher`."""
+    """Return a free name: the word, or with the last input of the value, `scores_teacher`."""
 
     def source(item: Value) -> str:
         if isinstance(item, Name):

@@ -1,4 +1,4 @@
-"""The value kinds of an op's inputs, from which those of its text follow.
+"""The value kinds of an op's inputs: the start of those of its text.
 
 In: an `OpSpec`. Out: `ValueKinds` that know its inputs, and its imports of NumPy and its like. Invariant: an attribute of
 any type may hold a tensor.

@@ -58,7 +58,7 @@ def _in_one_dtype(
 
 
 def _is_statistic(op: Op) -> bool:
-    """Return whether PyTorch computes a value for its own backward, which takes it in no other dtype: a norm's mean."""
+    """Return whether a value is a statistic, as the mean of a norm: PyTorch's backward takes it only as it was computed."""
     made = op.rule == "item" and op.args[0].facts.category == "backward"
     return made and all(inner.rule != "cotangent" for inner in op.walk())
 

@@ -113,7 +113,7 @@ def _is_probability(op: Op) -> bool:
 
 
 def _is_along(make: Maker, restored: Op, softmax: Op) -> bool:
-    """Return whether a value is the logsumexp of a softmax's argument along the same dim, with that dim restored."""
+    """Return whether a value is the logsumexp of a softmax's argument along the softmax's dim, with the dim restored."""
     lse = next((op for op in restored.walk() if op.rule == "logsumexp"), None)
     x, dim = softmax.args
     if lse is None or lse.args[0] is not x:

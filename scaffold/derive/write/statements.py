@@ -712,7 +712,7 @@ class _Writer:
         )
 
     def _is_unpacked(self, op: Op) -> bool:
-        """Return whether a call of the backward gives several values, of which none is a gradient: the statistics of a norm."""
+        """Return whether a backward call returns several values and no gradient: the statistics of a norm."""
         parts = self._parts(op)
         return (
             op.facts.category == "backward"
@@ -721,12 +721,12 @@ class _Writer:
         )
 
     def _parts(self, op: Op) -> dict[int, Op]:
-        """Return the values of a call that the backward reads."""
+        """Return the values of a call read by the backward."""
         items = self.program.items_of(op) if op.kind == "group" else {}
         return {at: item for at, item in items.items() if item in self.known.owners}
 
     def _name_parts(self, op: Op) -> None:
-        """Name the values of a call, `_` for those that nothing reads."""
+        """Name the values of a call, and the unread ones `_`."""
         items = self._parts(op)
         self.names |= self.namer.name_all(items.values())
         self.names[op] = ""  # of none as a whole

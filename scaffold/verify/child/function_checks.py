@@ -137,6 +137,7 @@ LABELS = re.compile(r"(.*_)?(targets?|labels?|gts?|truth|(y_)?true)(_.*)?")
 
 
 def check_gradient(subject: Subject) -> None:
+    """Check the gradients; if they fail, once more with labels of 0 and 1."""
     try:
         _derivatives(subject)
     except Wrong:
@@ -161,7 +162,7 @@ def _derivatives(subject: Subject) -> None:
 
 
 def _without_gradient(subject: Subject) -> list[str]:
-    """Return the tensors for which backward may return None; not those that the user declared so."""
+    """Return the tensors without a gradient, but for those declared so by the user."""
     known = subject.checks.DIFFERENTIABLE
     pairs = zip(subject.names, subject.inputs(), strict=True)
     return [
@@ -173,7 +174,7 @@ def _without_gradient(subject: Subject) -> list[str]:
 
 
 def check_none(subject: Subject, name: str) -> None:
-    """Judge a gradient that is None: only the reference's can tell that it is a fault, differences that it may be one."""
+    """Check a gradient of None: a fault if the reference's is not 0, and a note if only finite differences are not."""
     inputs = make_inputs(subject.checks, BASE, None, (name,))
     returned, error = returned_gradients(subject.checks, inputs)
     at = subject.names.index(name)
@@ -374,7 +375,7 @@ def check_values(subject: Subject) -> None:
 def _degenerate(subject: Subject) -> Iterator[tuple[str, list[Any], bool]]:
     """Yield inputs with a row of zeros, equal to another input's, or left out by an argument such as `ignore_index`.
 
-    With them: whether differences tell the gradient there.
+    Each comes with the words of a failure, and whether finite differences exist there.
     """
     pairs = [*zip(subject.names, subject.inputs(), strict=True)]
     for at, (name, value) in enumerate(pairs):
@@ -506,7 +507,7 @@ def _asks(question: Callable[[Asked], None]) -> Check:
 
 
 def _differentiating(question: Callable[[Asked], None]) -> Check:
-    """Return the check that asks a question, unless the gradient is no derivative."""
+    """Return the check of a question about derivatives; a surrogate gradient is not asked."""
 
     def check(subject: Subject) -> None:
         if subject.surrogate:

@@ -327,7 +327,7 @@ def backward_twice(asked: Asked) -> None:
 
 
 def input_changed_after_forward(asked: Asked) -> None:
-    """Backward refuses an input with a gradient that was changed since the forward, or gives the old gradient."""
+    """Backward refuses a differentiable input changed since the forward, or gives the old gradient."""
     for at, name in enumerate(asked.names):
         if name in asked.dirty or name not in needing(asked.names, asked.inputs()):
             continue

@@ -44,6 +44,7 @@ THERE = "where plain PyTorch has it"
 AS_EXACT: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-8}
 # Factors of the output gradients; None is an expanded 1.
 SCALES = (1e6, 1e-6, 0, None)
+EXPANDED = "an expanded 1, as .sum() makes it"  # a grad_output
 IN_ORDER = "a kernel that assumes contiguous memory needs .contiguous()"
 SLOPE = 1e-3  # the relative error of differences, for a slope
 LARGE = 8  # times the values of the tests, which are seldom beyond 2
@@ -224,11 +225,7 @@ def other_grad_outputs(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     for scale in SCALES:
         found = _difference(checks, inputs, scale)
         if found is not None:
-            times = (
-                "an expanded 1, as .sum() makes it"
-                if scale is None
-                else f"{scale:g} times as large"
-            )
+            times = EXPANDED if scale is None else f"{scale:g} times as large"
             words = f"{found.words} where grad_output is {times}"
             return found._replace(words=words)
     with torch.no_grad():
@@ -511,7 +508,7 @@ def expanded_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     usual = _backpropagated(ends, [*map(torch.ones_like, ends)], inputs)
     for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
         if not torch.allclose(one, two, **AS_EXACT, equal_nan=True):
-            words = "wrong where grad_output is an expanded 1, as of a sum"
+            words = f"wrong where grad_output is {EXPANDED}"
             return Answer(name, words, hint=IN_ORDER)
     return None
 

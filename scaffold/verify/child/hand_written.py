@@ -511,7 +511,7 @@ def _crosses(subject: Subject, seed: int) -> bool:
 
 
 def _widened(subject: Subject, inputs: Sequence[Any]) -> str:
-    """Return that a gradient is larger than its input, as if shapes broadcast by accident; "" if none is."""
+    """Describe a gradient with more dims than its input, as of shapes that broadcast by accident; "" without one."""
     returned, _ = returned_gradients(subject.checks, inputs)
     for name, value, one in zip(subject.names, inputs, returned or (), strict=False):
         if needs_gradient(value) and isinstance(one, Tensor) and one.ndim > value.ndim:
