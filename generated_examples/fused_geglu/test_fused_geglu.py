@@ -20,7 +20,12 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from fused_geglu import FusedGEGLU, FusedGEGLUFunction, fused_geglu
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", ".*runs without its kernels")
+    from fused_geglu import FusedGEGLU, FusedGEGLUFunction, fused_geglu
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*runs without its kernels")
+
 
 Case = dict[str, Any]
 Cases = dict[str, Case]
@@ -422,9 +427,8 @@ class OpTests:
 
     @pytest.fixture(autouse=True)
     def quietly(self) -> Iterator[None]:
-        """On a CPU the formula runs, and NumPy warns of what the interpreter masks."""
+        """NumPy warns of what the interpreter masks."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*runs without its kernels")
             warnings.filterwarnings("ignore", category=RuntimeWarning)
             yield
 

@@ -18,7 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from fused_quantize import FusedQuantize, FusedQuantizeFunction, fused_quantize
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", ".*runs without its kernels")
+    from fused_quantize import FusedQuantize, FusedQuantizeFunction, fused_quantize
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*runs without its kernels")
+
 
 Case = dict[str, Any]
 Cases = dict[str, Case]
@@ -405,9 +410,8 @@ class OpTests:
 
     @pytest.fixture(autouse=True)
     def quietly(self) -> Iterator[None]:
-        """On a CPU the formula runs, and NumPy warns of what the interpreter masks."""
+        """NumPy warns of what the interpreter masks."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*runs without its kernels")
             warnings.filterwarnings("ignore", category=RuntimeWarning)
             yield
 

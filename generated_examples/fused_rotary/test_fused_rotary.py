@@ -19,7 +19,12 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from fused_rotary import FusedRotary, FusedRotaryFunction, fused_rotary
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", ".*runs without its kernels")
+    from fused_rotary import FusedRotary, FusedRotaryFunction, fused_rotary
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*runs without its kernels")
+
 
 Case = dict[str, Any]
 Cases = dict[str, Case]
@@ -421,9 +426,8 @@ class OpTests:
 
     @pytest.fixture(autouse=True)
     def quietly(self) -> Iterator[None]:
-        """On a CPU the formula runs, and NumPy warns of what the interpreter masks."""
+        """NumPy warns of what the interpreter masks."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*runs without its kernels")
             warnings.filterwarnings("ignore", category=RuntimeWarning)
             yield
 

@@ -60,7 +60,9 @@ def import_block(
     sections: dict[int, list[Import]] = {0: [], 1: [], 2: []}
     for item in dict.fromkeys(chosen):
         sections[_section(item)].append(item)
-    blocks = ["\n".join(_lines(items, single)) for items in sections.values() if items]
+    blocks = [
+        "\n".join(import_lines(items, single)) for items in sections.values() if items
+    ]
     return "\n\n".join(blocks)
 
 
@@ -98,7 +100,7 @@ def _section(item: Import) -> int:
     return 1 if root in THIRD_PARTY else 2
 
 
-def _lines(items: list[Import], single: bool) -> list[str]:
+def import_lines(items: Iterable[Import], single: bool) -> list[str]:
     """Return `import` lines first, then one `from` line for each module or name, both sorted."""
     plain = sorted({_plain(item) for item in items if item.name is None}, key=_natural)
     members: dict[str, list[Import]] = {}

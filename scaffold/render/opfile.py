@@ -101,7 +101,7 @@ def op_view(
     return OpView(
         licence_lines=house.licence,
         header=house.header,
-        docstring=quoted([_title(spec)]),
+        docstring=quoted([f"The custom operator {spec.name}."]),
         imports="",
         type_imports=_type_imports(spec),
         kernel_lines=import_lines(spec, package),
@@ -113,10 +113,6 @@ def op_view(
             else None
         ),
     )
-
-
-def _title(spec: OpSpec) -> str:
-    return f"The custom operator {spec.name}."
 
 
 def _type_imports(spec: OpSpec) -> str:

@@ -32,8 +32,9 @@ def reference_lines(spec: OpSpec, derivation: Derivation) -> tuple[str, ...] | N
         forward = live_forward(spec, stated) if stated else None
     else:
         forward = live_forward(spec, spec.forward) if spec.forward else None
-        if forward and not derivation.derived and _leaves_torch(spec, forward):
-            return None  # for NumPy, or a kernel
+        found = forward.expressions() if forward and not derivation.derived else ()
+        if any(leaves_torch(node, spec.foreign) for node in found):
+            return None  # for NumPy, or a kernel, whose calls autograd does not see
     if forward is None or _has_a_rule_that_autograd_lacks(spec, forward):
         return None
     forward = forward._replace(statements=_out_of_place(spec, forward.statements))
@@ -119,11 +120,6 @@ def _anew(graph: Graph, node: Node, calls: Collection[Node]) -> Node:
     found = (made_anew(graph, node) if node in calls else None) or node
     args = tuple(_anew(graph, arg, calls) for arg in found.args)
     return graph.node(found.kind, found.label, args, found.keywords) if args else found
-
-
-def _leaves_torch(spec: OpSpec, forward: Forward) -> bool:
-    """Return whether the forward, even one with stated gradients, calls code invisible to autograd."""
-    return any(leaves_torch(node, spec.foreign) for node in forward.expressions())
 
 
 def _has_a_rule_that_autograd_lacks(spec: OpSpec, forward: Forward) -> bool:

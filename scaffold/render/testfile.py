@@ -14,7 +14,7 @@ from scaffold.derive import Derivation
 from scaffold.render.environment import render_template, with_imports
 from scaffold.render.file_style import PLAIN, House
 from scaffold.render.formatting import keep_formatted
-from scaffold.render.imports import import_block
+from scaffold.render.imports import import_block, import_lines
 from scaffold.render.layout import Layout
 from scaffold.render.op_testing import needed, op_testing_draft
 from scaffold.render.parameters import kept_attributes, size_arguments
@@ -116,7 +116,9 @@ def _arguments(spec: OpSpec, module: ModuleSpec, making: Making) -> dict[str, st
         sampled = item.imported is not None or spec.samples is not None
         sampled = sampled and item in spec.attributes
         usual = making.sizes.get(item.name, attribute_value(spec, item))
-        listed.setdefault(item.name, _input(spec, item) if sampled else usual)
+        listed.setdefault(
+            item.name, f"inputs[{spec.index(item.name)}]" if sampled else usual
+        )
     if module.parameters or module.buffers:
         listed["dtype"] = _dtype(spec, module)
     return listed
@@ -126,11 +128,6 @@ def _dtype(spec: OpSpec, module: ModuleSpec) -> str:
     owned = (*module.parameters, *module.buffers)
     kinds = {item.dtype for item in spec.tensors if item.name in owned}
     return "torch.cdouble" if "complex" in kinds else "torch.double"
-
-
-def _input(spec: OpSpec, item: Input) -> str:
-    """Return the value of an input, taken from the inputs of the tests."""
-    return f"inputs[{spec.index(item.name)}]"
 
 
 BASE = ('"base": {}',)  # the cases of `OpTests`
@@ -182,6 +179,7 @@ class TestView(NamedTuple):
     header: str  # as in the op's file
     op: str
     imports: str
+    kernel_imports: list[str]  # of an op with kernels
     op_testing_lines: tuple[str, ...]  # the test methods, unless imported
     samples_lines: tuple[str, ...]  # the user's function
     name: str  # of the class
@@ -227,7 +225,8 @@ def view(
     house: House = PLAIN,
 ) -> TestView:
     """Return the template's data, without imports and test methods, as they follow from the rendered code."""
-    names = {item.name: item.binding for item in op_imports(spec, layout.module)}
+    own, single = op_imports(spec, layout.module), house.single_line_imports
+    names = {item.name: item.binding for item in own}
     making = plan_making(spec)
     tests = f"Test{spec.class_name}"
     return TestView(
@@ -235,6 +234,7 @@ def view(
         header=house.header,
         op=spec.name,
         imports="",
+        kernel_imports=import_lines(own if spec.kernels else (), single),
         op_testing_lines=(),
         samples_lines=_samples_lines(spec),
         name=tests,
@@ -342,7 +342,7 @@ def _make_lines(spec: OpSpec, making: Making) -> tuple[str, ...]:
 
 def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) -> str:
     """Return the import block; lines adding directories to the path precede the imports found only there."""
-    op = op_imports(spec, layout.module)
+    op = () if spec.kernels else op_imports(spec, layout.module)
     if layout.op_testing is not None:
         op += tuple(Import(layout.op_testing, name) for name in SHARED)
     if not layout.search_paths:
@@ -351,7 +351,7 @@ def imports_of(spec: OpSpec, layout: Layout, code: str, single: bool = False) ->
         f"sys.path.insert(0, str({_directory(path)}))" for path in layout.search_paths
     )
     above = import_block(code, spec.imports, LIBRARY, single, added)
-    return "\n\n".join([above, added, import_block(code, op, (), single)])
+    return "\n\n".join([above, added, import_block(code, op, (), single)]).rstrip()
 
 
 def _directory(search_path: str) -> str:

@@ -432,7 +432,7 @@ def _reached(spec: OpSpec, forward: Formula) -> Iterator[tuple[str, int]]:
 def _indexed(dims: tuple[Dim, ...], index: Node) -> Iterator[tuple[Dim, int]]:
     """Yield dims of a tensor with the sizes required by `x[index]`."""
     parts = index.args if index.kind == "tuple" else (index,)
-    ellipsis = next((at for at, part in enumerate(parts) if _is_rest(part)), None)
+    ellipsis = next((at for at, part in enumerate(parts) if part.label == "..."), None)
     before = parts if ellipsis is None else parts[:ellipsis]
     after = () if ellipsis is None else parts[ellipsis + 1 :]
     for named, listed in ((dims, before), (dims[::-1], after[::-1])):
@@ -461,10 +461,6 @@ def _counted(part: Node) -> int | None:
         return None if value is None else max(-value, value + 1)
     ends = [abs(value) for value in map(number_of, part.args[:2]) if value]
     return max((end + 2 for end in ends if end <= LARGE), default=None)
-
-
-def _is_rest(part: Node) -> bool:
-    return part.kind == "constant" and part.label == "..."
 
 
 def _is_of_a_dim(part: Node) -> bool:
