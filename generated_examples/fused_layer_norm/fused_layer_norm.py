@@ -41,6 +41,7 @@ class FusedLayerNormFunction(Function):
         x, weight, bias, eps = inputs
         ctx.save_for_backward(x, weight)
         ctx.eps = eps
+        ctx.bias_dtype = bias.dtype
         ctx.in_kernels = (
             fused_layer_norm_triton is not None
             and fused_layer_norm_triton.takes(x, weight, bias)
@@ -62,6 +63,7 @@ class FusedLayerNormFunction(Function):
                         x,
                         weight,
                         ctx.eps,
+                        ctx.bias_dtype,
                         ctx.needs_input_grad[0],
                         ctx.needs_input_grad[1],
                         ctx.needs_input_grad[2],

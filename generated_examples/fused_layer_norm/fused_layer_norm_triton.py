@@ -192,6 +192,7 @@ def fused_layer_norm_backward(
     x: Tensor,
     weight: Tensor,
     eps: float,
+    bias_dtype: torch.dtype,
     needs_grad_x: bool,
     needs_grad_weight: bool,
     needs_grad_bias: bool,
@@ -229,11 +230,7 @@ def fused_layer_norm_backward(
             DTYPE=PRECISION[precision(grad_output, x, weight)],
             **blocks(D),
         )
-    return (
-        grad_x,
-        grad_weight.sum(0).to(weight.dtype),
-        grad_bias.sum(0).to(grad_output.dtype),
-    )
+    return grad_x, grad_weight.sum(0).to(weight.dtype), grad_bias.sum(0).to(bias_dtype)
 
 
 @fused_layer_norm_backward.register_fake
@@ -242,6 +239,7 @@ def _(
     x: Tensor,
     weight: Tensor,
     eps: float,
+    bias_dtype: torch.dtype,
     needs_grad_x: bool,
     needs_grad_weight: bool,
     needs_grad_bias: bool,
@@ -249,7 +247,9 @@ def _(
     return (
         x.new_empty(x.shape if needs_grad_x else 0),
         weight.new_empty(weight.shape if needs_grad_weight else 0),
-        grad_output.new_empty((grad_output.shape[-1],) if needs_grad_bias else 0),
+        grad_output.new_empty(
+            (grad_output.shape[-1],) if needs_grad_bias else 0, dtype=bias_dtype
+        ),
     )
 
 

@@ -42,6 +42,7 @@ class FusedRotaryFunction(Function):
         if cos.dtype.is_complex or sin.dtype.is_complex:
             raise TypeError("fused_rotary: cos and sin must be real")
         ctx.save_for_backward(cos, sin)
+        ctx.x_dtype = x.dtype
         ctx.in_kernels = fused_rotary_triton is not None and fused_rotary_triton.takes(
             x, cos, sin
         )
@@ -50,7 +51,9 @@ class FusedRotaryFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin = ctx.saved_tensors
         if ctx.in_kernels and not torch.is_grad_enabled():
-            grad_x = fused_rotary_triton.fused_rotary_backward(grad_output, cos, sin)
+            grad_x = fused_rotary_triton.fused_rotary_backward(
+                grad_output, cos, sin, ctx.x_dtype
+            )
             return grad_x, None, None
         grad_joined = grad_output * sin
         grad_first = grad_joined[..., grad_output.shape[-1] // 2 :]

@@ -168,11 +168,13 @@ def _(x: Tensor, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @torch.library.custom_op("custom_ops::fused_rotary_backward_triton", mutates_args=())
-def fused_rotary_backward(grad_output: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def fused_rotary_backward(
+    grad_output: Tensor, cos: Tensor, sin: Tensor, x_dtype: torch.dtype
+) -> Tensor:
     half = grad_output.shape[-1] // 2
     rows = grad_output.numel() // grad_output.shape[-1]
     T = grad_output.shape[-2]
-    grad_x = grad_output.new_empty(grad_output.shape)
+    grad_x = grad_output.new_empty(grad_output.shape, dtype=x_dtype)
     grad_output_rows = as_rows(grad_output)
     cos_rows = as_rows(cos)
     sin_rows = as_rows(sin)
@@ -194,8 +196,8 @@ def fused_rotary_backward(grad_output: Tensor, cos: Tensor, sin: Tensor) -> Tens
 
 
 @fused_rotary_backward.register_fake
-def _(grad_output: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return grad_output.new_empty(grad_output.shape)
+def _(grad_output: Tensor, cos: Tensor, sin: Tensor, x_dtype: torch.dtype) -> Tensor:
+    return grad_output.new_empty(grad_output.shape, dtype=x_dtype)
 
 
 def each_sample(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:

@@ -30,6 +30,7 @@ class FusedSoftmaxFunction(Function):
         x, temperature = inputs
         ctx.save_for_backward(output)
         ctx.temperature = temperature
+        ctx.x_dtype = x.dtype
         ctx.in_kernels = (
             fused_softmax_triton is not None and fused_softmax_triton.takes(x)
         )
@@ -45,7 +46,7 @@ class FusedSoftmaxFunction(Function):
             (output,) = ctx.saved_tensors
             if ctx.in_kernels and not torch.is_grad_enabled():
                 grad_x = fused_softmax_triton.fused_softmax_backward(
-                    grad_output, output, ctx.temperature
+                    grad_output, output, ctx.temperature, ctx.x_dtype
                 )
                 return grad_x, None
             inner = (grad_output * output).sum(dim=-1, keepdim=True)

@@ -130,11 +130,11 @@ def _(x: Tensor, temperature: float, dtype: torch.dtype) -> Tensor:
 
 @torch.library.custom_op("custom_ops::fused_softmax_backward_triton", mutates_args=())
 def fused_softmax_backward(
-    grad_output: Tensor, output: Tensor, temperature: float
+    grad_output: Tensor, output: Tensor, temperature: float, x_dtype: torch.dtype
 ) -> Tensor:
     D = grad_output.shape[-1]
     rows = grad_output.numel() // D
-    grad_x = grad_output.new_empty(grad_output.shape)
+    grad_x = grad_output.new_empty(grad_output.shape, dtype=x_dtype)
     grad_output_rows = as_rows(grad_output)
     output_rows = as_rows(output)
     with torch.cuda.device_of(grad_output):
@@ -153,8 +153,10 @@ def fused_softmax_backward(
 
 
 @fused_softmax_backward.register_fake
-def _(grad_output: Tensor, output: Tensor, temperature: float) -> Tensor:
-    return grad_output.new_empty(grad_output.shape)
+def _(
+    grad_output: Tensor, output: Tensor, temperature: float, x_dtype: torch.dtype
+) -> Tensor:
+    return grad_output.new_empty(grad_output.shape, dtype=x_dtype)
 
 
 def as_more_rows(op: Any, info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:

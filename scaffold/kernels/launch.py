@@ -28,6 +28,7 @@ class Kernel(NamedTuple):
     launch: tuple[str, ...]  # what the kernel is called with
     result: str
     fake: str
+    dtypes: tuple[tuple[str, str], ...]  # arguments, and of what inputs each is
     shared: str  # the positions of inputs that all rows share
     partial: bool  # as many programs as run at once sum their rows
     by_sample: bool  # a batch is no more rows: it sums or repeats some
@@ -45,12 +46,14 @@ class Launch:
         assert body.lead is not None
         self.first, part = body.lead.source, body.lead.part
         self.parts = part.of if part else 1
+        self.dtypes = {} if self.direction == "forward" else dict(self._dtypes())
 
     def kernel(self) -> Kernel:
         """Return the kernel and its op."""
         body, own = self.body, self.own
         given = [f"{name}: {typed(self.spec, name)}" for name in self.read]
         given += [f"{item.name}: {item.annotation}" for item in body.attributes]
+        given += [f"{name}: {kind}" for name, kind, _ in self.dtypes.values()]
         given += [f"{needed(name)}: bool" for name in body.flags]
         if self.direction == "forward":
             given.append(f"{own.dtype}: torch.dtype")
@@ -70,6 +73,7 @@ class Launch:
             launch=tuple(self._launch()),
             result=", ".join(map(self._result, self.results)),
             fake=", ".join(map(self._fake, self.results)),
+            dtypes=tuple((name, value) for name, _, value in self.dtypes.values()),
             shared=f"{{{', '.join(shared)}}}" if shared else "()",
             by_sample=self.summed
             or self.total is not None
@@ -175,7 +179,7 @@ class Launch:
             shape = self._shape(item)
         if item.space != NUMBER:  # an unwanted number is there: it is a sum
             shape = self._wanted(item, shape)
-        return f"{self._like(source)}.new_empty({shape})"
+        return self._empty(source, shape)
 
     def _allocated(self, item: Result) -> str:
         """Return an empty tensor for the kernel to fill."""
@@ -198,7 +202,23 @@ class Launch:
             return f"{first}.new_empty({shape}, dtype={self._precision()})"
         there = self._is_there(source)
         shape = f"{source}.shape" if there else self._shape(item)
-        return f"{self._like(source)}.new_empty({self._wanted(item, shape)})"
+        return self._empty(source, self._wanted(item, shape))
+
+    def _dtypes(self) -> Iterator[tuple[str, tuple[str, str, str]]]:
+        """Yield the inputs whose dtype it is told for their gradient, as it does not read them: parameter, type, value."""
+        outputs = {item.dtypes for item in self.pair.forward.results}
+        for source in (item.dtypes[0] for item in self.results):
+            same = outputs == {(source,)} and not self.pair.float32
+            if source not in self.read and not same:
+                kind = "torch.dtype" + " | None" * (source in self.body.absent)
+                value = self._if_there(source, f"{source}.dtype")
+                yield source, (f"{source}_dtype", kind, value)
+
+    def _empty(self, source: str, shape: str) -> str:
+        """Return an empty tensor for the gradient of an input."""
+        if source in self.dtypes:
+            return f"{self.first}.new_empty({shape}, dtype={self.dtypes[source][0]})"
+        return f"{self._like(source)}.new_empty({shape})"
 
     def _is_there(self, source: str) -> bool:
         """Return whether an input is surely an argument of the op."""
@@ -243,16 +263,18 @@ class Launch:
             found = f"({item.name}.sum() / {count})" if count else f"{item.name}.sum()"
             return f"{found}.to({self.own.dtype})"
         source = item.dtypes[0] if item.dtypes else ""
-        like = self._like(source)
+        dtype = f"{self._like(source)}.dtype"
+        if source in self.dtypes:
+            dtype = self.dtypes[source][0]
         if item.repeat is not None and self.direction == "backward":
             viewed = self._wanted(item, self._declared(source, viewed=True))
             shape = self._wanted(item, self._declared(source))
             view = f".view({shape})" if shape != viewed else ""
-            return f"{item.name}.sum_to_size({viewed}){view}.to({like}.dtype)"
+            return f"{item.name}.sum_to_size({viewed}){view}.to({dtype})"
         if not item.summed:
             return item.name
         only = ", keepdim=True" if self.spec.dims(source) == (1,) else ""
-        return f"{item.name}.sum(0{only}).to({like}.dtype)"
+        return f"{item.name}.sum(0{only}).to({dtype})"
 
     def _declared(self, source: str, viewed: bool = False) -> str:
         """Return the shape of an input without some leading dims, as declared or as read, in code."""

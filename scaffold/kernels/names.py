@@ -43,7 +43,7 @@ MADE = (
 )
 FIXED = frozenset(MADE.split())
 OWN = FIXED | {*Own()}
-AFFIXES = ("_ptr", "_stride")  # of parameters named after an input
+AFFIXES = ("_ptr", "_stride", "_dtype")  # of parameters named after an input
 LOCAL = ("_rows", "_row")  # ... and of values, which can be others
 
 

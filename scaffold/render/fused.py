@@ -57,12 +57,11 @@ def with_kernels(spec: OpSpec, derivation: Derivation) -> Derivation:
             source = "output" if name in outputs else "input"
             saved.append(Saved(name, source, every, name))  # type: ignore[arg-type]
     kept = {item.name for item in derivation.kept}
-    more = (name for name in found.pair.attributes if name not in kept)
-    return replace(
-        derivation,
-        saved=tuple(saved),
-        kept=(*derivation.kept, *(Kept(name, name) for name in more)),
-    )
+    assert found.triton.backward is not None
+    wanted = {name: name for name in found.pair.attributes}
+    wanted |= found.triton.backward.dtypes
+    more = (Kept(*item) for item in wanted.items() if item[0] not in kept)
+    return replace(derivation, saved=tuple(saved), kept=(*derivation.kept, *more))
 
 
 def import_lines(spec: OpSpec, package: str) -> tuple[str, ...]:

@@ -34,7 +34,8 @@ def main() -> None:
             told["calls"] += 1
             told["wrong"] += filter(None, [words])
         print(json.dumps(told), flush=True)
-    print(json.dumps({"name": "beside", "wrong": [*out_of_range(), *unwanted()]}))
+    beside = [*out_of_range(), *unwanted(), *mixed()]
+    print(json.dumps({"name": "beside", "wrong": beside}))
 
 
 def out_of_range() -> Iterator[str]:
@@ -64,6 +65,32 @@ def unwanted() -> Iterator[str]:
             found = backward(x, x, weight, 1e-6, *wanted)
             if tuple(grad.numel() > 0 for grad in found) != wanted:
                 yield f"{name}: {[grad.shape for grad in found]} for {wanted}"
+
+
+def mixed() -> Iterator[str]:
+    """What is wrong of the dtypes that the backward op returns, before autograd casts them."""
+    for name in {"layer_norm", "softmax", "rotary_positions"} & OPS.keys():
+        module = importlib.import_module(name)
+        kernels, found = vars(module)[f"{name}_triton"], list[Any]()
+        backward = vars(kernels)[f"{name}_backward"]
+
+        def recorded(*args: Any, found: Any = found, backward: Any = backward) -> Any:
+            grads = backward(*args)
+            found += grads if isinstance(grads, tuple) else (grads,)
+            return grads
+
+        setattr(kernels, f"{name}_backward", recorded)
+        for first, rest in itertools.permutations((torch.bfloat16, torch.float32), 2):
+            made = (x for x in OPS[name].make((7,), 16) if isinstance(x, Tensor))
+            inputs = [
+                x.to(rest if at else first).requires_grad_()
+                for at, x in enumerate(made)
+            ]
+            found.clear()
+            vars(module)[name](*inputs).float().sum().backward()
+            dtypes = [grad.dtype for grad in found]
+            if dtypes != [x.dtype for x in inputs]:
+                yield f"{name}: gradients of {dtypes} for x of {first}, others of {rest}"
 
 
 def asked(name: str, op: FusedOp) -> Iterator[str]:

@@ -29,7 +29,7 @@ def test_kernels_compute_what_autograd_does(
     assert told[name]["calls"]
 
 
-def test_a_target_of_no_class_gives_nan_and_an_unwanted_gradient_is_not_allocated(
+def test_nan_for_a_target_of_no_class_nothing_for_an_unwanted_gradient_and_each_in_its_dtype(
     told: dict[str, dict[str, Any]],
 ) -> None:
     assert told["beside"]["wrong"] == []

@@ -60,6 +60,17 @@ def test_a_primitive_of_several_steps_is_a_function_of_the_file() -> None:
     )
 
 
+def test_a_gradient_has_the_dtype_of_an_input_that_the_backward_does_not_read() -> None:
+    _, view = triton_kernels(OPS["layer_norm"].spec("op"), Location("op"))
+    assert view.backward is not None
+    assert "bias_dtype: torch.dtype" in view.backward.signature
+    assert view.backward.dtypes == (("bias_dtype", "bias.dtype"),)
+    assert view.backward.result.endswith("grad_bias.sum(0).to(bias_dtype)")
+    _, view = triton_kernels(OPS["optional_norm"].spec("op"), Location("op"))
+    assert view.backward is not None
+    assert view.backward.dtypes[0][1] == "None if bias is None else bias.dtype"
+
+
 def test_a_class_loss_reads_as_its_formula() -> None:
     lines = lines_of("cross_entropy", "backward")
     assert any("tl.where(cols == index, 1.0, 0.0)" in line for line in lines)
