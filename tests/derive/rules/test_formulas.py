@@ -379,3 +379,15 @@ def test_the_statistics_of_a_norm_are_computed_in_one_call(given: bool) -> None:
     torch.testing.assert_close(ours, theirs)
     # The statistics have no derivative in PyTorch, which says nothing of it.
     assert torch.autograd.gradgradcheck(call, active)
+
+
+@pytest.mark.parametrize("more", ["", ", label_smoothing=0.1"])
+def test_a_cross_entropy_subtracts_at_the_labels_alone(more: str) -> None:
+    text = op_text("x[N, C], y[N; index(C)]", forward=f"F.cross_entropy(x, y{more})")
+    assert ".scatter_add(1, " in text
+    assert "zeros" not in text  # it took twice the time
+
+
+def test_the_slope_of_a_smooth_loss_is_clamped() -> None:
+    text = op_text("x[N], y[N]", forward="F.smooth_l1_loss(x, y, beta=2.0)")
+    assert "torch.clamp((x - y) / 2.0, -1, 1)" in text
