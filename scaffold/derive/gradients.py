@@ -230,7 +230,10 @@ def differentiated(
 
 
 def _broadcasts_more(program: Program, other: Walked) -> bool:
-    """Return whether a value with a gradient is broadcast here and not in the `other` forward."""
+    """Return whether a value with a gradient is broadcast here and not in the `other` forward, the same op with other shapes.
+
+    Then the gradients must differ: that is known before they are derived.
+    """
     if any(SUMMED & rules.keys() for rules in _outline(other.back).values()):
         return False
     reached = {*other.back.via.values()}

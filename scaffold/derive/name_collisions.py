@@ -33,16 +33,17 @@ RESERVED = frozenset({*dir(builtins), *keyword.kwlist})
 CALLED = frozenset({"any", "all", "enumerate", "len", "max", "tuple", "zip"})
 
 
-def apart(
+def rebound(
     graph: Graph,
     statements: Lines,
     name: str,
     new: str,
     read_after: frozenset[str] | None = None,
 ) -> Lines:
-    """Assign to `new` in the statements, so that the name keeps its outer value.
+    """Write `new` for a name from its first assignment on, so that the name keeps its outer value.
 
-    If the names read afterwards are known, a name used in one branch only is not copied before it.
+    Where that assignment may not happen (in one branch, to some elements), `new = name` stands before it; in a branch alone,
+    if no other code reads the name: `read_after` has the names read after the statements, None if unknown.
     """
     first = next(
         (k for k, item in enumerate(statements) if name in written(item)), None
@@ -57,16 +58,16 @@ def apart(
         return (*before, begun, *rewritten(graph, statements[first + 1 :], change))
     rest = statements[first + 1 :]
     after = rewritten(graph, rest, change)
-    ends = read_after is not None and name not in read_after | read_names(*rest)
-    ends = ends and name not in written(*rest)
+    is_dead = read_after is not None and name not in read_after | read_names(*rest)
+    is_dead = is_dead and name not in written(*rest)
     start = Assign(graph.name(new), graph.name(name))  # it may stay, or be read first
-    asked = isinstance(head, If) and name in head.test.names()
-    if isinstance(head, If) and (ends or asked or name in surely_written(head)):
-        inner = read_after if ends else None
+    tested = isinstance(head, If) and name in head.test.names()
+    if isinstance(head, If) and (is_dead or tested or name in surely_written(head)):
+        inner = read_after if is_dead else None
         body, orelse = (
             (
-                apart(graph, branch, name, new, inner)
-                if ends or name in surely_written(*branch)
+                rebound(graph, branch, name, new, inner)
+                if is_dead or name in surely_written(*branch)
                 else (start, *rewritten(graph, branch, change))
             )
             for branch in (head.body, head.orelse)
@@ -93,7 +94,7 @@ def apart_from(
         if any(name in written(item) for item in statements):
             renamed[name] = fresh(f"new_{name}", used)
             used.add(renamed[name])
-            statements = apart(graph, statements, name, renamed[name], read_after)
+            statements = rebound(graph, statements, name, renamed[name], read_after)
     return statements, renamed
 
 

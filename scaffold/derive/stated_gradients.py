@@ -14,10 +14,10 @@ from scaffold.derive.derivation import Element, Forward
 from scaffold.derive.forward.body import grad_name, gradient_names, returned_names
 from scaffold.derive.forward.optional_branches import Unfolder
 from scaffold.derive.name_collisions import (
-    apart,
     apart_from,
     hidden_builtins,
     outer_renamed,
+    rebound,
 )
 from scaffold.errors import ScaffoldError
 from scaffold.formula import (
@@ -58,7 +58,7 @@ def join(
         for local in sorted(written(*body) - common - {f"grad_{name}"}):
             if local in used:
                 new = fresh(f"{name}_{local}", used | written(*body))
-                body = apart(graph, body, local, new)
+                body = rebound(graph, body, local, new)
                 used.add(new)
             used.add(local)
         program += [item for item in body if item not in shared]
@@ -74,7 +74,7 @@ def _with_result(graph: Graph, name: str, formula: Formula) -> Lines:
     statements, result = formula.statements, formula.result
     if target.label in written(*statements):  # a local of that name, but not the result
         new = f"{name}_{target.label}"
-        statements = apart(graph, statements, target.label, new)
+        statements = rebound(graph, statements, target.label, new)
         result = graph.rewrite(result, renaming(graph, {target.label: new}))
     return (*statements, Assign(target, result, "", formula.comments))
 

@@ -158,6 +158,15 @@ def literal_value(text: str) -> object:
     return ast.literal_eval(text)
 
 
+def is_literal(code: str | ast.expr) -> bool:
+    """Return whether an expression is a literal, or a container of literals."""
+    try:
+        ast.literal_eval(code)
+    except (ValueError, SyntaxError):
+        return False
+    return True
+
+
 def evaluated(node: Node, read: Read | None = None) -> object:
     """Evaluate an expression; `and` and `or` give a truth value.
 

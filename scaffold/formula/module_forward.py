@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from scaffold.formula.constant_folding import BINARY, BranchTaker
+from scaffold.formula.constant_folding import BINARY, BranchTaker, is_literal
 from scaffold.formula.definitions import (
     Definitions,
     defaults,
@@ -691,7 +691,7 @@ class _Reader(ast.NodeTransformer):
         if known.may_lack or not isinstance(module, ast.Call) or not made_of(module):
             return None
         given = [*module.args, *(word.value for word in module.keywords)]
-        return copy.deepcopy(module) if all(map(_is_literal, given)) else None
+        return copy.deepcopy(module) if all(map(is_literal, given)) else None
 
     def call(self, node: ast.Call, name: str) -> ast.expr:
         """Return a call of a method of the same class, with the attributes it reads as arguments."""
@@ -833,14 +833,6 @@ def _leave_out_defaults(call: ast.Call) -> None:
         if not isinstance(item.value, ast.Constant)
         or usual.get(item.arg or "", item) != item.value.value
     ]
-
-
-def _is_literal(node: ast.expr) -> bool:
-    try:
-        ast.literal_eval(node)
-    except ValueError:
-        return False
-    return True
 
 
 def _aliases(method: ast.FunctionDef) -> list[ast.stmt]:
@@ -999,7 +991,7 @@ def _of_value(
             number = ast.Name(NUMBER, ast.Load())
             value = ast.copy_location(ast.Name(name, ast.Load()), value)
             return Attribute(number, argument=name, value=value)
-        case _ if _is_literal(value):
+        case _ if is_literal(value):
             return Attribute(default=value)
         case ast.IfExp(_, body, ast.Constant(None)):
             return _of_value(body, annotations, given, sizes)._replace(may_lack=True)

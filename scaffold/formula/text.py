@@ -101,7 +101,7 @@ def _mended(text: Text, error: SyntaxError) -> str:
     meant = FACTOR.sub(r"\1 * ", meant) if "decimal literal" in error.msg else meant
     if "&&" in meant or "||" in meant:
         meant = _of_each_element(meant)
-    if meant != line and _is_python("\n".join([*lines[:number], meant])):
+    if meant != line and is_python("\n".join([*lines[:number], meant])):
         return f"write: {meant}"
     if len(line) > LONG:
         line = f"{line[:LONG]} ..."
@@ -132,7 +132,8 @@ class _BitByBit(ast.NodeTransformer):
         return first
 
 
-def _is_python(text: str) -> bool:
+def is_python(text: str) -> bool:
+    """Return whether a text can be parsed."""
     try:
         ast.parse(text)
     except NO_PYTHON:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
+from scaffold.formula.constant_folding import is_literal
 from scaffold.inspect.declarations import kinds_of
 from scaffold.inspect.facts import Facts
 from scaffold.inspect.functions import Parameter
@@ -138,7 +139,7 @@ def _entries(facts: Facts, item: Parameter, stated: Argument) -> Iterator[Entry]
             numbers = (x for x, names in WHOLE.items() if names.fullmatch(item.name))
             yield from (Entry(item.name, value=number) for number in numbers)
         yield from (Entry(item.name, kind, True) for kind in kinds_of(facts, item))
-    elif stated.kind == "value" and _is_literal(stated.text):
+    elif stated.kind == "value" and is_literal(stated.text):
         yield Entry(item.name, value=stated.text)
         if "." in stated.text and any(
             one.name == item.name and one.kind == "missing" for one in arguments(facts)
@@ -168,14 +169,6 @@ def _is_constant(facts: Facts, item: Parameter, stated: Argument) -> bool:
 def _is_call(node: ast.AST, name: str) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Name) and called.id == name
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return False
-    return True
 
 
 BRANCHES: dict[str, list[Any]] = {

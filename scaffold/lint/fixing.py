@@ -5,13 +5,13 @@ Invariant: the edits of a finding are applied together or not at all, and two fi
 without an edit keep every character. LibCST is an extra: an importer of this module reports it if it is missing.
 """
 
-import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from scaffold.formula.text import is_python
 from scaffold.lint.model import Edit, Place
 
 Known = set[tuple[str, int, int, int, int]]  # kind, start and end
@@ -31,7 +31,7 @@ def fix_text(text: str, groups: Iterable[Sequence[Edit]]) -> str:
     if not chosen:
         return text
     fixed = wrapped.visit(Rewriter(chosen)).code
-    return fixed if _parses(fixed) else text
+    return fixed if is_python(fixed) else text
 
 
 def _swallows(edit: Edit, lines: list[str]) -> bool:
@@ -93,14 +93,6 @@ def _overlap(one: Place, other: Place) -> bool:
     first = (one.line, one.column), (one.end_line, one.end_column)
     second = (other.line, other.column), (other.end_line, other.end_column)
     return first[0] < second[1] and second[0] < first[1]
-
-
-def _parses(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 # --- The side of LibCST.

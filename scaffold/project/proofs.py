@@ -226,7 +226,7 @@ def prove(
         raise error_of(_subject(generated), verdict, proving.interpreter.note())
     notes += (f"{failure.words}; {failure.hint}",) if failure else ()
     proof = Proof("", ran, tool=__version__, torch=verdict.torch)
-    proven = f"{verdict.cases} calls and gradients are {_whose(generated, verdict)}"
+    proven = f"{verdict.cases} calls and gradients are {_compared(generated, verdict)}"
     version = verdict.torch.partition("+")[0]  # without the build: +cpu
     proven += f", torch {version}" if version else ""
     if verdict.kernels:
@@ -281,8 +281,8 @@ def _with_inputs(again: Again, inputs: str, require: Sequence[str]) -> Again:
     return with_inputs
 
 
-def _whose(generated: Generated, verdict: Verdict) -> str:
-    """Return the reference of the gradients; a surrogate is not compared with the derivative."""
+def _compared(generated: Generated, verdict: Verdict) -> str:
+    """Return the end of the sentence "the gradients are ..."; a surrogate is not compared with the derivative."""
     surrogate = generated.spec.surrogate
     if surrogate is not None and surrogate.forward is None:
         return (

@@ -4,13 +4,13 @@ In: Python source. Out: the same code as black formats it. Invariant: lines are 
 has the last word; an unrecognised line stays as it is, and costs only a second pass of black.
 """
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from scaffold.formula.text import is_python
 from scaffold.spec.other_tools import LINE_LENGTH
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def format_source(source: str, line_length: int = LINE_LENGTH) -> str:
     new = [
         piece for piece in dict.fromkeys(pieces) if (piece, line_length) not in _KEPT
     ]
-    if len(pieces) == 1 or not all(map(_is_python, new)):
+    # In a piece that is no Python a string or a bracket continues in the next one.
+    if len(pieces) == 1 or not all(map(is_python, new)):
         return _black(source, line_length)
     found = {piece: _KEPT.pop((piece, line_length)) for piece in {*pieces} - {*new}}
     found |= zip(new, _formatted(new, line_length), strict=True)
@@ -260,15 +261,6 @@ def _keep(piece: str, line_length: int, text: str) -> None:
     _KEPT[piece, line_length] = text
     if len(_KEPT) > MOST:
         del _KEPT[next(iter(_KEPT))]
-
-
-def _is_python(piece: str) -> bool:
-    """Return whether a piece is valid Python; otherwise a string or a bracket continues in the next one."""
-    try:
-        ast.parse(piece)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def _black(source: str, line_length: int) -> str:

@@ -27,6 +27,7 @@ from scaffold.render.testcases import (
     tuple_of,
 )
 from scaffold.render.testlimits import (
+    TOLERANCES,
     is_its_derivative,
     maps,
     precision,
@@ -37,8 +38,6 @@ from scaffold.render.testsizes import allows, choose_sizes, input_dims
 from scaffold.render.testvalues import attribute_value, enlarged, other_constants
 from scaffold.spec import OpSpec, is_leading
 from scaffold.spec.op_spec import SHARDING
-
-TOLERANCES = {"single": "1e-4, 1e-5", "half": "2e-2, 1e-2"}
 
 
 class Claim(NamedTuple):
@@ -146,9 +145,8 @@ def _gradient(
         yield Claim("supports_compile", "False")
     if compared and derivation.amp != "off" and not _is_complex(spec):
         yield Claim("autocast", f'"{derivation.amp}"')
-    rounded = precision(spec)
-    if rounded != "double":
-        yield Claim("rtol, atol", TOLERANCES[rounded])
+    if rounded := TOLERANCES[precision(spec)]:
+        yield Claim(", ".join(rounded), ", ".join(rounded.values()))
 
 
 def _gradcheck(spec: OpSpec, derivation: Derivation, making: Making) -> Iterator[Claim]:

@@ -128,6 +128,12 @@ ROUNDED: tuple[tuple[Precision, frozenset[str]], ...] = (
     ("half", frozenset({"bfloat16", "float16", "half"})),
     ("single", frozenset({"float", "float32"})),
 )
+# Of a forward less precise than its inputs, in a test and in a proof.
+TOLERANCES: dict[Precision, dict[str, str]] = {
+    "double": {},
+    "single": {"rtol": "1e-4", "atol": "1e-5"},
+    "half": {"rtol": "2e-2", "atol": "1e-2"},
+}
 
 
 def precision(spec: OpSpec) -> Precision:

@@ -34,7 +34,7 @@ from scaffold.render.testfile import (
     imports_of,
     view,
 )
-from scaffold.render.testlimits import precision, takes_any_layout
+from scaffold.render.testlimits import TOLERANCES, precision, takes_any_layout
 from scaffold.render.testsizes import allows, choose_sizes, fixed_sizes
 from scaffold.render.testvalues import (
     compared_counts,
@@ -51,10 +51,6 @@ OP_MODULE = "verified_op"
 GUESSES = ("(3, 3)", "(3,)", "(3, 3, 3)")
 # Ranks a formula must not rely on.
 OF_A_STATED_GRADIENT = ("()", "(2, 1, 3, 2)", "(2, 1, 2, 1, 2)")
-TOLERANCE = {  # of a forward less precise than its inputs
-    "single": {"atol": "1e-5", "rtol": "1e-4"},
-    "half": {"atol": "1e-2", "rtol": "2e-2"},
-}
 # Names in the module.
 OWN_FORWARD, OWN_SURROGATE, OTHER = "own_forward", "own_surrogate", "other_operator"
 MANY = 26  # choices of absent inputs, for a stated gradient: all of five
@@ -183,7 +179,7 @@ def _outputs(spec: OpSpec) -> tuple[tuple[str, tuple[Dim, ...] | None, DType], .
 
 
 def _tolerances(spec: OpSpec) -> Iterator[str]:
-    usual = TOLERANCE.get(precision(spec), {})
+    usual = TOLERANCES[precision(spec)]
     for name, value in (usual | dict(spec.tolerance)).items():
         if name in ("atol", "rtol"):
             yield f"{name!r}: {value}"

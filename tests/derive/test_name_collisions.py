@@ -4,10 +4,10 @@ import pytest
 
 from scaffold.derive.forward.ssa_names import as_they_were, with_versions
 from scaffold.derive.name_collisions import (
-    apart,
     apart_from,
     hidden_builtins,
     outer_renamed,
+    rebound,
 )
 from scaffold.formula import Graph, Statement, emit_lines
 from tests.formula.parsing import formula
@@ -40,7 +40,7 @@ def code(items: tuple[Statement, ...]) -> str:
 )
 def test_an_outer_name_keeps_its_value(source: str, expected: str) -> None:
     graph = Graph()
-    assert code(apart(graph, statements(source, graph), "x", "new")) == expected
+    assert code(rebound(graph, statements(source, graph), "x", "new")) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_one_branch_alone_uses_begins_there(
     source: str, read: str, expected: str
 ) -> None:
     graph = Graph()
-    lines = apart(graph, statements(source, graph), "x", "new", frozenset({read}))
+    lines = rebound(graph, statements(source, graph), "x", "new", frozenset({read}))
     assert code(lines) == expected
 
 

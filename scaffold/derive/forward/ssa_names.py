@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from scaffold.derive.derivation import LINE, METHOD, STEP, Block, Maths
 from scaffold.derive.forward.body import grad_name
-from scaffold.derive.name_collisions import apart
+from scaffold.derive.name_collisions import rebound
 from scaffold.formula import (
     Assign,
     Graph,
@@ -55,7 +55,7 @@ def with_versions(
         stretches = [name]  # the name in each stretch of statements
         for count, position in enumerate(places):
             stretches.append(f"{name} {count}")
-            rest = apart(graph, statements[position:], stretches[-2], stretches[-1])
+            rest = rebound(graph, statements[position:], stretches[-2], stretches[-1])
             statements = (*statements[:position], *rest)
         change = {stretches[-1]: name}
         earlier = stretches[:-1] if before else stretches[1:-1]

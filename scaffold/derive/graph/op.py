@@ -485,7 +485,7 @@ class Program:
         if isinstance(size, UnnamedSize):
             self._sizes.setdefault(size, value)
 
-    def told_size(self, size: Dim) -> Op | None:
+    def noted_size(self, size: Dim) -> Op | None:
         """Return the Python value noted for a size; None without one."""
         return self._sizes.get(size)
 

@@ -325,11 +325,11 @@ def _whole(one: Dim, two: Dim) -> Dim | None:
         return None
     in_order = one.start is none is two.end and one.end is two.start
     turned = two.start is none is one.end and two.end is one.start
-    return one.size if in_order or turned or _make_up(one, two) else None
+    return one.size if in_order or turned or _are_complementary(one, two) else None
 
 
-def _make_up(one: Slice, two: Slice) -> bool:
-    """Return whether slices are the last elements and all the others: `x[:-2]` and `x[-2:]`."""
+def _are_complementary(one: Slice, two: Slice) -> bool:
+    """Return whether `x[k:]` and `x[-k:]` are together as long as x; the length of `x[:-k]` is kept as that of `x[k:]`."""
     counts = [literal(item.start) for item in (one, two) if literal(item.end) is None]
     match counts:
         case [int() as first, int() as second]:

@@ -215,7 +215,7 @@ def _names(size: Dim) -> set[Dim]:
     return found
 
 
-def is_told_by_names(size: Dim) -> bool:
+def is_made_of_named_sizes(size: Dim) -> bool:
     """Return whether it is computed from named sizes alone."""
     return is_made_of(size, lambda item: isinstance(item, NamedSize | Quotient))
 
@@ -227,7 +227,7 @@ def is_made_of(size: Dim, known: Callable[[Dim], bool]) -> bool:
 
 def said(size: Dim) -> str | None:
     """Return a size as text, `3*D` or `(H - H//2)`; None if a part has no name."""
-    if not is_told_by_names(size):
+    if not is_made_of_named_sizes(size):
         return None
     match size:
         case int() as number:

@@ -24,7 +24,7 @@ from scaffold.derive.graph.op import (
     number,
 )
 from scaffold.derive.graph.shapes import Dim, Shape, UnnamedSize
-from scaffold.derive.graph.sizes import is_told_by_names
+from scaffold.derive.graph.sizes import is_made_of_named_sizes
 from scaffold.formula import (
     UNKNOWN,
     Node,
@@ -435,15 +435,15 @@ def _literal_number(op: Op) -> Number | None:
 
 
 def size_at(program: Program, shape: Shape, dim: int) -> Op:
-    """Return the size of a shape at a dim, as an op."""
+    """Return the size of a dim, as an op: a number, the forward's own value for it, a size made of named ones, or `shape[dim]`."""
     known = shapes.size(shape, dim)
     if isinstance(known, int):
         return program.const(known)
     if known is not None:
-        told = program.told_size(known)
-        if told is not None:
-            return told
-        if not isinstance(known, UnnamedSize) or is_told_by_names(known):
+        noted = program.noted_size(known)
+        if noted is not None:
+            return noted
+        if not isinstance(known, UnnamedSize) or is_made_of_named_sizes(known):
             return program.op("size", (), SizeOf(known))
     return program.op("size", (program.const(dim),), OfShape(shape))
 

@@ -794,7 +794,7 @@ def _counted(printer: Printer, op: Op, behind: int) -> Node:
 
 
 def _size_along(printer: Printer, op: Op) -> Node:
-    """Return the size of the sliced dim."""
+    """Return the size of the sliced dim in the tensor that was sliced."""
     dim = op.args[1]
     sizes, at = printer.shape(op.shape), literal(dim)
     if sizes.kind == "tuple" and isinstance(at, int):

@@ -190,15 +190,15 @@ def _imprecise(
     around = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
     exactly = [as_type(as_type(x, torch.float64), torch.complex128) for x in inputs]
     try:
-        native = _firsts(checks, around(checks.REFERENCE), inputs)
-        exact = _firsts(checks, checks.REFERENCE, exactly)
+        native = _gradients(checks, around(checks.REFERENCE), inputs)
+        exact = _gradients(checks, checks.REFERENCE, exactly)
     except Exception:  # noqa: BLE001 (whatever the user's code raises)
         return None
     if not all(bool(one.isfinite().all()) for one in native):
         return None
     names = _wanted(checks, inputs)
     try:
-        ours = _firsts(checks, around(checks.OPERATOR), inputs)
+        ours = _gradients(checks, around(checks.OPERATOR), inputs)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         return Answer(names[0], raised(error), raised=True)
     for name, one, two, true in zip(names, ours, native, exact, strict=True):
@@ -292,9 +292,9 @@ def all_digits(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     if not checks.ASKED_MORE or checks.TOLERANCE or checks.TESTS.random:
         return None
     near = next(_beside(inputs, torch.finfo(torch.float64).eps))
-    ours = _firsts(checks, checks.OPERATOR, inputs)
-    theirs = _firsts(checks, checks.REFERENCE, inputs)
-    others = _firsts(checks, checks.REFERENCE, near)
+    ours = _gradients(checks, checks.OPERATOR, inputs)
+    theirs = _gradients(checks, checks.REFERENCE, inputs)
+    others = _gradients(checks, checks.REFERENCE, near)
     for name, one, two, other in zip(
         _wanted(checks, inputs), ours, theirs, others, strict=True
     ):
@@ -388,9 +388,9 @@ def _is_between(checks: Any, inputs: Sequence[Any], name: str) -> bool:
     position = _wanted(checks, inputs).index(name)
     seed_generator(6)
     moved = [[_moved(x, number) for x in inputs] for number in range(BESIDE)]
-    ours = _firsts(checks, checks.OPERATOR, inputs)[position]
+    ours = _gradients(checks, checks.OPERATOR, inputs)[position]
     theirs, *beside = (
-        _firsts(checks, checks.REFERENCE, several)[position]
+        _gradients(checks, checks.REFERENCE, several)[position]
         for several in (inputs, *moved)
     )
     steady = [torch.isclose(one, theirs, rtol=1e-2, atol=1e-3) for one in beside]
@@ -402,7 +402,7 @@ def _is_rounding(checks: Any, inputs: Sequence[Any], name: str) -> bool:
     """Return whether a gradient differs from autograd's by no more than rounding of the inputs explains."""
     position = _wanted(checks, inputs).index(name)
     ours, theirs = (
-        _firsts(checks, function, inputs)[position]
+        _gradients(checks, function, inputs)[position]
         for function in (checks.OPERATOR, checks.REFERENCE)
     )
     kind = torch.float32 if checks.TOLERANCE else torch.float64
@@ -422,7 +422,7 @@ def _changes(
     """Return the largest change of autograd's own gradient if inputs change by a part of `eps`."""
     position = _wanted(checks, inputs).index(name)
     theirs, *beside = (
-        _firsts(checks, checks.REFERENCE, several)[position]
+        _gradients(checks, checks.REFERENCE, several)[position]
         for several in (inputs, *_beside(inputs, eps))
     )
     return torch.stack([size(one - theirs) for one in beside]).nan_to_num(0, 0).amax(0)
@@ -469,7 +469,7 @@ def _difference(
         return None
     names = _wanted(checks, inputs)
     try:
-        found = _firsts(checks, checks.OPERATOR, inputs, scale, alone)
+        found = _gradients(checks, checks.OPERATOR, inputs, scale, alone)
     except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
         words = raised(error)
         singular = words.startswith(SINGULAR)
@@ -490,9 +490,9 @@ def _difference(
 
 def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check that backward is linear in the output gradients, for an op without a reference."""
-    usual = _firsts(checks, checks.OPERATOR, inputs)
+    usual = _gradients(checks, checks.OPERATOR, inputs)
     for scale in SCALES[:2]:
-        found = _firsts(checks, checks.OPERATOR, inputs, scale)
+        found = _gradients(checks, checks.OPERATOR, inputs, scale)
         for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
             finite = two.isfinite()
             if not torch.allclose(one[finite] / scale, two[finite], **AS_EXACT):
@@ -503,7 +503,7 @@ def linear_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
 
 def expanded_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Check that an expanded 1, the gradient of a sum, gives the gradients of ones in memory."""
-    found = _firsts(checks, checks.OPERATOR, inputs, None)
+    found = _gradients(checks, checks.OPERATOR, inputs, None)
     ends, _ = _ends(checks, checks.OPERATOR, inputs)
     usual = _backpropagated(ends, [*map(torch.ones_like, ends)], inputs)
     for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
@@ -517,10 +517,10 @@ def types_alone(checks: Any, inputs: Sequence[Any]) -> Answer | None:
     """Compare gradients in single and double precision roughly."""
     single = [as_type(x, torch.float32) for x in inputs]
     try:
-        found = _firsts(checks, checks.OPERATOR, single)
+        found = _gradients(checks, checks.OPERATOR, single)
     except Exception:  # noqa: BLE001 (it may take double precision alone)
         return None
-    usual = _firsts(checks, checks.OPERATOR, inputs)
+    usual = _gradients(checks, checks.OPERATOR, inputs)
     for name, one, two in zip(_wanted(checks, inputs), found, usual, strict=True):
         if not (one - two).norm() <= FEW_DIGITS * (two.norm() + 1):
             return Answer(name, "wrong in float32: it differs from that in float64")
@@ -554,7 +554,7 @@ def _has_its_slope(
     """
     at = value_names(checks, len(inputs)).index(name)
     value = inputs[at].detach()
-    gradient = _firsts(checks, checks.OPERATOR, inputs)[
+    gradient = _gradients(checks, checks.OPERATOR, inputs)[
         _wanted(checks, inputs).index(name)
     ]
     seed_generator(5)
@@ -703,14 +703,17 @@ def second_derivatives_of(
         )
 
 
-def _firsts(
+def _gradients(
     checks: Any,
     function: Callable[..., Any],
     inputs: Sequence[Any],
     scale: float | None = 1,
     alone: int | None = None,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs by all outputs, or by a single one."""
+    """Return the gradients of the inputs by the outputs, or by the one at `alone`.
+
+    `scale` multiplies the grad_outputs; of None they are an expanded 1.
+    """
     ends, weights = _ends(checks, function, inputs, scale, alone)
     return _backpropagated(ends, weights, inputs)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from scaffold.derive.rules.call_bindings import Spelling, bind
 from scaffold.derive.rules.table import Rule, Table
-from scaffold.formula import ARITHMETIC, COMPARISONS, Assign, Node
+from scaffold.formula import ARITHMETIC, COMPARISONS, Assign, Node, literal_value
 
 Values = dict[str, Any]
 OPERATORS = {**ARITHMETIC, **COMPARISONS, "@": operator.matmul}
@@ -208,7 +208,7 @@ class Interpreter:
             case Node("name", label):
                 return self.values[label]
             case Node("constant", label):
-                return constant(label)
+                return literal_value(label)
             case Node("attribute", label, (Node("name", "math" | "torch" as root),)):
                 return named(f"{root}.{label}")
             case Node("attribute", label, (value,)):
@@ -304,17 +304,6 @@ def collected(items: Sequence[Any]) -> Any:
 def as_tensor(value: Any) -> Any:
     number = isinstance(value, int | float | complex) and not isinstance(value, bool)
     return torch.tensor(value, dtype=torch.float64) if number else value
-
-
-def constant(label: str) -> Any:
-    words = {"None": None, "True": True, "False": False, "...": ...}
-    if label in words:
-        return words[label]
-    if label[0] in "'\"":
-        return label[1:-1]
-    if label.endswith("j"):
-        return complex(label)
-    return float(label) if set(label) & set(".e") else int(label)
 
 
 def defaults(table: Table, rule: Rule) -> Values:
